@@ -252,6 +252,7 @@ spec:
     rateLimit: none
     minRescheduleInterval: 1s
     maxReconciliationInterval: 1h
+    reconciliationTimeout: 1m
     concurrency: 2
     cacheSyncTimeout: 10s
     onStartError: wait
@@ -269,7 +270,7 @@ fn controller(fields: &str, defaults: &Defaults) -> Controller {
 #[test]
 fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
     let (none, given) = (Defaults::default(), Defaults::parse(DEFAULTS, Path::new("d.yaml")).unwrap());
-    let fields = "generationAware: false, serverSideApply: false, retry: { maxAttempts: 3 }, rateLimit: none, minRescheduleInterval: 1s, maxReconciliationInterval: 1h, concurrency: 2, cacheSyncTimeout: 10s, onStartError: wait";
+    let fields = "generationAware: false, serverSideApply: false, retry: { maxAttempts: 3 }, rateLimit: none, minRescheduleInterval: 1s, maxReconciliationInterval: 1h, reconciliationTimeout: 1m, concurrency: 2, cacheSyncTimeout: 10s, onStartError: wait";
     assert_eq!(controller("", &given), controller(fields, &none));
     // The manifest has the last word, field by field; what is null is left out.
     let own = "retry: { initialInterval: 1s }, rateLimit: { maxReconciliations: 1 }, maxReconciliationInterval: none, onStartError: goOn, generationAware: null";

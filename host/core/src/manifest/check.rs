@@ -74,8 +74,8 @@ fn max_interval(field: &Interval) -> Option<Duration> {
     }
 }
 
-fn run_timeout(raw: &raw::Controller) -> Option<Duration> {
-    match get(&raw.reconciliation_timeout) {
+fn run_timeout(field: &Interval) -> Option<Duration> {
+    match get(field) {
         None | Some(OrWord::Word(_)) => None,
         Some(OrWord::Value(Scalar(Time(timeout)))) => Some(*timeout),
     }
@@ -316,7 +316,7 @@ impl<'a> Check<'a> {
             rate_limit,
             max_interval: max_interval(or(&raw.max_reconciliation_interval, &defaults.max_reconciliation_interval)),
             min_reschedule: min_reschedule(or(&raw.min_reschedule_interval, &defaults.min_reschedule_interval)),
-            run_timeout: run_timeout(raw),
+            run_timeout: run_timeout(or(&raw.reconciliation_timeout, &defaults.reconciliation_timeout)),
             concurrency: workers(or(&raw.concurrency, &defaults.concurrency), 8),
             cache_sync_timeout: time(or(&raw.cache_sync_timeout, &defaults.cache_sync_timeout), Duration::from_mins(2)),
             on_start_error: get(or(&raw.on_start_error, &defaults.on_start_error)).copied().unwrap_or_default(),

@@ -53,6 +53,8 @@ pub(in crate::manifest) struct Controllers {
     pub(in crate::manifest) min_reschedule_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
     pub(in crate::manifest) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
+    /// The time one run may take in all; `none` is as long as its calls may (`RT-6`).
+    pub(in crate::manifest) reconciliation_timeout: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// Runs at once.
     pub(in crate::manifest) concurrency: MaybeLeaf<Workers>,
     /// How long a controller waits at its start until all that it watches is known (`IE-1`).
