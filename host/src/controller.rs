@@ -253,6 +253,7 @@ impl Task<'_> {
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let sources = Sources::planned(&plan, finalizer, known, &self.joined);
         self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
+        handle.tell_of_unknown(known.map(|(now, _)| now), &sources.primaries);
         plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
         let verdicts = &handle.verdicts;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::reconciler::triggers::Enqueued;
+use capstan_core::source::callback::Callback;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -48,6 +49,7 @@ pub struct Runs {
     outages: Family<ByController, Counter>,
     exceeded: Family<ByController, Counter>,
     events: Family<ByEvent, Counter>,
+    callbacks: Family<ByCallback, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
     primaries: Family<ByController, Gauge>,
     paused: Family<ByController, Gauge>,
@@ -74,6 +76,8 @@ pub struct ControllerRuns {
     pub primary_events: Counter,
     /// Events of secondaries.
     pub secondary_events: Counter,
+    /// Filters without an answer.
+    pub failed_filters: Counter,
     /// How long runs take.
     pub duration: Histogram,
     /// The number of primaries.
@@ -119,6 +123,12 @@ struct ByEvent {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCallback {
+    controller: String,
+    callback: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPlugin {
     operator: String,
     plugin: String,
@@ -142,6 +152,7 @@ impl Default for Runs {
             outages: Family::default(),
             exceeded: Family::default(),
             events: Family::default(),
+            callbacks: Family::default(),
             duration: Family::new_with_constructor(buckets),
             primaries: Family::default(),
             paused: Family::default(),
@@ -154,6 +165,8 @@ impl Runs {
     pub fn of(&self, controller: &str) -> ControllerRuns {
         let label = ByController { controller: controller.to_owned() };
         let event = |event| self.events.get_or_create_owned(&ByEvent { controller: controller.to_owned(), event });
+        let failed =
+            |callback| self.callbacks.get_or_create_owned(&ByCallback { controller: controller.to_owned(), callback });
         ControllerRuns {
             active: self.active.get_or_create_owned(&label),
             started: self.started.get_or_create_owned(&label),
@@ -164,6 +177,7 @@ impl Runs {
             exceeded: self.exceeded.get_or_create_owned(&label),
             primary_events: event("primary"),
             secondary_events: event("secondary"),
+            failed_filters: failed("filter"),
             duration: self.duration.get_or_create_owned(&label),
             primaries: self.primaries.get_or_create_owned(&label),
             paused: self.paused.get_or_create_owned(&label),
@@ -195,6 +209,11 @@ impl Runs {
             self.exceeded.clone(),
         );
         registry.register("events_received", "Events that reached a controller", self.events.clone());
+        registry.register(
+            "callback_failures",
+            "Filters that had no answer for an event, which then counts; the log says why",
+            self.callbacks.clone(),
+        );
         let help = "How long a run takes";
         registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
         registry.register("custom_resources", "Primaries there are", self.primaries.clone());
@@ -227,6 +246,13 @@ impl ControllerRuns {
     pub fn count(&self, heard: Enqueued) {
         self.primary_events.inc_by(heard.primary);
         self.secondary_events.inc_by(heard.secondary);
+    }
+
+    /// Counts a question about an object that has no answer.
+    pub fn count_failed(&self, callback: Callback) {
+        match callback {
+            Callback::Filter => self.failed_filters.inc(),
+        };
     }
 
     /// Counts the end of a run.

@@ -69,6 +69,7 @@ fn source() -> Source {
         role: Role::Secondary(mapper),
         filter: Filter::default(),
         indexes: std::collections::BTreeMap::new(),
+        faults: std::sync::Arc::default(),
     })
 }
 

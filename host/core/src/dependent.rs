@@ -351,6 +351,7 @@ mod tests {
             server_side_apply: None,
             matching: Matching::Usual,
             source: None,
+            filters: crate::manifest::Filters::default(),
             called: None,
             on_rename: OnRename::Keep,
             mapping: MappingKeys::default(),

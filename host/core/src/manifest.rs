@@ -19,6 +19,7 @@ pub use crate::yaml::{Errors, Problem};
 
 mod check;
 mod dependent;
+pub mod filters;
 mod names;
 mod parse;
 mod raw;
@@ -27,6 +28,7 @@ mod unique;
 mod units;
 
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
+pub use filters::Filters;
 pub use parse::{Defaults, parse, parse_with};
 pub use raw::{schema, schema_of_defaults};
 pub use unique::{Origin, check_together};
@@ -201,10 +203,12 @@ pub struct Controller {
     pub namespaces: Namespaces,
     /// Only primaries with these labels.
     pub label_selector: Option<Arc<str>>,
-    /// Whether updates that change neither generation nor deletion are ignored (`CF-2`); default true.
+    /// Whether updates that change neither generation nor deletion are ignored (`CF-2`, `CF-3`); default true.
     pub generation_aware: bool,
     /// What of its primaries makes it run.
     pub triggered_by: TriggeredBy,
+    /// Which changes of primaries make them run (`CF-5`).
+    pub filters: Filters,
     /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
     pub paused: bool,
     /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).
@@ -308,6 +312,8 @@ pub struct Source {
     pub label_selector: Option<Arc<str>>,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
+    /// Which changes make the primaries run (`IS-1`).
+    pub filters: Filters,
     /// Indexes, by name: JSON pointers to a string or a list of strings (IX rules).
     pub indexes: BTreeMap<Arc<str>, Pointer>,
 }

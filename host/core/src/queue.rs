@@ -363,6 +363,11 @@ impl Queue {
         self.0.state.lock().imminent(key)
     }
 
+    /// Returns true if the queue has this key.
+    pub fn knows(&self, key: &ObjectRef) -> bool {
+        self.0.state.lock().knows(key)
+    }
+
     /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.state.lock().len()

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin, ServiceAccount,
-    Source,
+    self, Capabilities, Controller, Filters, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
+    ServiceAccount, Source,
 };
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -54,6 +54,7 @@ struct Watched<'a> {
     label_selector: Option<&'a str>,
     generation_aware: bool,
     all_events: bool,
+    filters: &'a Filters,
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
     indexes: &'a BTreeMap<Arc<str>, Pointer>,
@@ -67,6 +68,7 @@ struct Dependent<'a> {
     gvk: &'a Gvk,
     mapping: Option<&'a MappingKeys>,
     source: Option<&'a str>,
+    filters: &'a Filters,
 }
 
 /// A controller, and whether something needs cleanup before a primary goes.
@@ -206,6 +208,7 @@ impl Shape<'_> {
                 gvk: &dependent.gvk,
                 mapping: (!dependent.garbage_collected).then_some(&dependent.mapping),
                 source: dependent.source.as_deref(),
+                filters: &dependent.filters,
             };
             (&**name, watched)
         });
@@ -216,6 +219,7 @@ impl Shape<'_> {
             label_selector: spec.label_selector.as_deref(),
             generation_aware: spec.generation_aware,
             all_events: spec.all_events(),
+            filters: &spec.filters,
             finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
             indexes: &spec.indexes,
             sources: &spec.sources,

@@ -15,6 +15,7 @@ use crate::cache::Cache;
 use crate::object::pointer::Pointer;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
+pub mod callback;
 pub mod echo;
 pub mod filter;
 pub mod index;
@@ -24,6 +25,7 @@ pub mod overlay;
 mod state;
 mod write;
 
+use callback::Faults;
 use echo::{Released, Verdict};
 use filter::Filter;
 use index::Lookup;
@@ -52,6 +54,8 @@ pub struct Spec {
     pub filter: Filter,
     /// Its indexes, by name (`IX-1`).
     pub indexes: BTreeMap<Arc<str>, Pointer>,
+    /// Takes the failures of what the user asks about objects.
+    pub faults: Arc<Faults>,
 }
 
 /// The role of objects for a controller (`ID-3`).
@@ -261,6 +265,11 @@ impl Source {
         }
     }
 
+    /// Returns the triggers for all objects as if they were added, own writes included: after a change of the filter.
+    pub fn as_added(&self) -> Vec<Trigger> {
+        self.list(None).into_iter().flat_map(|object| self.triggers_of(Change::Added(object))).collect()
+    }
+
     /// Takes in that a list of a namespace, or of all (`None`), begins. From now on an event may stand for several
     /// changes (`FW-3`).
     pub fn before_list(&self, namespace: Option<&str>) {
@@ -354,7 +363,8 @@ impl Source {
 
     /// Returns the triggers for a change that no window holds back (`FW-6`).
     fn triggers(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        if !self.spec.filter.accepts(&change) {
+        let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
+        if concerns_nobody || !self.spec.filter.accepts(&change, &self.spec.faults) {
             return Vec::new();
         }
         match &self.spec.role {
@@ -529,9 +539,10 @@ mod tests {
 
     use super::*;
     use crate::cache::{Event, Writer};
-    use crate::manifest::{Mapper as Declared, MappingKeys};
+    use crate::cel::Expression;
+    use crate::manifest::{Filters, Mapper as Declared, MappingKeys};
     use crate::object::{Managers, Scope, Version};
-    use crate::source::filter::{PrimaryFilter, Question, UserFilter};
+    use crate::source::filter::PrimaryFilter;
 
     fn gvk(kind: &str) -> Gvk {
         Gvk::parse("x.dev/v1", kind).unwrap()
@@ -562,7 +573,7 @@ mod tests {
     fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
         let indexes =
             indexes.iter().map(|(name, pointer)| ((*name).into(), Pointer::parse(pointer).unwrap())).collect();
-        Source::new(Spec { name: "test".into(), gvk: gvk("Page"), role, filter, indexes })
+        Source::new(Spec { name: "test".into(), gvk: gvk("Page"), role, filter, indexes, faults: Arc::default() })
     }
 
     fn secondaries() -> Source {
@@ -572,7 +583,7 @@ mod tests {
 
     fn primaries() -> Source {
         let filter = PrimaryFilter { generation_aware: true, finalizer: None };
-        source(Role::Primary, Filter::primary(Some(filter), UserFilter::default()).unwrap(), &[])
+        source(Role::Primary, Filter::primary(filter, Filters::default()), &[])
     }
 
     /// An informer of one place, which calls a source as the real one does.
@@ -864,7 +875,7 @@ mod tests {
         // UC-5
         for (generation_aware, expected) in [(true, vec![]), (false, vec!["n/a changed"])] {
             let filter = PrimaryFilter { generation_aware, finalizer: None };
-            let filter = Filter::primary(Some(filter), UserFilter::default()).unwrap();
+            let filter = Filter::primary(filter, Filters::default());
             let source = source(Role::Primary, filter, &[]);
             let mut informer = Informer::new(&source, None);
             let page = |version| object("a", version, r#","generation":1"#);
@@ -894,9 +905,9 @@ mod tests {
     #[test]
     fn filters_silence_events_but_not_the_index() {
         // IS-2, IS-3
-        let no: Question = Arc::new(|_| false);
+        let no = Expression::parse("false", &[]).ok();
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
-        let filter = Filter::secondary(UserFilter { any: Some(no), ..UserFilter::default() });
+        let filter = Filter::secondary(Filters { generic: no, ..Filters::default() });
         let source = source(Role::Secondary(mapper), filter, &[]);
         let mut informer = Informer::new(&source, None);
         assert_eq!(informer.applied(owned("s", 1, "p")), NOBODY);

@@ -356,8 +356,14 @@ impl Bench {
             writer.finish_list(capstan_core::object::Version(0));
         }
         let source = |gvk: Gvk, role, writer: &Writer| {
-            let source =
-                Source::new(Spec { name: "s".into(), gvk, role, filter: Filter::default(), indexes: BTreeMap::new() });
+            let source = Source::new(Spec {
+                name: "s".into(),
+                gvk,
+                role,
+                filter: Filter::default(),
+                indexes: BTreeMap::new(),
+                faults: Arc::default(),
+            });
             source.attach(None, writer.cache());
             Arc::new(source)
         };

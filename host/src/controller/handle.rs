@@ -14,7 +14,8 @@ use capstan_core::reconciler::decision::Finalizers;
 use capstan_core::reconciler::triggers::enqueue;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
-use capstan_core::source::Listener;
+use capstan_core::source::callback::Faults;
+use capstan_core::source::{Listener, Source};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -33,6 +34,8 @@ pub struct Handle {
     pub(super) queue: Queue,
     pub(super) verdicts: Arc<Verdicts>,
     pub(super) metrics: ControllerRuns,
+    /// Takes the failures of what the user asks about objects.
+    pub(super) faults: Arc<Faults>,
     pub(super) phase: Mutex<Phase>,
     /// The parts that it runs without; `None` if nothing is missing.
     pub(super) without: Mutex<Option<String>>,
@@ -97,10 +100,13 @@ impl Handle {
     /// Returns the handle of a controller that is about to start.
     pub fn new(declared: Declared, environment: &Environment) -> Self {
         let name = Arc::clone(&declared.spec.name);
+        let metrics = environment.metrics.runs.of(&name);
+        let counted = metrics.clone();
         Self {
+            faults: Arc::new(Faults::new(&name, move |callback| counted.count_failed(callback))),
             queue: Queue::new(declared.policy()),
             verdicts: Arc::default(),
-            metrics: environment.metrics.runs.of(&name),
+            metrics,
             phase: Mutex::new(Phase::Resolving("starting".to_owned())),
             without: Mutex::default(),
             bounds: watch::Sender::new(declared.bounds(environment)),
@@ -196,6 +202,15 @@ impl Handle {
             metrics.count_primaries(queue.len());
             metrics.count_paused(verdicts.paused());
         })
+    }
+
+    /// Passes on the primaries that no key stands for and that a changed filter lets pass: nothing else tells of them.
+    pub(super) fn tell_of_unknown(&self, before: Option<&Controller>, primaries: &Source) {
+        if before.is_some_and(|before| before.primaries.spec().filter != primaries.spec().filter) {
+            let mut triggers = primaries.as_added();
+            triggers.retain(|trigger| !self.queue.knows(&trigger.primary));
+            self.listener()(triggers);
+        }
     }
 
     /// Returns what a change is waiting for while the controller runs as before; `None` if no change waits.

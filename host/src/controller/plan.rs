@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::manifest::{self, Dependent, Namespaces};
-use capstan_core::object::pointer::Pointer;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
-use capstan_core::source::filter::{Filter, PrimaryFilter, UserFilter};
+use capstan_core::source::callback::Faults;
+use capstan_core::source::filter::{Filter, PrimaryFilter};
 use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Role, Source, Spec};
 use capstan_core::startup::Needed;
@@ -58,6 +58,7 @@ struct Planner<'a> {
     /// Why other kinds are not known.
     missing: &'a BTreeMap<Gvk, String>,
     home: &'a Home,
+    faults: &'a Arc<Faults>,
 }
 
 impl Plan {
@@ -68,8 +69,9 @@ impl Plan {
         finalizer: Option<Arc<str>>,
         (kinds, missing): (&Kinds, &BTreeMap<Gvk, String>),
         home: &Home,
+        faults: &Arc<Faults>,
     ) -> Self {
-        let planner = Planner { spec, kinds, missing, home };
+        let planner = Planner { spec, kinds, missing, home, faults };
         let primaries = planner.primaries(finalizer);
         let mut secondaries = planner.declared();
         let (own, shared) = planner.dependents();
@@ -127,9 +129,9 @@ impl Planner<'_> {
             name: "primaries".into(),
             gvk: spec.primary.clone(),
             role: Role::Primary,
-            // No user filter is given, and nothing else is refused.
-            filter: Filter::primary(Some(built_in), UserFilter::default()).unwrap_or_default(),
+            filter: Filter::primary(built_in, spec.filters.clone()),
             indexes: spec.indexes.clone(),
+            faults: Arc::clone(self.faults),
         };
         let labels = spec.label_selector.as_ref();
         self.plan(&Watch { gvk: &spec.primary, namespaces: &spec.namespaces, labels, needed: Needed::Always }, source)
@@ -140,7 +142,11 @@ impl Planner<'_> {
             let namespaces = declared.namespaces.as_ref().unwrap_or(&self.spec.namespaces);
             let labels = declared.label_selector.as_ref();
             let watch = Watch { gvk: &declared.gvk, namespaces, labels, needed: Needed::Always };
-            let source = self.secondary(name, &declared.gvk, declared.mapper.clone(), &declared.indexes);
+            let source = Spec {
+                filter: Filter::secondary(declared.filters.clone()),
+                indexes: declared.indexes.clone(),
+                ..self.secondary(name, &declared.gvk, declared.mapper.clone())
+            };
             (Arc::clone(name), self.plan(&watch, source))
         };
         self.spec.sources.iter().map(one).collect()
@@ -163,20 +169,17 @@ impl Planner<'_> {
                 continue;
             }
             let watch = Watch { gvk, namespaces: &self.spec.namespaces, labels: None, needed };
-            let source = self.secondary(name, gvk, mapper.clone(), &BTreeMap::new());
+            let source = Spec {
+                filter: Filter::secondary(dependent.filters.clone()),
+                ..self.secondary(name, gvk, mapper.clone())
+            };
             own.insert(Arc::clone(name), self.plan(&watch, source));
             known.push((gvk, mapper, name));
         }
         (own, shared)
     }
 
-    fn secondary(
-        &self,
-        name: &Arc<str>,
-        gvk: &Gvk,
-        mapper: manifest::Mapper,
-        indexes: &BTreeMap<Arc<str>, Pointer>,
-    ) -> Spec {
+    fn secondary(&self, name: &Arc<str>, gvk: &Gvk, mapper: manifest::Mapper) -> Spec {
         let primary = &self.spec.primary;
         let scope = self.kinds.get(primary).map_or(ObjectScope::Namespaced, |kind| kind.scope);
         Spec {
@@ -184,7 +187,8 @@ impl Planner<'_> {
             gvk: gvk.clone(),
             role: Role::Secondary(Mapper::new(primary.clone(), scope, mapper)),
             filter: Filter::default(),
-            indexes: indexes.clone(),
+            indexes: BTreeMap::new(),
+            faults: Arc::clone(self.faults),
         }
     }
 
@@ -255,7 +259,7 @@ mod tests {
         );
         let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
         let (kinds, missing) = kinds();
-        Plan::new(&operator.controllers["pages"], None, (&kinds, &missing), home)
+        Plan::new(&operator.controllers["pages"], None, (&kinds, &missing), home, &Arc::default())
     }
 
     /// Writes each source with what it watches.

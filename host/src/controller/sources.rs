@@ -168,6 +168,7 @@ mod tests {
                 role: Role::Primary,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
+                faults: Arc::default(),
             };
             (Arc::from(name), Arc::new(Source::new(spec)))
         };

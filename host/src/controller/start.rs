@@ -110,7 +110,7 @@ pub(super) async fn prepare(
     };
     let finalizer = finalizer_name(spec, kinds.get(&spec.primary));
     let used = declared.needs_finalizer().then(|| Arc::clone(&finalizer));
-    let mut plan = Plan::new(spec, used, (&kinds, &missing), &environment.home);
+    let mut plan = Plan::new(spec, used, (&kinds, &missing), &environment.home, &handle.faults);
     let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
     let mut rights = Rights::of(&who, &plan, &environment.api);
     let denied = match &mut rights {

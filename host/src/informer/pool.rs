@@ -289,6 +289,7 @@ pub(super) mod tests {
                 role: Role::Primary,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
+                faults: Arc::default(),
             })),
             listener: Arc::new({
                 let told = Arc::clone(&told);

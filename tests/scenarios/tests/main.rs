@@ -37,6 +37,7 @@ mod pause;
 mod permissions;
 mod primary;
 mod secondaries;
+mod sources;
 mod swap;
 mod takeover;
 mod webpage;

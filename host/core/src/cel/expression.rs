@@ -101,6 +101,19 @@ impl Expression {
         }
     }
 
+    /// Evaluates a question about an event, which the budget pays for. Other than with [`Expression::met`], an expression that has no
+    /// value fails: nobody should miss an event for a field that is not there.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] if it fails, [`Failure::Type`] if its value is no boolean.
+    pub fn holds(&self, variables: &[(&str, &Json)], budget: &mut Budget) -> Result<bool, Failure> {
+        match self.evaluate(variables, budget) {
+            Ok(Value::Bool(truth)) => Ok(truth),
+            Ok(other) => Err(self.mistyped(&other, "a boolean")),
+            Err(error) => Err(self.failed(&error, variables)),
+        }
+    }
+
     /// Evaluates an expression for a text, such as a name.
     ///
     /// # Errors

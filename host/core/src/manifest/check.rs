@@ -23,6 +23,7 @@ use super::{
 };
 
 mod dependent;
+mod filters;
 mod plugin;
 
 /// A time, or none.
@@ -296,6 +297,7 @@ impl<'a> Check<'a> {
         let former_finalizers = self.former_finalizers(&raw.finalizers);
         let retry = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
+        let filters = self.primary_filters(raw);
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
@@ -305,8 +307,11 @@ impl<'a> Check<'a> {
             primary: primary?,
             namespaces,
             label_selector,
-            generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true),
+            // CF-3: without the built-in rules every update counts, as it does for whoever does not look at generations.
+            generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true)
+                && flag(&raw.default_filters, true),
             triggered_by: self.triggered_by(raw),
+            filters,
             paused: flag(&raw.paused, false),
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
@@ -439,9 +444,10 @@ impl<'a> Check<'a> {
                 None => Mapper::OwnerReference,
                 Some(mapper) => self.mapper(mapper),
             };
+            let filters = self.filters(&raw.filters);
             let indexes = self.indexes(&raw.indexes);
             let Some(gvk) = gvk else { continue };
-            sources.insert(Arc::clone(name), Source { gvk, namespaces, label_selector, mapper, indexes });
+            sources.insert(Arc::clone(name), Source { gvk, namespaces, label_selector, mapper, filters, indexes });
         }
         sources
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::MappingKeys;
+use super::{Filters, MappingKeys};
 use crate::cel::Expression;
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -49,6 +49,8 @@ pub struct Dependent {
     pub matching: Matching,
     /// Where the source that holds it is declared; `None`: a source of its own, with the dependent's name (`KD-10`).
     pub source: Option<Arc<str>>,
+    /// Which changes of its object make the primary run (`IS-1`); of the dependents that share a source, all have the same.
+    pub filters: Filters,
     /// How it is called, so that `desired` need not be asked for it (`KD-4`).
     pub called: Option<Called>,
     /// What becomes of its object under another name.

@@ -16,10 +16,12 @@ use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
 pub(super) mod defaults;
 mod dependent;
+mod filters;
 
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
 };
+pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -286,6 +288,13 @@ pub(super) struct Controller {
     /// no `workflow` then (`AE-1`).
     #[schemars(extend("default" = false))]
     pub(super) trigger_on_all_events: Maybe<bool>,
+    /// Let updates of primaries pass the built-in rules alone (`CF-2`); with `false`, every update counts that `filters` let pass
+    /// (`CF-3`).
+    #[schemars(extend("default" = true))]
+    pub(super) default_filters: Maybe<bool>,
+    /// Which changes of primaries make them run (`CF-5`).
+    #[schemars(extend("default" = {}))]
+    pub(super) filters: Maybe<PrimaryFilters>,
     /// Do nothing for its primaries, clean-up included, until this is taken back; then each runs once (`PA-2`).
     #[schemars(extend("default" = false))]
     pub(super) paused: Maybe<bool>,
@@ -414,6 +423,9 @@ pub(super) struct Informer {
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,
+    /// Which changes of an object make its primaries run (`IS-1`).
+    #[schemars(extend("default" = {}))]
+    pub(super) filters: Maybe<Filters>,
     /// Indexes over the objects, by name (`IX-1`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,

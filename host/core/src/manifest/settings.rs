@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Condition, Controller, Dependent, Mapper, MappingKeys, Matching, Namespaces, Source, Time, Workflow};
+use super::{
+    Condition, Controller, Dependent, Filters, Mapper, MappingKeys, Matching, Namespaces, Source, Time, Workflow,
+};
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -35,6 +37,7 @@ impl Controller {
             "labelSelector": self.label_selector.as_deref(),
             "generationAware": self.generation_aware,
             "triggerOnAllEvents": self.all_events(),
+            "filters": filters(&self.filters),
             "paused": self.paused,
             "finalizer": self.finalizer.as_deref(),
             "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },
@@ -68,6 +71,7 @@ fn source(source: &Source) -> Value {
         "namespaces": source.namespaces.as_ref().map(namespaces),
         "labelSelector": source.label_selector.as_deref(),
         "mapper": mapper,
+        "filters": filters(&source.filters),
         "indexes": indexes(&source.indexes),
     } })
 }
@@ -96,6 +100,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "serverSideApply": dependent.applied(),
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),
+        "filters": filters(&dependent.filters),
         "name": called.map(|called| json!({ "cel": called.name.as_str() })),
         "namespace": called.and_then(|called| called.namespace.as_ref()).map(|text| json!({ "cel": text.as_str() })),
         "onRename": dependent.on_rename,
@@ -127,6 +132,13 @@ fn condition(condition: &Condition) -> Value {
         Condition::Export(name) => json!({ "export": &**name }),
         Condition::Ready(kind) => json!({ "ready": kind }),
     }
+}
+
+fn filters(filters: &Filters) -> Value {
+    let Filters { on_add, on_update, on_delete, generic } = filters;
+    let questions = [("onAdd", on_add), ("onUpdate", on_update), ("onDelete", on_delete), ("generic", generic)];
+    let asked = questions.into_iter().filter_map(|(name, question)| Some((name, question.as_ref()?)));
+    Value::Object(asked.map(|(name, cel)| (name.to_owned(), json!({ "cel": cel.as_str() }))).collect())
 }
 
 fn mapping(keys: &MappingKeys) -> Value {

@@ -310,6 +310,10 @@ impl State {
     }
 
     /// Returns the number of keys, by state.
+    pub(super) fn knows(&self, key: &ObjectRef) -> bool {
+        self.keys.contains_key(key)
+    }
+
     pub(super) fn counts(&self, now: Instant) -> Counts {
         let due = self.timetable.lines.keys().take_while(|due| due.at <= now).count();
         Counts { keys: self.keys.len(), due, in_flight: self.in_flight }

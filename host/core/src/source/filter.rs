@@ -1,17 +1,23 @@
-//! Decides which changes matter to a controller, from headers alone (CF, IS).
+//! Decides which changes matter to a controller: by headers, and by what the user asks in CEL (CF, IS).
 //!
 //! Filters suppress events only: caches and indexes hold every object (`IS-3`).
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::object::{Change, Header};
+use serde_json::Value;
 
-/// The filter of one source: built-in rules, and questions that the user adds. Both must accept.
-#[derive(Clone, Debug, Default)]
+use super::callback::{Fault, Faults, Problem, cost, read};
+use crate::cel::Expression;
+use crate::manifest::Filters;
+use crate::manifest::filters::{OBJECT, OLD_OBJECT, UNKNOWN};
+use crate::object::{Change, Header, Object};
+
+/// The filter of one source: built-in rules, and what the user asks. Both must accept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    built_in: BuiltIn,
-    user: UserFilter,
+    /// `None` for secondaries.
+    primary: Option<PrimaryFilter>,
+    user: Filters,
 }
 
 /// The filter of primaries (`CF-2`).
@@ -23,65 +29,82 @@ pub struct PrimaryFilter {
     pub finalizer: Option<Arc<str>>,
 }
 
-/// The user's part of a filter; a missing question accepts everything.
-#[derive(Clone, Default)]
-pub struct UserFilter {
-    /// Asked about additions.
-    pub added: Option<Question>,
-    /// Asked about updates.
-    pub updated: Option<Question>,
-    /// Asked about deletions; for secondaries only (`CF-4`).
-    pub deleted: Option<Question>,
-    /// Asked about every change (`CF-5`).
-    pub any: Option<Question>,
-}
-
-/// A function that returns true if a change matters. Runs in the informer's task, so it must be quick.
-pub type Question = Arc<dyn Fn(&Change) -> bool + Send + Sync>;
-
-/// The reason why a filter is refused. Retrying does not help.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A filter for deletions of primaries: the controller would never learn that a primary is gone (`CF-4`).
-    #[error("deletions of primaries cannot be filtered")]
-    Deletions,
-}
-
-#[derive(Clone, Debug, Default)]
-enum BuiltIn {
-    #[default]
-    Nothing,
-    Primary(PrimaryFilter),
-}
-
 // === impl Filter ===
 
 impl Filter {
-    /// Returns the filter of a primary source; with `built_in` as `None`, it has no built-in rules (`CF-3`).
-    ///
-    /// # Errors
-    /// [`Error::Deletions`] if the user filters deletions.
-    pub fn primary(built_in: Option<PrimaryFilter>, user: UserFilter) -> Result<Self, Error> {
-        if user.deleted.is_some() {
-            return Err(Error::Deletions);
-        }
-        Ok(Self { built_in: built_in.map(BuiltIn::Primary).unwrap_or_default(), user })
+    /// Returns the filter of a primary source.
+    pub fn primary(built_in: PrimaryFilter, user: Filters) -> Self {
+        Self { primary: Some(built_in), user }
     }
 
-    /// Returns the filter of a secondary source: only the user's questions count (`IS-1`). The default accepts
+    /// Returns the filter of a secondary source: only what the user asks counts (`IS-1`). The default accepts
     /// everything.
-    pub fn secondary(user: UserFilter) -> Self {
-        Self { built_in: BuiltIn::Nothing, user }
+    pub fn secondary(user: Filters) -> Self {
+        Self { primary: None, user }
     }
 
-    /// Returns true if the change matters.
-    pub fn accepts(&self, change: &Change) -> bool {
-        let built_in = match &self.built_in {
-            BuiltIn::Nothing => true,
-            BuiltIn::Primary(filter) => accepts(change, filter),
-        };
-        built_in && self.user.accepts(change)
+    /// Returns true if the change matters. A question that has no answer is passed to `faults`, and counts as answered
+    /// with yes: an event too many does no harm.
+    pub fn accepts(&self, change: &Change, faults: &Faults) -> bool {
+        match &self.primary {
+            Some(filter) if is_awaited(change, filter.finalizer.as_deref()) => true,
+            Some(filter) => accepts(change, filter) && self.asked(change, faults),
+            None => self.asked(change, faults),
+        }
     }
+
+    /// Returns the filters of the user.
+    pub fn user(&self) -> &Filters {
+        &self.user
+    }
+
+    /// Returns true if the user's questions let a change pass.
+    fn asked(&self, change: &Change, faults: &Faults) -> bool {
+        let (field, specific) = match change {
+            Change::Added(_) => ("onAdd", &self.user.on_add),
+            Change::Updated { .. } => ("onUpdate", &self.user.on_update),
+            Change::Deleted { .. } => ("onDelete", &self.user.on_delete),
+        };
+        let questions = [(field, specific), ("generic", &self.user.generic)];
+        questions.into_iter().all(|(field, question)| {
+            question.as_ref().is_none_or(|question| {
+                holds(question, change).unwrap_or_else(|problem| {
+                    faults.tell(&Fault { field, object: change.object().key(), problem: &problem });
+                    true
+                })
+            })
+        })
+    }
+}
+
+/// Returns true if the daemon itself waits for a change of a primary, so that no user can filter it: that it is gone
+/// (`CF-4`) or another object, that its finalizer was added (`DI-4`), that it has to be cleaned up, that its pause ends
+/// (`PA-3`).
+fn is_awaited(change: &Change, finalizer: Option<&str>) -> bool {
+    match change {
+        Change::Added(_) => false,
+        Change::Deleted { .. } => true,
+        Change::Updated { old, new } => {
+            let (old, new) = (old.header(), new.header());
+            let ours = |header: &Header| finalizer.is_some_and(|name| header.has_finalizer(name));
+            let protected = ours(new) && (!ours(old) || (new.deleting && !old.deleting));
+            old.uid != new.uid || old.paused != new.paused || protected
+        }
+    }
+}
+
+/// Returns what a question says of a change.
+fn holds(question: &Expression, change: &Change) -> Result<bool, Problem> {
+    let tree = |variable, object: &Object| {
+        if question.reads(variable) { read(object) } else { Ok(Value::Null) }
+    };
+    let object = tree(OBJECT, change.object())?;
+    let (name, other) = match change {
+        Change::Added(_) => (OLD_OBJECT, Value::Null),
+        Change::Updated { old, .. } => (OLD_OBJECT, tree(OLD_OBJECT, old)?),
+        Change::Deleted { unknown, .. } => (UNKNOWN, Value::Bool(*unknown)),
+    };
+    Ok(question.holds(&[(OBJECT, &object), (name, &other)], &mut cost())?)
 }
 
 /// Returns true if a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion
@@ -109,33 +132,12 @@ fn accepts_update(old: &Header, new: &Header, filter: &PrimaryFilter) -> bool {
     made_again || unprotected || changed || marked || paused
 }
 
-impl UserFilter {
-    fn accepts(&self, change: &Change) -> bool {
-        let specific = match change {
-            Change::Added(_) => &self.added,
-            Change::Updated { .. } => &self.updated,
-            Change::Deleted { .. } => &self.deleted,
-        };
-        [specific, &self.any].into_iter().flatten().all(|question| question(change))
-    }
-}
-
-impl fmt::Debug for UserFilter {
-    /// Writes for each question if it is set.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UserFilter")
-            .field("added", &self.added.is_some())
-            .field("updated", &self.updated.is_some())
-            .field("deleted", &self.deleted.is_some())
-            .field("any", &self.any.is_some())
-            .finish()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
-    use crate::object::{Gvk, Managers, Object};
+    use crate::object::{Gvk, Managers};
 
     fn object(metadata: &str) -> Object {
         let json = format!(r#"{{"metadata":{{"name":"a",{metadata}}}}}"#);
@@ -202,41 +204,113 @@ mod tests {
         [Change::Added(object(PLAIN)), updated(PLAIN, LABELLED), generation, deleted]
     }
 
-    fn no() -> Question {
-        Arc::new(|_: &Change| false)
+    fn cel(text: &str) -> Option<Expression> {
+        Expression::parse(text, &[OBJECT, OLD_OBJECT, UNKNOWN]).ok()
+    }
+
+    /// Returns what a filter says of changes, after a check that nothing fails.
+    fn said(filter: &Filter, changes: &[Change]) -> Vec<bool> {
+        let faults = Faults::new("c", |callback| panic!("a {callback:?} failed"));
+        changes.iter().map(|change| filter.accepts(change, &faults)).collect()
     }
 
     #[test]
     fn the_users_questions_are_asked_besides_the_built_in_rules() {
         // CF-1, CF-2, CF-3, CF-4, CF-5
-        let all = UserFilter::default;
+        let (all, no) = (Filters::default, || cel("false"));
         for (case, rules, user, accepted) in [
             ("built in", true, all(), [true, false, true, true]),
             ("not built in", false, all(), [true, true, true, true]),
-            ("additions", true, UserFilter { added: Some(no()), ..all() }, [false, false, true, true]),
-            ("updates", true, UserFilter { updated: Some(no()), ..all() }, [true, false, false, true]),
-            ("any", true, UserFilter { any: Some(no()), ..all() }, [false, false, false, false]),
+            ("additions", true, Filters { on_add: no(), ..all() }, [false, false, true, true]),
+            ("updates", true, Filters { on_update: no(), ..all() }, [true, false, false, true]),
+            ("any but deletions", true, Filters { generic: no(), ..all() }, [false, false, false, true]),
+            ("any, not built in", false, Filters { generic: no(), ..all() }, [false, false, false, true]),
         ] {
-            let filter = Filter::primary(rules.then(|| built_in(true, None)), user).unwrap();
-            assert_eq!(changes().map(|change| filter.accepts(&change)), accepted, "{case}");
+            let filter = Filter::primary(built_in(rules, None), user);
+            assert_eq!(said(&filter, &changes()), accepted, "{case}");
         }
-        let refused = Filter::primary(None, UserFilter { deleted: Some(no()), ..all() }).unwrap_err();
-        assert_eq!(refused.to_string(), "deletions of primaries cannot be filtered");
+    }
+
+    #[test]
+    fn what_the_daemon_waits_for_passes_whatever_the_user_says() {
+        // CF-2, CF-5, DI-4, PA-3
+        const GOING: &str = r#""generation":1,"finalizers":["x.dev/f"],"deletionTimestamp":"t""#;
+        let no = || Filters { on_update: cel("false"), generic: cel("false"), ..Filters::default() };
+        for (old, new, accepted) in [
+            (PLAIN, r#""generation":2"#, false),
+            (PLAIN, PROTECTED, true),
+            (PROTECTED, PLAIN, false),
+            (PROTECTED, GOING, true),
+            (GOING, GOING, false),
+            (PLAIN, MARKED, false),
+            (PAUSED, PLAIN, true),
+            (r#""uid":"1""#, r#""uid":"2""#, true),
+        ] {
+            let filter = Filter::primary(built_in(true, Some("x.dev/f")), no());
+            assert_eq!(said(&filter, &[updated(old, new)]), [accepted], "{old} to {new}");
+        }
     }
 
     #[test]
     fn everything_matters_of_a_secondary_unless_the_user_says_no() {
         // IS-1
-        let all = UserFilter::default;
+        let (all, no) = (Filters::default, || cel("false"));
         for (case, user, accepted) in [
             ("default", all(), [true, true, true, true]),
-            ("additions", UserFilter { added: Some(no()), ..all() }, [false, true, true, true]),
-            ("updates", UserFilter { updated: Some(no()), ..all() }, [true, false, false, true]),
-            ("deletions", UserFilter { deleted: Some(no()), ..all() }, [true, true, true, false]),
-            ("any", UserFilter { any: Some(no()), ..all() }, [false, false, false, false]),
+            ("additions", Filters { on_add: no(), ..all() }, [false, true, true, true]),
+            ("updates", Filters { on_update: no(), ..all() }, [true, false, false, true]),
+            ("deletions", Filters { on_delete: no(), ..all() }, [true, true, true, false]),
+            ("any", Filters { generic: no(), ..all() }, [false, false, false, false]),
         ] {
-            let filter = Filter::secondary(user);
-            assert_eq!(changes().map(|change| filter.accepts(&change)), accepted, "{case}");
+            assert_eq!(said(&Filter::secondary(user), &changes()), accepted, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_question_sees_the_object_as_it_is_and_as_it_was() {
+        // IS-1
+        let all = Filters::default;
+        for (case, user, accepted) in [
+            (
+                "old and new",
+                Filters { on_update: cel("has(object.metadata.labels) && !has(oldObject.metadata.labels)"), ..all() },
+                [true, true, false, true],
+            ),
+            (
+                "by generation",
+                Filters { generic: cel("object.metadata.generation > 1"), ..all() },
+                [false, false, true, false],
+            ),
+            (
+                "a deletion that was seen",
+                Filters { on_delete: cel("!finalStateUnknown && object.metadata.name == 'a'"), ..all() },
+                [true, true, true, false],
+            ),
+        ] {
+            assert_eq!(said(&Filter::secondary(user), &changes()), accepted, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_question_without_an_answer_lets_the_change_pass_and_is_counted() {
+        // IS-1
+        let long = format!(r#""annotations":{{"a":"{}"}}"#, "x".repeat(1000));
+        let heavy = format!(r#""labels":[{}{{}}]"#, "{},".repeat(50_000));
+        for (question, metadata) in [
+            ("object.spec.value != 'skip'", PLAIN),
+            ("object.metadata.generation", PLAIN),
+            (
+                "size(object.metadata.annotations.a) == 1000 && [1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, true)))))",
+                &*long,
+            ),
+            ("object.metadata.name == 'b'", &*heavy),
+        ] {
+            let count = Arc::new(Mutex::new(0));
+            let counted = Arc::clone(&count);
+            let faults = Faults::new("c", move |_| *counted.lock() += 1);
+            let filter = Filter::secondary(Filters { generic: cel(question), ..Filters::default() });
+            assert!(filter.accepts(&Change::Added(object(metadata)), &faults), "{question}");
+            assert_eq!(*count.lock(), 1, "{question}");
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 use super::super::names::{Export, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
-    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, ReadyKind, Source, Workflow,
+    Called, Condition, Conditions, Dependent, Filters, GenericMatching, Manage, MappingKeys, Matching, OnRename,
+    ReadyKind, Source, Workflow,
 };
 use super::{Check, flag, get, located, mapping_keys, names, object};
 
@@ -28,7 +29,12 @@ pub(super) struct Scope<'s> {
     sources: &'s BTreeMap<Arc<str>, Source>,
     /// The dependents so far, over all workflows, with their lines.
     taken: BTreeMap<Arc<str>, usize>,
+    /// The dependents so far that have a source of their own.
+    filtered: Vec<Filtered>,
 }
+
+/// A dependent with a source of its own: its name, what decides whether another one shares that, and its filters.
+type Filtered = (Arc<str>, Gvk, Option<MappingKeys>, Filters);
 
 impl<'s> Scope<'s> {
     pub(super) fn new(
@@ -36,7 +42,7 @@ impl<'s> Scope<'s> {
         source_names: BTreeSet<&'s str>,
         sources: &'s BTreeMap<Arc<str>, Source>,
     ) -> Self {
-        Self { primary, source_names, sources, taken: BTreeMap::new() }
+        Self { primary, source_names, sources, taken: BTreeMap::new(), filtered: Vec::new() }
     }
 }
 
@@ -66,7 +72,10 @@ impl Check<'_> {
             let depends_on = self.depends_on(name, &raw.value.depends_on, &siblings);
             declared.insert(Arc::clone(name), depends_on.clone());
             let dependent = self.dependent(raw, depends_on, scope);
-            dependents.extend(dependent.map(|dependent| (Arc::clone(name), dependent)));
+            if let Some(dependent) = dependent {
+                self.same_filters(name, &dependent, place, scope);
+                dependents.insert(Arc::clone(name), dependent);
+            }
         }
         let graph = Graph::new(&declared).unwrap_or_else(|cycle| {
             let first =
@@ -93,6 +102,22 @@ impl Check<'_> {
                 place,
                 format!("found a second dependent `{name}` in this controller; the first is in line {first}"),
             );
+        }
+    }
+
+    /// Finds a dependent whose filters differ from those of another one that shares its source (`KD-10`).
+    fn same_filters(&mut self, name: &Arc<str>, dependent: &Dependent, place: usize, scope: &mut Scope<'_>) {
+        if dependent.source.is_some() {
+            return;
+        }
+        let mapping = (!dependent.garbage_collected).then_some(&dependent.mapping);
+        let shares = |(_, gvk, by, _): &&Filtered| *gvk == dependent.gvk && by.as_ref() == mapping;
+        let Some((other, .., filters)) = scope.filtered.iter().find(shares) else {
+            scope.filtered.push((Arc::clone(name), dependent.gvk.clone(), mapping.cloned(), dependent.filters.clone()));
+            return;
+        };
+        if *filters != dependent.filters {
+            self.fault(place, format!("found other `filters` than those of the dependent `{other}` of the same kind, whose source holds this one, too; expected the same at both, or a `source` for one of them"));
         }
     }
 
@@ -130,6 +155,8 @@ impl Check<'_> {
         self.traits(raw, *place, manage, garbage_collected);
         let matching = self.matching(&raw.matching);
         let source = self.source(raw, gvk.as_ref(), scope);
+        let filters = self.filters(&raw.filters);
+        self.filtered_source(raw);
         let called = self.called(raw, gvk.as_ref(), scope.primary);
         let conditions = Conditions {
             activation: self.condition(&raw.activation, gvk.as_ref()),
@@ -147,6 +174,7 @@ impl Check<'_> {
             server_side_apply: get(&raw.server_side_apply).copied(),
             matching,
             source,
+            filters,
             called,
             on_rename: get(&raw.on_rename).copied().unwrap_or_default(),
             mapping: get(&raw.mapping).map(mapping_keys).unwrap_or_default(),
@@ -292,7 +320,12 @@ impl Check<'_> {
         Some(Arc::clone(name))
     }
 
-    fn cel(&mut self, field: &Slot<String>, around: usize, variables: &[&'static str]) -> Option<Expression> {
+    pub(super) fn cel(
+        &mut self,
+        field: &Slot<String>,
+        around: usize,
+        variables: &[&'static str],
+    ) -> Option<Expression> {
         let Located { value, place } = self.need(field, around, "cel")?;
         let parsed = Expression::parse(value, variables);
         parsed.map_err(|broken| self.broken(*place, value, &broken)).ok()

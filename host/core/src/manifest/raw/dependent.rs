@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::names::{ApiVersion, Export, KindName, Name};
 use super::super::{OnRename, ReadyKind};
-use super::{MappingKeys, Maybe, MaybeLeaf, Named, Names};
+use super::{Filters, MappingKeys, Maybe, MaybeLeaf, Named, Names};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Leaf, Slot};
 
@@ -87,6 +87,9 @@ pub(in crate::manifest) struct Dependent {
     pub(in crate::manifest) matching: Maybe<Match>,
     /// The source of this controller that watches it; without it, one of its own, of the same name (`KD-10`).
     pub(in crate::manifest) source: MaybeLeaf<Name>,
+    /// Which changes of its object make the primary run; only without `source` (`IS-1`).
+    #[schemars(extend("default" = {}))]
+    pub(in crate::manifest) filters: Maybe<Filters>,
     /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
     pub(in crate::manifest) name: Maybe<ObjectName>,
     /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).

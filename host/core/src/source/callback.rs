@@ -1,0 +1,138 @@
+//! Decides what the user's questions about objects may cost, and which of those that fail are logged: one line for each
+//! cause in a while. All are counted.
+//!
+//! They are asked where events come in, for all controllers that watch the same. So each has a small budget of its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::budget::{Budget, Exceeded, weight};
+use crate::cel;
+use crate::object::{self, Object, ObjectRef};
+
+/// The steps that one question may take: about a millisecond.
+const STEPS: u64 = 50_000;
+
+/// The most memory that an object may take as a tree, in bytes, to be asked about.
+const WEIGHT: usize = 16 << 20;
+
+/// The time for which a failure of the same cause is not logged again.
+const QUIET: Duration = Duration::from_mins(1);
+
+/// The causes that are told apart; a failure of any more is counted only.
+const CAUSES: usize = 64;
+
+/// The question that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callback {
+    /// Whether a change matters.
+    Filter,
+}
+
+/// Why a question has no answer. Retrying does not help until the object or the manifest changes.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The object can't be read as a tree.
+    #[error(transparent)]
+    Object(#[from] object::Error),
+    /// The expression failed.
+    #[error(transparent)]
+    Cel(#[from] cel::Failure),
+}
+
+/// A question that failed.
+pub struct Fault<'a> {
+    /// The field of the manifest that asks.
+    pub field: &'static str,
+    /// The object that it was about.
+    pub object: &'a ObjectRef,
+    /// Why.
+    pub problem: &'a Problem,
+}
+
+/// The failures of the questions of one controller.
+pub struct Faults {
+    controller: Arc<str>,
+    count: Box<dyn Fn(Callback) + Send + Sync>,
+    /// When each cause was logged last.
+    logged: Mutex<BTreeMap<String, Instant>>,
+}
+
+/// Returns the budget of one question.
+pub(super) fn cost() -> Budget {
+    Budget::of(STEPS)
+}
+
+/// Returns an object as a tree, at a cost that depends on its size alone.
+pub(super) fn read(object: &Object) -> Result<Value, Problem> {
+    if weight(object.json()) > WEIGHT {
+        return Err(object::Error::Tree(Exceeded::Weight(WEIGHT).into()).into());
+    }
+    Ok(object.tree(&mut Budget::of_run())?)
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// Returns those of a controller; `count` is called for each.
+    pub fn new(controller: &str, count: impl Fn(Callback) + Send + Sync + 'static) -> Self {
+        Self { controller: controller.into(), count: Box::new(count), logged: Mutex::default() }
+    }
+
+    /// Counts a failure, and logs it if nothing was logged for the same cause lately.
+    pub fn tell(&self, fault: &Fault<'_>) {
+        let Fault { field, object, problem } = fault;
+        (self.count)(Callback::Filter);
+        let cause = format!("{field}: {problem}");
+        if is_due(&mut self.logged.lock(), cause, Instant::now()) {
+            tracing::warn!(controller = %self.controller, %object, field, %problem, "a filter has no answer, and the event counts");
+        }
+    }
+}
+
+impl Default for Faults {
+    /// Returns those of nobody, which are not counted.
+    fn default() -> Self {
+        Self::new("", |_| ())
+    }
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Faults({})", self.controller)
+    }
+}
+
+/// Decides whether a cause is logged now.
+fn is_due(logged: &mut BTreeMap<String, Instant>, cause: String, now: Instant) -> bool {
+    logged.retain(|_, last| now.saturating_duration_since(*last) < QUIET);
+    if logged.len() >= CAUSES || logged.contains_key(&cause) {
+        return false;
+    }
+    logged.insert(cause, now);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_logged_once_in_a_while_and_too_many_are_not() {
+        let (start, mut logged) = (Instant::now(), BTreeMap::new());
+        for (seconds, cause, due) in
+            [(0, "a", true), (1, "a", false), (2, "b", true), (59, "a", false), (60, "a", true), (61, "a", false)]
+        {
+            let now = start + Duration::from_secs(seconds);
+            assert_eq!(is_due(&mut logged, cause.to_owned(), now), due, "{cause} after {seconds} s");
+        }
+        let many = (0..2 * CAUSES).filter(|n| is_due(&mut logged, n.to_string(), start + QUIET)).count();
+        assert_eq!((many, logged.len()), (CAUSES - 2, CAUSES));
+    }
+}
