@@ -78,6 +78,10 @@ pub struct ControllerRuns {
     pub secondary_events: Counter,
     /// Filters without an answer.
     pub failed_filters: Counter,
+    /// Mappers without an answer.
+    pub failed_mappers: Counter,
+    /// Indexes without an answer.
+    pub failed_indexes: Counter,
     /// How long runs take.
     pub duration: Histogram,
     /// The number of primaries.
@@ -178,6 +182,8 @@ impl Runs {
             primary_events: event("primary"),
             secondary_events: event("secondary"),
             failed_filters: failed("filter"),
+            failed_mappers: failed("mapper"),
+            failed_indexes: failed("index"),
             duration: self.duration.get_or_create_owned(&label),
             primaries: self.primaries.get_or_create_owned(&label),
             paused: self.paused.get_or_create_owned(&label),
@@ -211,7 +217,7 @@ impl Runs {
         registry.register("events_received", "Events that reached a controller", self.events.clone());
         registry.register(
             "callback_failures",
-            "Filters that had no answer for an event, which then counts; the log says why",
+            "Filters, mappers and indexes that had no answer for an object; the log says why",
             self.callbacks.clone(),
         );
         let help = "How long a run takes";
@@ -252,6 +258,8 @@ impl ControllerRuns {
     pub fn count_failed(&self, callback: Callback) {
         match callback {
             Callback::Filter => self.failed_filters.inc(),
+            Callback::Mapper => self.failed_mappers.inc(),
+            Callback::Index => self.failed_indexes.inc(),
         };
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cel::Expression;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
 pub use crate::workflow::condition::ReadyKind;
@@ -235,8 +236,8 @@ pub struct Controller {
     pub cache_sync_timeout: Duration,
     /// What it does if something is not known by then.
     pub on_start_error: OnStartError,
-    /// Indexes over primaries, by name: JSON pointers to a string or a list of strings (IX rules).
-    pub indexes: BTreeMap<Arc<str>, Pointer>,
+    /// Indexes over primaries, by name (IX rules).
+    pub indexes: BTreeMap<Arc<str>, Keys>,
     /// Watched secondaries that are not dependents, by name.
     pub sources: BTreeMap<Arc<str>, Source>,
     /// The managed workflow.
@@ -312,10 +313,14 @@ pub struct Source {
     pub label_selector: Option<Arc<str>>,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
+    /// The names of its objects that a primary has (`IM-4`); `None`: they follow from the mapper.
+    pub secondaries: Option<Keys>,
+    /// Whether texts in objects and primaries, and indexes, may lead from one namespace into another; default false.
+    pub across_namespaces: bool,
     /// Which changes make the primaries run (`IS-1`).
     pub filters: Filters,
-    /// Indexes, by name: JSON pointers to a string or a list of strings (IX rules).
-    pub indexes: BTreeMap<Arc<str>, Pointer>,
+    /// Indexes, by name (IX rules).
+    pub indexes: BTreeMap<Arc<str>, Keys>,
 }
 
 /// How the primaries of a secondary are found (`IM-1`, `IM-2`).
@@ -327,6 +332,28 @@ pub enum Mapper {
     Annotations(MappingKeys),
     /// Labels with these keys.
     Labels(MappingKeys),
+    /// Texts of the object: `name` or `namespace/name` of primaries.
+    Named(Keys),
+    /// An index of the primaries.
+    Index(ByIndex),
+}
+
+/// An index of the primaries, in which the keys of a secondary are looked up (`IX-2`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByIndex {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The keys of a secondary; default: its name.
+    pub key: Keys,
+}
+
+/// Where the texts of an object are that say under which keys it is found, or name others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// A JSON pointer to a string or a list of strings.
+    Pointer(Pointer),
+    /// A CEL expression for a string or a list of strings.
+    Cel(Expression),
 }
 
 /// Keys of annotations or labels that name a primary.

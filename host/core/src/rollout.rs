@@ -7,11 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, Filters, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
+    self, Capabilities, Controller, Filters, Keys, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
     ServiceAccount, Source,
 };
 use crate::object::Gvk;
-use crate::object::pointer::Pointer;
 
 pub mod plan;
 
@@ -57,7 +56,7 @@ struct Watched<'a> {
     filters: &'a Filters,
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
-    indexes: &'a BTreeMap<Arc<str>, Pointer>,
+    indexes: &'a BTreeMap<Arc<str>, Keys>,
     sources: &'a BTreeMap<Arc<str>, Source>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
 }

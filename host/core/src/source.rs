@@ -12,20 +12,22 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::cache::Cache;
-use crate::object::pointer::Pointer;
+use crate::manifest::Keys;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
 pub mod callback;
 pub mod echo;
 pub mod filter;
 pub mod index;
+mod keys;
 mod known;
 pub mod mapper;
 pub mod overlay;
+mod relation;
 mod state;
 mod write;
 
-use callback::Faults;
+use callback::{Callback, Faults};
 use echo::{Released, Verdict};
 use filter::Filter;
 use index::Lookup;
@@ -38,6 +40,8 @@ pub use write::OwnWrite;
 /// once.
 pub struct Source {
     spec: Spec,
+    /// The primaries of its controller, for secondaries that are found through them.
+    primaries: Option<Arc<Source>>,
     state: RwLock<State>,
 }
 
@@ -53,7 +57,7 @@ pub struct Spec {
     /// The filter, which decides which changes matter.
     pub filter: Filter,
     /// Its indexes, by name (`IX-1`).
-    pub indexes: BTreeMap<Arc<str>, Pointer>,
+    pub indexes: BTreeMap<Arc<str>, Keys>,
     /// Takes the failures of what the user asks about objects.
     pub faults: Arc<Faults>,
 }
@@ -129,9 +133,14 @@ pub enum Error {
 
 impl Source {
     /// Returns a source that watches nothing yet.
-    pub fn new(spec: Spec) -> Self {
+    pub fn new(mut spec: Spec) -> Self {
+        if let Role::Secondary(mapper) = &spec.role
+            && let Some(by) = mapper.index()
+        {
+            spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
+        }
         let indexes = spec.indexes.keys().map(|name| (name.clone(), Lookup::default())).collect();
-        Self { spec, state: RwLock::new(State { indexes, ..State::default() }) }
+        Self { spec, primaries: None, state: RwLock::new(State { indexes, ..State::default() }) }
     }
 
     /// Returns the settings of the source.
@@ -332,14 +341,21 @@ impl Source {
             Role::Primary => Move::nowhere(),
             Role::Secondary(mapper) => match change {
                 Change::Updated { old, new } if mapper.same(old, new) => {
-                    Move { before: None, after: mapper.primaries(new) }
+                    Move { before: None, after: self.primaries_of_object(new) }
+                }
+                // What primaries say changes without the object, so it is not kept.
+                Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } if mapper.asks_primaries() => {
+                    Move { before: None, after: self.primaries_of(change) }
                 }
                 Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } => {
-                    Move::of(change, |object| mapper.primaries(object))
+                    Move::of(change, |object| self.primaries_of_object(object))
                 }
             },
         };
-        let keys = self.spec.indexes.values().map(|pointer| Move::of(change, |object| pointer.keys(object))).collect();
+        let indexes = self.spec.indexes.iter();
+        let keys = indexes
+            .map(|(name, keys)| Move::of(change, |object| self.texts(keys, "object", object, (Callback::Index, name))))
+            .collect();
         Facts { primaries, keys }
     }
 
@@ -357,14 +373,14 @@ impl Source {
     fn primaries_of(&self, change: &Change) -> BTreeSet<ObjectRef> {
         match &self.spec.role {
             Role::Primary => BTreeSet::new(),
-            Role::Secondary(mapper) => Move::of(change, |object| mapper.primaries(object)).either(),
+            Role::Secondary(_) => Move::of(change, |object| self.primaries_of_object(object)).either(),
         }
     }
 
     /// Returns the triggers for a change that no window holds back (`FW-6`).
     fn triggers(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        if concerns_nobody || !self.spec.filter.accepts(&change, &self.spec.faults) {
+        if concerns_nobody || !self.spec.filter.accepts(&change, self.asked()) {
             return Vec::new();
         }
         match &self.spec.role {
@@ -443,40 +459,21 @@ impl Source {
     /// # Errors
     /// [`Error::NoIndex`] if no such index was declared.
     pub fn by_index(&self, index: &str, key: &str) -> Result<Vec<Object>, Error> {
-        let Some(pointer) = self.spec.indexes.get(index) else {
+        let Some(keys) = self.spec.indexes.get(index).filter(|_| index != relation::MAPPED) else {
             return Err(Error::NoIndex { source_name: self.spec.name.clone(), index: index.to_owned() });
         };
         let candidates = |state: &State| match state.indexes.get(index) {
             Some(lookup) => lookup.get(&key.into()).cloned().collect(),
             None => BTreeSet::new(),
         };
-        Ok(self.select(candidates, |object| pointer.keys(object).contains(key)))
-    }
-
-    /// Returns the secondaries of a primary, ordered by namespace and name (`IM-6`). A primary source returns the
-    /// primary itself.
-    pub fn related(&self, primary: &ObjectRef) -> Vec<Object> {
-        match &self.spec.role {
-            Role::Primary => self.get(primary).into_iter().collect(),
-            Role::Secondary(mapper) => {
-                let candidates = |state: &State| state.related.get(primary).cloned().collect();
-                self.select(candidates, |object| mapper.maps(object, primary))
-            }
-        }
+        let wanted = |object: &Object| self.texts(keys, "object", object, (Callback::Index, index)).contains(key);
+        Ok(self.select(candidates, wanted))
     }
 
     /// Returns the number of objects with a finalizer.
     pub fn carrying(&self, finalizer: &str) -> usize {
         let all = self.list(None).into_iter();
         all.filter(|object| object.header().has_finalizer(finalizer)).count()
-    }
-
-    /// Returns true if an object of this source belongs to a primary.
-    pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
-        match &self.spec.role {
-            Role::Primary => object.key() == primary,
-            Role::Secondary(mapper) => mapper.maps(object, primary),
-        }
     }
 
     /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay. `wanted` gets the newest
@@ -540,7 +537,8 @@ mod tests {
     use super::*;
     use crate::cache::{Event, Writer};
     use crate::cel::Expression;
-    use crate::manifest::{Filters, Mapper as Declared, MappingKeys};
+    use crate::manifest::{ByIndex, Filters, Mapper as Declared, MappingKeys};
+    use crate::object::pointer::Pointer;
     use crate::object::{Managers, Scope, Version};
     use crate::source::filter::PrimaryFilter;
 
@@ -570,9 +568,12 @@ mod tests {
         ObjectRef::namespaced("n", name)
     }
 
+    fn keys(pointer: &str) -> Keys {
+        Keys::Pointer(Pointer::parse(pointer).unwrap())
+    }
+
     fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
-        let indexes =
-            indexes.iter().map(|(name, pointer)| ((*name).into(), Pointer::parse(pointer).unwrap())).collect();
+        let indexes = indexes.iter().map(|(name, pointer)| ((*name).into(), keys(pointer))).collect();
         Source::new(Spec { name: "test".into(), gvk: gvk("Page"), role, filter, indexes, faults: Arc::default() })
     }
 
@@ -1260,6 +1261,61 @@ mod tests {
         assert_eq!(["x", "y", "z"].map(by), [["n/d@6"], ["n/a@5"], ["n/b@7"]]);
         let error = source.by_index("by-size", "x").unwrap_err();
         assert_eq!(error.to_string(), "the source test has no index by-size");
+    }
+
+    /// Returns a secondary `name` that has `key` as its field `/spec/key`.
+    fn keyed(name: &str, version: u64, key: &str) -> Object {
+        let metadata = format!(r#""namespace":"n","name":"{name}","resourceVersion":"{version}""#);
+        parse(&metadata, &format!(r#","spec":{{"key":"{key}"}}"#))
+    }
+
+    #[test]
+    fn an_index_of_primaries_leads_from_secondaries_to_primaries_and_back() {
+        // IM-4, IM-5, IX-2
+        let primaries = Arc::new(source(Role::Primary, Filter::default(), &[("by-key", "/spec/key")]));
+        let by = ByIndex { name: "by-key".into(), key: keys("/metadata/name") };
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Index(by));
+        let secondaries = source(Role::Secondary(mapper), Filter::default(), &[]).beside(&primaries);
+        let (mut pages, mut maps) = (Informer::new(&primaries, None), Informer::new(&secondaries, None));
+        assert_eq!(maps.applied(object("s", 1, "")), NOBODY, "nobody names it yet");
+        pages.applied(keyed("p", 2, "s"));
+        pages.applied(keyed("q", 3, "s"));
+        pages.applied(parse(r#""namespace":"m","name":"r","resourceVersion":"4""#, r#","spec":{"key":"s"}"#));
+        assert_eq!(names(&secondaries.related(&key("p"))), ["n/s@1"], "what came before its primary is found");
+        assert!(secondaries.relates(&object("s", 1, ""), &key("q")));
+        let elsewhere = ObjectRef::namespaced("m", "r");
+        assert_eq!(secondaries.related(&elsewhere), [], "of another namespace");
+        assert_eq!(maps.applied(object("s", 5, "")), ["n/p related", "n/q related"]);
+        pages.applied(keyed("q", 6, "t"));
+        assert_eq!(maps.applied(object("s", 7, "")), ["n/p related"]);
+        assert_eq!(secondaries.related(&key("q")), []);
+        assert_eq!(maps.event(Event::Deleted(object("s", 8, ""))), ["n/p related"]);
+        assert_eq!(secondaries.related(&key("p")), []);
+        assert!(secondaries.state.read().related.is_empty());
+        assert!(secondaries.by_index(relation::MAPPED, "s").is_err(), "nobody has declared it");
+    }
+
+    #[test]
+    fn a_primary_can_name_its_secondaries_itself() {
+        // IM-4, IM-6
+        let cel = |text: &str, variable| Keys::Cel(Expression::parse(text, &[variable]).unwrap());
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Named(cel("object.spec.key", "object")));
+        let mapper = mapper.led_by(cel("[primary.spec.key, 'm/away']", "primary"), Scope::Namespaced);
+        let primaries = Arc::new(primaries());
+        let secondaries = source(Role::Secondary(mapper), Filter::default(), &[]).beside(&primaries);
+        let (mut pages, mut maps) = (Informer::new(&primaries, None), Informer::new(&secondaries, None));
+        assert_eq!(maps.applied(keyed("s", 1, "q")), ["n/q related"], "an object wakes whom it names");
+        maps.applied(parse(r#""namespace":"m","name":"away","resourceVersion":"2""#, ""));
+        pages.applied(keyed("p", 3, "s"));
+        assert_eq!(names(&secondaries.related(&key("p"))), ["n/s@1"]);
+        assert!(secondaries.relates(&keyed("s", 1, "q"), &key("p")));
+        assert_eq!(secondaries.related(&key("q")), [], "there is no such primary");
+        assert_eq!(secondaries.known(Within::Related(&key("p"))).map_err(|_| ()), Err(()), "not listed yet");
+        maps.list([keyed("s", 4, "q")], 5);
+        assert_eq!(secondaries.known(Within::Related(&key("p"))), Ok(()));
+        pages.applied(parse(r#""namespace":"n","name":"p","resourceVersion":"6""#, r#","spec":{"key":7}"#));
+        let doubt = secondaries.known(Within::Related(&key("p"))).unwrap_err().to_string();
+        assert!(doubt.contains("its `secondaries` has no answer: the value of CEL expression"), "{doubt}");
     }
 
     #[test]

@@ -142,10 +142,15 @@ impl Planner<'_> {
             let namespaces = declared.namespaces.as_ref().unwrap_or(&self.spec.namespaces);
             let labels = declared.label_selector.as_ref();
             let watch = Watch { gvk: &declared.gvk, namespaces, labels, needed: Needed::Always };
+            let mapper = self.mapper(declared.mapper.clone()).across(declared.across_namespaces);
+            let mapper = match &declared.secondaries {
+                Some(names) => mapper.led_by(names.clone(), self.scope(&declared.gvk)),
+                None => mapper,
+            };
             let source = Spec {
                 filter: Filter::secondary(declared.filters.clone()),
                 indexes: declared.indexes.clone(),
-                ..self.secondary(name, &declared.gvk, declared.mapper.clone())
+                ..self.secondary(name, &declared.gvk, mapper)
             };
             (Arc::clone(name), self.plan(&watch, source))
         };
@@ -171,7 +176,7 @@ impl Planner<'_> {
             let watch = Watch { gvk, namespaces: &self.spec.namespaces, labels: None, needed };
             let source = Spec {
                 filter: Filter::secondary(dependent.filters.clone()),
-                ..self.secondary(name, gvk, mapper.clone())
+                ..self.secondary(name, gvk, self.mapper(mapper.clone()))
             };
             own.insert(Arc::clone(name), self.plan(&watch, source));
             known.push((gvk, mapper, name));
@@ -179,13 +184,20 @@ impl Planner<'_> {
         (own, shared)
     }
 
-    fn secondary(&self, name: &Arc<str>, gvk: &Gvk, mapper: manifest::Mapper) -> Spec {
+    fn scope(&self, gvk: &Gvk) -> ObjectScope {
+        self.kinds.get(gvk).map_or(ObjectScope::Namespaced, |kind| kind.scope)
+    }
+
+    fn mapper(&self, declared: manifest::Mapper) -> Mapper {
         let primary = &self.spec.primary;
-        let scope = self.kinds.get(primary).map_or(ObjectScope::Namespaced, |kind| kind.scope);
+        Mapper::new(primary.clone(), self.scope(primary), declared)
+    }
+
+    fn secondary(&self, name: &Arc<str>, gvk: &Gvk, mapper: Mapper) -> Spec {
         Spec {
             name: Arc::clone(name),
             gvk: gvk.clone(),
-            role: Role::Secondary(Mapper::new(primary.clone(), scope, mapper)),
+            role: Role::Secondary(mapper),
             filter: Filter::default(),
             indexes: BTreeMap::new(),
             faults: Arc::clone(self.faults),

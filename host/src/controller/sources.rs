@@ -50,19 +50,20 @@ impl Sources {
         joined: &Joined,
     ) -> Self {
         let source = |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step) {
-            (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Arc::clone(known),
-            (Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),
-            (None, _) => Arc::new(Source::new(spec.clone())),
+            (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Ok(Arc::clone(known)),
+            (Some(known), _) => Err(Source::heir(spec.clone(), known)),
+            (None, _) => Err(Source::new(spec.clone())),
         };
         let step = before.map(|(_, step)| step);
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
-        let primaries = source(&plan.primaries, known, step);
+        let primaries = source(&plan.primaries, known, step).unwrap_or_else(Arc::new);
         let secondaries = plan.secondaries.iter().map(|(name, planned)| {
             let shows_as = |source: &Arc<Source>| joined.labels(source) == planned.labels();
             let known = controller.and_then(|now| predecessor(&now.secondaries, (name, &planned.spec.gvk), shows_as));
-            (Arc::clone(name), source(planned, known, step))
+            let source = source(planned, known, step).unwrap_or_else(|new| Arc::new(new.beside(&primaries)));
+            (Arc::clone(name), source)
         });
         let mut secondaries: BTreeMap<_, _> = secondaries.collect();
         for (name, holder) in &plan.shared {

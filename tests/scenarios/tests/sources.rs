@@ -129,3 +129,135 @@ fn primaries_that_a_changed_filter_lets_pass_run() {
     folder.put("operator.yaml", manifest("other"));
     place.await_object(&place.probes(), "other", "its status", seen);
 }
+
+/// A source of config maps that are found by an index of the primaries, by their names.
+const BY_INDEX: &str = "indexes: { by-config: { pointer: /spec/config } }
+sources:
+  configs: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { index: { name: by-config } } } }
+";
+
+/// Returns a spec that names a config map, and reads what belongs to the primary in the source `configs`.
+fn configured(name: &str) -> Value {
+    let read = json!({ "read": { "in": { "source": "configs" }, "select": "related" }, "as": "configs" });
+    json!({ "config": name, "reconcile": { "do": [read], "status": {} } })
+}
+
+fn config_map(place: &Place, name: &str) {
+    place.create("v1", "ConfigMap", &place.config_maps(), name, json!({ "data": { "a": "b" } }));
+}
+
+/// Waits until a probe has seen these config maps.
+fn await_seen(place: &Place, probe: &str, names: Value) {
+    place.await_object(&place.probes(), probe, &format!("{names}"), |p| p["status"]["configs"] == names);
+}
+
+#[test]
+fn s048_an_index_of_primaries_says_who_refers_to_an_object() {
+    // IM-4, IX-2
+    let place = Place::new("s048");
+    let daemon = place.daemon(&place.probe_manifest(BY_INDEX));
+    for name in ["one", "two"] {
+        place.probe(name, configured("common-config-map"));
+        await_seen(&place, name, json!([]));
+    }
+    place.probe("three", configured("another"));
+    await_seen(&place, "three", json!([]));
+    daemon.await_quiet();
+    let settled = 3 * (FINALIZER_RUN + 1);
+    assert_eq!(daemon.runs(), settled);
+    config_map(&place, "common-config-map");
+    for name in ["one", "two"] {
+        await_seen(&place, name, json!(["common-config-map"]));
+    }
+    daemon.await_quiet();
+    // Each writes its status once more, which leaves its generation as it is.
+    assert_eq!(daemon.runs(), settled + 2, "the two that name it, and each once");
+    // Of another primary from now on.
+    place.merge(&place.probes(), "two", &json!({ "spec": { "config": "another" } }));
+    await_seen(&place, "two", json!([]));
+    daemon.await_quiet();
+    let settled = daemon.runs();
+    place.merge(&place.config_maps(), "common-config-map", &json!({ "data": { "a": "c" } }));
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), settled + 1);
+}
+
+#[test]
+fn s049_a_primary_that_names_a_secondary_finds_it_and_follows_it() {
+    // IM-4, IM-6
+    let place = Place::new("s049");
+    let daemon = place.daemon(&place.probe_manifest(
+        "indexes: { by-cluster: { cel: \"[object.spec.cluster]\" } }
+sources:
+  clusters:
+    informer:
+      apiVersion: v1
+      kind: ConfigMap
+      mapper: { index: { name: by-cluster, key: { cel: object.metadata.name } } }
+      secondaries: { cel: primary.spec.cluster }
+",
+    ));
+    config_map(&place, "cluster");
+    let read =
+        json!({ "read": { "in": { "source": "clusters" }, "select": "one" }, "show": ["/data/a"], "as": "cluster" });
+    place.probe("job", json!({ "cluster": "cluster", "reconcile": { "do": [read], "status": {} } }));
+    let seen = |value: &'static str| move |p: &Value| p["status"]["cluster"]["/data/a"] == value;
+    place.await_object(&place.probes(), "job", "its cluster's value", seen("b"));
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), FINALIZER_RUN + 1);
+    place.merge(&place.config_maps(), "cluster", &json!({ "data": { "a": "CHANGED_VALUE" } }));
+    place.await_object(&place.probes(), "job", "the changed value", seen("CHANGED_VALUE"));
+    daemon.await_quiet();
+    assert_eq!(daemon.count("capstan_callback_failures_total", ""), 0);
+}
+
+#[test]
+fn s050_without_a_way_back_a_run_finds_no_secondary_and_can_read_it_by_its_name() {
+    // IM-4
+    let place = Place::new("s050");
+    let daemon = place.daemon(&place.probe_manifest(
+        "retry: none
+sources:
+  clusters: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { pointer: /data/job } } }
+",
+    ));
+    config_map(&place, "cluster");
+    let from = json!({ "source": "clusters" });
+    let (name, namespace) = ("cluster", place.namespace.name());
+    let by_name = json!({ "read": { "in": from, "select": { "named": { "namespace": namespace, "name": name } } }, "as": "named" });
+    let related = json!({ "read": { "in": from, "select": "one" }, "as": "related" });
+    place.probe("job", json!({ "cluster": name, "reconcile": { "do": [related, by_name], "status": {} } }));
+    let job = place.await_object(&place.probes(), "job", "what it has read", |p| p["status"]["named"] == name);
+    assert_eq!(job["status"]["related"], Value::Null, "nothing leads from the job to its cluster");
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), FINALIZER_RUN + 1);
+    // What the secondary says of its primary leads there and back.
+    place.merge(&place.config_maps(), name, &json!({ "data": { "job": "job" } }));
+    place.await_object(&place.probes(), "job", "its cluster", |p| p["status"]["related"] == name);
+}
+
+#[test]
+fn s112_a_dependent_is_found_by_an_index_of_primaries() {
+    // IX-2, KD-10
+    let place = Place::new("s112");
+    let workflow = "workflow:\n  dependents:\n    config: { apiVersion: v1, kind: ConfigMap, source: configs, readOnly: true, readyPostcondition: { cel: dependent != null } }\n";
+    let daemon = place.daemon(&place.probe_manifest(&format!("{BY_INDEX}{workflow}")));
+    for name in ["one", "two"] {
+        let desired = json!({ "metadata": { "name": "common-config-map" } });
+        let spec = configured("common-config-map");
+        place.probe(
+            name,
+            json!({ "config": spec["config"], "reconcile": spec["reconcile"], "dependents": { "config": desired } }),
+        );
+        await_seen(&place, name, json!([]));
+    }
+    daemon.await_quiet();
+    let settled = 2 * (FINALIZER_RUN + 1);
+    assert_eq!(daemon.runs(), settled);
+    config_map(&place, "common-config-map");
+    for name in ["one", "two"] {
+        await_seen(&place, name, json!(["common-config-map"]));
+    }
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), settled + 2);
+}

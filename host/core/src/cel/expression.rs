@@ -135,6 +135,32 @@ impl Expression {
         }
     }
 
+    /// Evaluates an expression for texts: a string, or a list of strings. One that has no value, because a field is not there, has
+    /// none, as has null.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`] if it fails otherwise, [`Failure::Type`] if its value is something else.
+    pub fn texts(&self, variables: &[(&str, &Json)], budget: &mut Budget) -> Result<Vec<String>, Failure> {
+        let value = match self.evaluate(variables, budget) {
+            Ok(value) => value,
+            Err(Error::NoField(_) | Error::OfNull) => return Ok(Vec::new()),
+            Err(error) => return Err(self.failed(&error, variables)),
+        };
+        let texts = match &value {
+            Value::Null => Some(Vec::new()),
+            Value::Text(text) => Some(vec![text.to_string()]),
+            Value::List(list) => list.texts(),
+            Value::Bool(_)
+            | Value::Int(_)
+            | Value::Uint(_)
+            | Value::Double(_)
+            | Value::Bytes(_)
+            | Value::Map(_)
+            | Value::Type(_) => None,
+        };
+        texts.ok_or_else(|| self.mistyped(&value, "a string, or a list of strings,"))
+    }
+
     fn evaluate<'v>(&'v self, variables: &[(&'v str, &'v Json)], budget: &mut Budget) -> Outcome<'v> {
         budget.within(OPERATION, |budget| super::evaluate(self.program.expression(), variables, budget))
     }

@@ -195,6 +195,17 @@ impl<'v> List<'v> {
     }
 }
 
+impl List<'_> {
+    /// Returns the elements if all of them are texts.
+    pub(super) fn texts(&self) -> Option<Vec<String>> {
+        let text = |index| match self.get(index) {
+            Some(Value::Text(text)) => Some(text.into_owned()),
+            _ => None,
+        };
+        (0..self.len()).map(text).collect()
+    }
+}
+
 impl<'v> Fields<'v> {
     pub(super) fn len(&self) -> usize {
         match self {

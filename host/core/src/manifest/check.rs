@@ -11,20 +11,20 @@ use serde_json::{Map, Value};
 
 use crate::object::Gvk;
 use crate::object::labels::Selector;
-use crate::object::pointer::Pointer;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Factor, LONGEST, Share, Time, Times, Workers};
 use super::{
-    Controller, Mapper, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
+    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
     TriggeredBy, Workflow,
 };
 
 mod dependent;
 mod filters;
 mod plugin;
+mod source;
 
 /// A time, or none.
 type Interval = Maybe<OrWord<raw::Nothing, Scalar<Time>>>;
@@ -299,7 +299,7 @@ impl<'a> Check<'a> {
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let filters = self.primary_filters(raw);
         let indexes = self.indexes(&raw.indexes);
-        let sources = self.sources(&raw.sources);
+        let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         Some(Controller {
             name: Arc::clone(name),
@@ -418,48 +418,6 @@ impl<'a> Check<'a> {
         };
         let max_reconciliations = self.need(&raw.max_reconciliations, *place, "maxReconciliations")?.value.0.0;
         Some(RateLimit { max_reconciliations, within: time(&raw.within, Duration::from_secs(10)) })
-    }
-
-    fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> BTreeMap<Arc<str>, Pointer> {
-        let mut indexes = BTreeMap::new();
-        for (name, _, index) in get(field).map(|named| self.each(named)).unwrap_or_default() {
-            let raw::Index::Pointer(pointer) = &index.value;
-            let pointer = self.need(pointer, index.place, "pointer");
-            indexes.extend(pointer.map(|pointer| (Arc::clone(name), pointer.value.0.clone())));
-        }
-        indexes
-    }
-
-    fn sources(&mut self, field: &Maybe<Named<raw::Source>>) -> BTreeMap<Arc<str>, Source> {
-        let mut sources = BTreeMap::new();
-        for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
-            let raw::Source::Informer(informer) = &source.value;
-            let Some(Located { value: raw, place }) = self.need(informer, source.place, "informer") else {
-                continue;
-            };
-            let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
-            let namespaces = self.namespaces(&raw.namespaces);
-            let label_selector = self.label_selector(&raw.label_selector);
-            let mapper = match located(&raw.mapper) {
-                None => Mapper::OwnerReference,
-                Some(mapper) => self.mapper(mapper),
-            };
-            let filters = self.filters(&raw.filters);
-            let indexes = self.indexes(&raw.indexes);
-            let Some(gvk) = gvk else { continue };
-            sources.insert(Arc::clone(name), Source { gvk, namespaces, label_selector, mapper, filters, indexes });
-        }
-        sources
-    }
-
-    fn mapper(&mut self, mapper: &Located<raw::Mapper>) -> Mapper {
-        let Located { value, place } = mapper;
-        let (keys, by): (_, fn(MappingKeys) -> Mapper) = match value {
-            raw::Mapper::OwnerReference => return Mapper::OwnerReference,
-            raw::Mapper::Annotations(keys) => (self.need(keys, *place, "annotations"), Mapper::Annotations),
-            raw::Mapper::Labels(keys) => (self.need(keys, *place, "labels"), Mapper::Labels),
-        };
-        by(keys.map(|keys| mapping_keys(&keys.value)).unwrap_or_default())
     }
 
     fn workflows(

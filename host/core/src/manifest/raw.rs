@@ -423,6 +423,12 @@ pub(super) struct Informer {
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,
+    /// How the objects of a primary are found, if that does not follow from `mapper`; only together with one (`IM-4`).
+    pub(super) secondaries: Maybe<Secondaries>,
+    /// Whether `mapper` by `pointer`, `cel` or `index`, and `secondaries`, may lead from one namespace into another. Whoever may
+    /// write such an object anywhere can then attach it to any primary, and wake that.
+    #[schemars(extend("default" = false))]
+    pub(super) across_namespaces: Maybe<bool>,
     /// Which changes of an object make its primaries run (`IS-1`).
     #[schemars(extend("default" = {}))]
     pub(super) filters: Maybe<Filters>,
@@ -441,6 +447,33 @@ pub(super) enum Mapper {
     Annotations(Slot<MappingKeys>),
     /// By labels that name the primary (`IM-2`).
     Labels(Slot<MappingKeys>),
+    /// By a text, or a list of texts, in the object: the names of primaries, as `name` or `namespace/name` (`IM-2`).
+    Pointer(Leaf<Pointer>),
+    /// The same by a CEL expression over `object` (`IM-3`).
+    Cel(Slot<String>),
+    /// By an index of the primaries, which say there what they refer to (`IX-2`).
+    Index(Slot<IndexMapper>),
+}
+
+/// An index of the primaries in which objects are looked up.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct IndexMapper {
+    /// Its name in `indexes` of the controller (`IX-2`).
+    pub(super) name: Leaf<Name>,
+    /// The key, or keys, under which the primaries of an object are in it (`IX-2`).
+    #[schemars(extend("default" = { "pointer": "/metadata/name" }))]
+    pub(super) key: Maybe<Index>,
+}
+
+/// How the objects of a primary are found.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Secondaries {
+    /// By a text, or a list of texts, in the primary: their names, as `name` or `namespace/name` (`IM-4`).
+    Pointer(Leaf<Pointer>),
+    /// The same by a CEL expression over `primary` (`IM-4`).
+    Cel(Slot<String>),
 }
 
 /// The keys of annotations or labels that name a primary.
@@ -468,4 +501,6 @@ pub(super) struct MappingKeys {
 pub(super) enum Index {
     /// A JSON pointer to a text, or a list of texts (`IX-1`).
     Pointer(Leaf<Pointer>),
+    /// A CEL expression over `object` for a text, or a list of texts (`IX-1`).
+    Cel(Slot<String>),
 }

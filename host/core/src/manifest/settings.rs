@@ -6,11 +6,10 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Filters, Mapper, MappingKeys, Matching, Namespaces, Source, Time, Workflow,
+    Condition, Controller, Dependent, Filters, Keys, Mapper, MappingKeys, Matching, Namespaces, Source, Time, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
-use crate::object::pointer::Pointer;
 
 impl Controller {
     /// Returns the controller's entry of the manifest as JSON, with its name and with all defaults (`context.settings`).
@@ -64,6 +63,8 @@ fn source(source: &Source) -> Value {
         Mapper::OwnerReference => json!("ownerReference"),
         Mapper::Annotations(keys) => json!({ "annotations": mapping(keys) }),
         Mapper::Labels(keys) => json!({ "labels": mapping(keys) }),
+        Mapper::Named(names) => keys(names),
+        Mapper::Index(by) => json!({ "index": { "name": &*by.name, "key": keys(&by.key) } }),
     };
     json!({ "informer": {
         "apiVersion": source.gvk.api_version(),
@@ -71,6 +72,8 @@ fn source(source: &Source) -> Value {
         "namespaces": source.namespaces.as_ref().map(namespaces),
         "labelSelector": source.label_selector.as_deref(),
         "mapper": mapper,
+        "secondaries": source.secondaries.as_ref().map(keys),
+        "acrossNamespaces": source.across_namespaces,
         "filters": filters(&source.filters),
         "indexes": indexes(&source.indexes),
     } })
@@ -163,8 +166,15 @@ fn kind(gvk: &Gvk) -> Value {
     json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind })
 }
 
-fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Pointer>) -> Value {
-    each(indexes, |pointer| json!({ "pointer": &**pointer.text() }))
+fn indexes(indexes: &std::collections::BTreeMap<Arc<str>, Keys>) -> Value {
+    each(indexes, keys)
+}
+
+fn keys(keys: &Keys) -> Value {
+    match keys {
+        Keys::Pointer(pointer) => json!({ "pointer": &**pointer.text() }),
+        Keys::Cel(cel) => json!({ "cel": cel.as_str() }),
+    }
 }
 
 fn each<T>(entries: &std::collections::BTreeMap<Arc<str>, T>, one: impl Fn(&T) -> Value) -> Value {
@@ -195,6 +205,12 @@ spec:
       plugin: p
       primary: { apiVersion: sample.dev/v1, kind: Page }
       retry: { initialInterval: 1s, maxAttempts: 2 }
+      defaultFilters: false
+      filters: { generic: { cel: has(object.spec) } }
+      indexes: { by: { cel: object.spec.a }, at: { pointer: /spec/b } }
+      sources:
+        s: { informer: { apiVersion: v1, kind: Secret, mapper: { index: { name: by } }, secondaries: { pointer: /spec/s }, acrossNamespaces: true, filters: { onDelete: { cel: finalStateUnknown } } } }
+        t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a } } }
       workflow:
         dependents:
           cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }

@@ -51,7 +51,7 @@ impl Pointer {
     /// So that keys take no more memory than objects do, an object has at most 32 keys and one more for each 64 bytes
     /// of its text, and at most [`MOST`] in all. If the list has more, its first strings count.
     pub fn keys(&self, object: &Object) -> BTreeSet<Box<str>> {
-        let mut found = Found { keys: BTreeSet::new(), most: MOST.min(32 + object.json().len() / 64) };
+        let mut found = Found { keys: BTreeSet::new(), most: most(object) };
         let mut json = serde_json::Deserializer::from_str(object.json());
         let walk = Walk { path: &self.path, list: List::Allowed, found: &mut found };
         // The text was parsed before, and what is no key is passed over: nothing can fail.
@@ -67,8 +67,13 @@ impl fmt::Debug for Pointer {
     }
 }
 
-/// The most keys of an object.
+/// The most keys of any object.
 pub const MOST: usize = 1_000;
+
+/// Returns how many keys an object may have.
+pub fn most(object: &Object) -> usize {
+    MOST.min(32 + object.json().len() / 64)
+}
 
 /// The keys of an object that were found.
 struct Found {

@@ -33,6 +33,10 @@ const CAUSES: usize = 64;
 pub enum Callback {
     /// Whether a change matters.
     Filter,
+    /// Which objects belong together.
+    Mapper,
+    /// Under which keys an object is found.
+    Index,
 }
 
 /// Why a question has no answer. Retrying does not help until the object or the manifest changes.
@@ -46,14 +50,13 @@ pub enum Problem {
     Cel(#[from] cel::Failure),
 }
 
-/// A question that failed.
-pub struct Fault<'a> {
-    /// The field of the manifest that asks.
-    pub field: &'static str,
-    /// The object that it was about.
-    pub object: &'a ObjectRef,
-    /// Why.
-    pub problem: &'a Problem,
+/// The source that asks, and who takes its failures.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The name of the source.
+    pub source: &'a str,
+    /// Takes the failures.
+    pub faults: &'a Faults,
 }
 
 /// The failures of the questions of one controller.
@@ -85,13 +88,31 @@ impl Faults {
         Self { controller: controller.into(), count: Box::new(count), logged: Mutex::default() }
     }
 
-    /// Counts a failure, and logs it if nothing was logged for the same cause lately.
-    pub fn tell(&self, fault: &Fault<'_>) {
-        let Fault { field, object, problem } = fault;
-        (self.count)(Callback::Filter);
-        let cause = format!("{field}: {problem}");
-        if is_due(&mut self.logged.lock(), cause, Instant::now()) {
-            tracing::warn!(controller = %self.controller, %object, field, %problem, "a filter has no answer, and the event counts");
+    /// Returns true if a failure of this cause is to be logged now.
+    fn takes(&self, callback: Callback, cause: String) -> bool {
+        (self.count)(callback);
+        is_due(&mut self.logged.lock(), cause, Instant::now())
+    }
+}
+
+impl Asked<'_> {
+    /// Counts a failure of what a field of the manifest asks about an object, and logs it if nothing was logged for the
+    /// same cause lately.
+    pub fn tell(self, callback: Callback, field: &str, object: &ObjectRef, problem: &Problem) {
+        let Self { source, faults } = self;
+        if faults.takes(callback, format!("{source} {field}: {problem}")) {
+            let controller = &faults.controller;
+            match callback {
+                Callback::Filter => {
+                    tracing::warn!(%controller, source, field, %object, %problem, "a filter has no answer: the event counts");
+                }
+                Callback::Mapper => {
+                    tracing::warn!(%controller, source, field, %object, %problem, "a mapper has no answer: the object belongs to nothing");
+                }
+                Callback::Index => {
+                    tracing::warn!(%controller, source, index = field, %object, %problem, "an index has no answer: the object has no keys in it");
+                }
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::callback::{Fault, Faults, Problem, cost, read};
+use super::callback::{Asked, Callback, Problem, cost, read};
 use crate::cel::Expression;
 use crate::manifest::Filters;
 use crate::manifest::filters::{OBJECT, OLD_OBJECT, UNKNOWN};
@@ -43,13 +43,13 @@ impl Filter {
         Self { primary: None, user }
     }
 
-    /// Returns true if the change matters. A question that has no answer is passed to `faults`, and counts as answered
+    /// Returns true if the change matters. A question that has no answer is passed to `asked`, and counts as answered
     /// with yes: an event too many does no harm.
-    pub fn accepts(&self, change: &Change, faults: &Faults) -> bool {
+    pub fn accepts(&self, change: &Change, asked: Asked<'_>) -> bool {
         match &self.primary {
             Some(filter) if is_awaited(change, filter.finalizer.as_deref()) => true,
-            Some(filter) => accepts(change, filter) && self.asked(change, faults),
-            None => self.asked(change, faults),
+            Some(filter) => accepts(change, filter) && self.lets_pass(change, asked),
+            None => self.lets_pass(change, asked),
         }
     }
 
@@ -59,7 +59,7 @@ impl Filter {
     }
 
     /// Returns true if the user's questions let a change pass.
-    fn asked(&self, change: &Change, faults: &Faults) -> bool {
+    fn lets_pass(&self, change: &Change, asked: Asked<'_>) -> bool {
         let (field, specific) = match change {
             Change::Added(_) => ("onAdd", &self.user.on_add),
             Change::Updated { .. } => ("onUpdate", &self.user.on_update),
@@ -69,7 +69,7 @@ impl Filter {
         questions.into_iter().all(|(field, question)| {
             question.as_ref().is_none_or(|question| {
                 holds(question, change).unwrap_or_else(|problem| {
-                    faults.tell(&Fault { field, object: change.object().key(), problem: &problem });
+                    asked.tell(Callback::Filter, field, change.object().key(), &problem);
                     true
                 })
             })
@@ -138,6 +138,7 @@ mod tests {
 
     use super::*;
     use crate::object::{Gvk, Managers};
+    use crate::source::callback::Faults;
 
     fn object(metadata: &str) -> Object {
         let json = format!(r#"{{"metadata":{{"name":"a",{metadata}}}}}"#);
@@ -211,7 +212,7 @@ mod tests {
     /// Returns what a filter says of changes, after a check that nothing fails.
     fn said(filter: &Filter, changes: &[Change]) -> Vec<bool> {
         let faults = Faults::new("c", |callback| panic!("a {callback:?} failed"));
-        changes.iter().map(|change| filter.accepts(change, &faults)).collect()
+        changes.iter().map(|change| filter.accepts(change, Asked { source: "s", faults: &faults })).collect()
     }
 
     #[test]
@@ -309,7 +310,8 @@ mod tests {
             let counted = Arc::clone(&count);
             let faults = Faults::new("c", move |_| *counted.lock() += 1);
             let filter = Filter::secondary(Filters { generic: cel(question), ..Filters::default() });
-            assert!(filter.accepts(&Change::Added(object(metadata)), &faults), "{question}");
+            let asked = Asked { source: "s", faults: &faults };
+            assert!(filter.accepts(&Change::Added(object(metadata)), asked), "{question}");
             assert_eq!(*count.lock(), 1, "{question}");
         }
     }

@@ -50,6 +50,11 @@ impl Source {
     /// # Errors
     /// [`Doubt`] if an object that is not shown may exist.
     pub fn known(&self, within: Within<'_>) -> Result<(), Doubt> {
+        if let Within::Related(primary) = within
+            && let Some(why) = self.does_not_lead(primary)
+        {
+            return Err(self.doubt(&primary.namespace, &why));
+        }
         let state = self.state.read();
         match within {
             Within::Object(key) => self.knows(&state, key),

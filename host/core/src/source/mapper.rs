@@ -1,9 +1,11 @@
-//! Decides which primaries a secondary belongs to: by owner references, annotations or labels (IM).
+//! Decides which primaries a secondary belongs to: by owner references, annotations, labels, or texts in it (IM).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::manifest::{Mapper as Declared, MappingKeys};
+use super::callback::{Asked, Callback};
+use super::keys::{named, texts};
+use crate::manifest::{ByIndex, Keys, Mapper as Declared, MappingKeys};
 use crate::object::{Gvk, Object, ObjectRef, Owner, Scope, Text};
 
 /// The mapper of one source.
@@ -13,17 +15,57 @@ pub struct Mapper {
     kind: Gvk,
     scope: Scope,
     declared: Declared,
+    /// The names of secondaries that a primary has, and whether these live in namespaces.
+    secondaries: Option<(Keys, Scope)>,
+    /// True if primaries and secondaries by texts may be in different namespaces.
+    across: bool,
 }
 
 impl Mapper {
     /// Returns the mapper to primaries of `kind`, which are namespaced or cluster-scoped as `scope` says.
     pub fn new(kind: Gvk, scope: Scope, declared: Declared) -> Self {
-        Self { kind, scope, declared }
+        Self { kind, scope, declared, secondaries: None, across: false }
     }
 
-    /// Returns the primaries that a secondary belongs to; the set may be empty (`IM-3`). The text is read for
-    /// annotations and labels only.
-    pub fn primaries(&self, secondary: &Object) -> BTreeSet<ObjectRef> {
+    /// Lets primaries name their secondaries, which are namespaced or cluster-scoped as `scope` says (`IM-4`).
+    #[must_use]
+    pub fn led_by(self, names: Keys, scope: Scope) -> Self {
+        Self { secondaries: Some((names, scope)), ..self }
+    }
+
+    /// Decides whether texts may lead from one namespace into another.
+    #[must_use]
+    pub fn across(self, across: bool) -> Self {
+        Self { across, ..self }
+    }
+
+    /// Returns the index of primaries that leads to them, if that is how they are found.
+    pub(super) fn index(&self) -> Option<&ByIndex> {
+        match &self.declared {
+            Declared::Index(by) => Some(by),
+            Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) | Declared::Named(_) => None,
+        }
+    }
+
+    /// Returns the names of secondaries that a primary has, if it is asked for them.
+    pub(super) fn secondaries(&self) -> Option<(&Keys, Scope)> {
+        self.secondaries.as_ref().map(|(keys, scope)| (keys, *scope))
+    }
+
+    /// Returns true if a primary is asked for its secondaries, so that these need not be remembered.
+    pub(super) fn asks_primaries(&self) -> bool {
+        self.secondaries.is_some() || self.index().is_some()
+    }
+
+    /// Returns true if a text may lead from one of these objects to the other.
+    pub(super) fn reaches(&self, secondary: &ObjectRef, primary: &ObjectRef) -> bool {
+        let apart = secondary.namespace.is_some() && primary.namespace.is_some();
+        self.across || !apart || secondary.namespace == primary.namespace
+    }
+
+    /// Returns the primaries that a secondary belongs to as it says itself; the set may be empty (`IM-3`). The text is
+    /// read for all but owner references.
+    pub fn primaries(&self, secondary: &Object, asked: Asked<'_>) -> BTreeSet<ObjectRef> {
         match &self.declared {
             Declared::OwnerReference => {
                 let owners = secondary.header().owners.iter().filter(|owner| self.is_primary(owner));
@@ -33,11 +75,24 @@ impl Mapper {
                 self.tagged(keys, &secondary.tags().annotations, secondary).into_iter().collect()
             }
             Declared::Labels(keys) => self.tagged(keys, &secondary.tags().labels, secondary).into_iter().collect(),
+            Declared::Named(keys) => self.named(keys, secondary, asked),
+            Declared::Index(_) => BTreeSet::new(),
         }
     }
 
+    /// Returns the primaries whose names are texts in a secondary.
+    fn named(&self, keys: &Keys, secondary: &Object, asked: Asked<'_>) -> BTreeSet<ObjectRef> {
+        let own = secondary.key();
+        let texts = texts(keys, "object", secondary).unwrap_or_else(|problem| {
+            asked.tell(Callback::Mapper, "mapper", own, &problem);
+            BTreeSet::new()
+        });
+        let named = texts.iter().filter_map(|text| named(text, self.scope, own.namespace.as_deref()));
+        named.filter(|primary| self.reaches(own, primary)).collect()
+    }
+
     /// Returns true if a secondary belongs to a primary.
-    pub fn maps(&self, secondary: &Object, primary: &ObjectRef) -> bool {
+    pub fn maps(&self, secondary: &Object, primary: &ObjectRef, asked: Asked<'_>) -> bool {
         match &self.declared {
             Declared::OwnerReference => {
                 let header = secondary.header();
@@ -47,7 +102,9 @@ impl Mapper {
                 };
                 reachable && header.owners.iter().any(|owner| *owner.name == *primary.name && self.is_primary(owner))
             }
-            Declared::Annotations(_) | Declared::Labels(_) => self.primaries(secondary).contains(primary),
+            Declared::Annotations(_) | Declared::Labels(_) | Declared::Named(_) | Declared::Index(_) => {
+                self.primaries(secondary, asked).contains(primary)
+            }
         }
     }
 
@@ -56,15 +113,17 @@ impl Mapper {
         let across = match &self.declared {
             Declared::OwnerReference => false,
             Declared::Annotations(keys) | Declared::Labels(keys) => keys.across_namespaces,
+            Declared::Named(_) | Declared::Index(_) => self.across,
         };
-        primary.namespace.is_some() && !across
+        // Names may lead anywhere, whatever leads back.
+        primary.namespace.is_some() && !across && !(self.secondaries.is_some() && self.across)
     }
 
     /// Returns true if the headers of two versions of a secondary show that both belong to the same primaries.
     pub fn same(&self, old: &Object, new: &Object) -> bool {
         match &self.declared {
             Declared::OwnerReference => old.header().owners == new.header().owners,
-            Declared::Annotations(_) | Declared::Labels(_) => false,
+            Declared::Annotations(_) | Declared::Labels(_) | Declared::Named(_) | Declared::Index(_) => false,
         }
     }
 
@@ -121,7 +180,14 @@ impl Mapper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cel::Expression;
     use crate::object::Managers;
+    use crate::object::pointer::Pointer;
+    use crate::source::callback::Faults;
+
+    fn asked() -> Asked<'static> {
+        Asked { source: "s", faults: Box::leak(Box::<Faults>::default()) }
+    }
 
     fn secondary(metadata: &str) -> Object {
         let json = format!(r#"{{"metadata":{{"name":"s",{metadata}}}}}"#);
@@ -134,9 +200,9 @@ mod tests {
 
     /// Returns the keys of the primaries as text, after a check that `maps` agrees.
     fn primaries(mapper: &Mapper, secondary: &Object) -> Vec<String> {
-        let primaries = mapper.primaries(secondary);
+        let primaries = mapper.primaries(secondary, asked());
         for key in [ObjectRef::namespaced("n", "p"), ObjectRef::namespaced("m", "p"), ObjectRef::cluster("p")] {
-            assert_eq!(mapper.maps(secondary, &key), primaries.contains(&key), "{key}");
+            assert_eq!(mapper.maps(secondary, &key, asked()), primaries.contains(&key), "{key}");
         }
         primaries.iter().map(ToString::to_string).collect()
     }
@@ -250,5 +316,21 @@ mod tests {
         let owners = page(Scope::Namespaced, Declared::OwnerReference);
         assert!(owners.same(&one, &one) && !owners.same(&one, &other));
         assert!(!page(Scope::Namespaced, Declared::Labels(MappingKeys::default())).same(&one, &one));
+    }
+
+    #[test]
+    fn texts_name_primaries_in_their_own_namespace_unless_they_may_reach_further() {
+        // IM-2, IM-3
+        let cel = Expression::parse("object.spec.pages", &["object"]).unwrap();
+        let json = r#"{"metadata":{"name":"s","namespace":"n"},"spec":{"pages":["p","n/q","m/p",""]}}"#;
+        let object = Object::parse(json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap();
+        for keys in [Keys::Cel(cel), Keys::Pointer(Pointer::parse("/spec/pages").unwrap())] {
+            let mapper = page(Scope::Namespaced, Declared::Named(keys));
+            assert_eq!(primaries(&mapper, &object), ["n/p", "n/q"]);
+            assert!(mapper.stays_at_home(&ObjectRef::namespaced("n", "p")));
+            let mapper = mapper.across(true);
+            assert_eq!(primaries(&mapper, &object), ["m/p", "n/p", "n/q"]);
+            assert!(!mapper.stays_at_home(&ObjectRef::namespaced("n", "p")));
+        }
     }
 }

@@ -1,0 +1,137 @@
+//! The sources of a controller, and its indexes: what is watched beside primaries and dependents, and how it leads to primaries.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::filters::OBJECT;
+use super::super::names::Name;
+use super::super::raw::{self, Maybe, Named};
+use super::super::{ByIndex, Keys, Mapper, MappingKeys, Source};
+use super::{Check, flag, get, located, mapping_keys};
+use crate::object::pointer::Pointer;
+use crate::yaml::{Located, Scalar};
+
+/// The indexes over primaries, by name.
+type Indexes = BTreeMap<Arc<str>, Keys>;
+
+impl Check<'_> {
+    pub(super) fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> Indexes {
+        let mut indexes = BTreeMap::new();
+        for (name, _, index) in get(field).map(|named| self.each(named)).unwrap_or_default() {
+            indexes.extend(self.keys(index).map(|keys| (Arc::clone(name), keys)));
+        }
+        indexes
+    }
+
+    fn keys(&mut self, index: &Located<raw::Index>) -> Option<Keys> {
+        match &index.value {
+            raw::Index::Pointer(pointer) => {
+                self.need(pointer, index.place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()))
+            }
+            raw::Index::Cel(cel) => self.cel(cel, index.place, &[OBJECT]).map(Keys::Cel),
+        }
+    }
+
+    pub(super) fn sources(
+        &mut self,
+        field: &Maybe<Named<raw::Source>>,
+        primaries: &Indexes,
+    ) -> BTreeMap<Arc<str>, Source> {
+        let mut sources = BTreeMap::new();
+        for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
+            let raw::Source::Informer(informer) = &source.value;
+            let Some(informer) = self.need(informer, source.place, "informer") else {
+                continue;
+            };
+            sources.extend(self.source_of(informer, primaries).map(|source| (Arc::clone(name), source)));
+        }
+        sources
+    }
+
+    fn source_of(&mut self, informer: &Located<raw::Informer>, primaries: &Indexes) -> Option<Source> {
+        let Located { value: raw, place } = informer;
+        let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
+        let namespaces = self.namespaces(&raw.namespaces);
+        let label_selector = self.label_selector(&raw.label_selector);
+        let mapper = located(&raw.mapper).map(|mapper| self.mapper(mapper, primaries));
+        let secondaries = self.secondaries(raw);
+        let across_namespaces = self.across_namespaces(raw, mapper.as_ref());
+        let filters = self.filters(&raw.filters);
+        let indexes = self.indexes(&raw.indexes);
+        Some(Source {
+            gvk: gvk?,
+            namespaces,
+            label_selector,
+            mapper: mapper.unwrap_or(Mapper::OwnerReference),
+            secondaries,
+            across_namespaces,
+            filters,
+            indexes,
+        })
+    }
+
+    fn mapper(&mut self, mapper: &Located<raw::Mapper>, primaries: &Indexes) -> Mapper {
+        let Located { value, place } = mapper;
+        let none = || Mapper::OwnerReference;
+        let (keys, by): (_, fn(MappingKeys) -> Mapper) = match value {
+            raw::Mapper::OwnerReference => return Mapper::OwnerReference,
+            raw::Mapper::Annotations(keys) => (self.need(keys, *place, "annotations"), Mapper::Annotations),
+            raw::Mapper::Labels(keys) => (self.need(keys, *place, "labels"), Mapper::Labels),
+            raw::Mapper::Pointer(pointer) => {
+                let pointer = self.need(pointer, *place, "pointer");
+                return pointer.map_or_else(none, |pointer| Mapper::Named(Keys::Pointer(pointer.value.0.clone())));
+            }
+            raw::Mapper::Cel(cel) => {
+                return self.cel(cel, *place, &[OBJECT]).map_or_else(none, |cel| Mapper::Named(Keys::Cel(cel)));
+            }
+            raw::Mapper::Index(index) => {
+                let by = self.need(index, *place, "index").and_then(|index| self.by_index(index, primaries));
+                return by.map_or_else(none, Mapper::Index);
+            }
+        };
+        by(keys.map(|keys| mapping_keys(&keys.value)).unwrap_or_default())
+    }
+
+    fn by_index(&mut self, index: &Located<raw::IndexMapper>, primaries: &Indexes) -> Option<ByIndex> {
+        let Located { value: raw, place } = index;
+        let name = self.need(&raw.name, *place, "name");
+        let key = match located(&raw.key) {
+            None => Pointer::parse("/metadata/name").ok().map(Keys::Pointer),
+            Some(key) => self.keys(key),
+        };
+        let Located { value: Scalar(Name(name)), place } = name?;
+        self.known(*place, "index of the primaries", name, primaries.keys().map(|name| &**name));
+        Some(ByIndex { name: Arc::clone(name), key: key? })
+    }
+
+    // IM-4
+    fn secondaries(&mut self, raw: &raw::Informer) -> Option<Keys> {
+        let Located { value, place } = located(&raw.secondaries)?;
+        if raw.mapper.is_none() {
+            self.fault(*place, "found `secondaries` without `mapper`; expected how the primaries of an object are found, too, such as `mapper: { index: … }`");
+        }
+        match value {
+            raw::Secondaries::Pointer(pointer) => {
+                self.need(pointer, *place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()))
+            }
+            raw::Secondaries::Cel(cel) => self.cel(cel, *place, &["primary"]).map(Keys::Cel),
+        }
+    }
+
+    fn across_namespaces(&mut self, raw: &raw::Informer, mapper: Option<&Mapper>) -> bool {
+        let Some(across) = located(&raw.across_namespaces).filter(|across| across.value) else {
+            return false;
+        };
+        match mapper {
+            Some(Mapper::Named(_) | Mapper::Index(_)) => {}
+            _ if raw.secondaries.is_some() => {}
+            Some(Mapper::Annotations(_) | Mapper::Labels(_)) => {
+                self.fault(across.place, "found `acrossNamespaces` beside a mapper by annotations or labels; expected it among the keys of that");
+            }
+            Some(Mapper::OwnerReference) | None => {
+                self.fault(across.place, "found `acrossNamespaces` with owner references, which can't lead from one namespace into another; expected another `mapper`");
+            }
+        }
+        flag(&raw.across_namespaces, false)
+    }
+}

@@ -1,0 +1,107 @@
+//! Finds texts in an object: the keys of an index, and the names of other objects (IX, IM).
+
+use std::collections::BTreeSet;
+
+use super::callback::{Problem, cost, read};
+use crate::manifest::Keys;
+use crate::object::pointer::most;
+use crate::object::{Object, ObjectRef, Scope};
+
+/// Returns the texts that an object has, where expressions call it `variable`; none if there are no such fields. There
+/// are at most as many as an object may have keys.
+pub(super) fn texts(keys: &Keys, variable: &str, object: &Object) -> Result<BTreeSet<Box<str>>, Problem> {
+    match keys {
+        Keys::Pointer(pointer) => Ok(pointer.keys(object)),
+        Keys::Cel(expression) => {
+            let document = read(object)?;
+            let found = expression.texts(&[(variable, &document)], &mut cost())?;
+            Ok(found.into_iter().map(String::into_boxed_str).take(most(object)).collect())
+        }
+    }
+}
+
+/// Returns the object that a text names, as `name` or `namespace/name`. Without a namespace it is in `home`; `None` if
+/// it would be in no namespace, or if the name is empty.
+pub(super) fn named(text: &str, scope: Scope, home: Option<&str>) -> Option<ObjectRef> {
+    let (namespace, name) = text.split_once('/').map_or((None, text), |(namespace, name)| (Some(namespace), name));
+    if name.is_empty() {
+        return None;
+    }
+    match scope {
+        Scope::Cluster => Some(ObjectRef::cluster(name)),
+        Scope::Namespaced => {
+            let namespace = namespace.filter(|namespace| !namespace.is_empty()).or(home)?;
+            Some(ObjectRef::namespaced(namespace, name))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cel::Expression;
+    use crate::object::pointer::Pointer;
+    use crate::object::{Gvk, Managers};
+
+    #[test]
+    fn texts_are_found_by_pointers_and_expressions_and_what_is_missing_is_none() {
+        // IX-1
+        let json = r#"{"metadata":{"name":"a","namespace":"n"},"spec":{"one":"x","many":["x","y"],"number":7}}"#;
+        let object = Object::parse(json, &Gvk::parse("x.dev/v1", "X").unwrap(), &Managers::default()).unwrap();
+        let pointer = |text: &str| Keys::Pointer(Pointer::parse(text).unwrap());
+        let cel = |text: &str| Keys::Cel(Expression::parse(text, &["object"]).unwrap());
+        for (keys, expected) in [
+            (pointer("/spec/many"), Ok(vec!["x", "y"])),
+            (cel("object.spec.one"), Ok(vec!["x"])),
+            (cel("object.spec.many + ['z']"), Ok(vec!["x", "y", "z"])),
+            (cel("object.metadata.namespace + '/' + object.spec.one"), Ok(vec!["n/x"])),
+            (cel("object.spec.none"), Ok(vec![])),
+            (cel("object.spec.none.deeper"), Ok(vec![])),
+            (cel("null"), Ok(vec![])),
+            (cel("[]"), Ok(vec![])),
+            (cel("object.spec.number"), Err("is of type int; a string, or a list of strings, is needed")),
+            (cel("[object.spec.number]"), Err("is of type list; a string, or a list of strings, is needed")),
+            (cel("object.spec.one + 1"), Err("+ can't be applied to string and int")),
+        ] {
+            let found = texts(&keys, "object", &object).map_err(|problem| problem.to_string());
+            match (&found, &expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found.iter().map(|key| &**key).collect::<Vec<_>>(), *expected),
+                (Err(found), Err(expected)) => assert!(found.ends_with(expected), "{found}"),
+                _ => panic!("{keys:?}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_has_no_more_keys_by_an_expression_than_by_a_pointer() {
+        // IX-1
+        let many: Vec<String> = (0..1000).map(|n| format!("\"k{n}\"")).collect();
+        let json = format!(r#"{{"metadata":{{"name":"a"}},"many":[{}]}}"#, many.join(","));
+        let object = Object::parse(&json, &Gvk::parse("v1", "X").unwrap(), &Managers::default()).unwrap();
+        let cel = Keys::Cel(Expression::parse("object.many", &["object"]).unwrap());
+        for keys in [cel, Keys::Pointer(Pointer::parse("/many").unwrap())] {
+            assert_eq!(texts(&keys, "object", &object).unwrap().len(), most(&object), "{keys:?}");
+        }
+        assert!(most(&object) < 200);
+    }
+
+    #[test]
+    fn a_text_names_an_object_in_its_own_namespace_or_another() {
+        // IM-2
+        use Scope::{Cluster, Namespaced};
+        for (text, scope, home, expected) in [
+            ("a", Namespaced, Some("n"), Some("n/a")),
+            ("m/a", Namespaced, Some("n"), Some("m/a")),
+            ("/a", Namespaced, Some("n"), Some("n/a")),
+            ("a", Namespaced, None, None),
+            ("m/a", Namespaced, None, Some("m/a")),
+            ("a", Cluster, Some("n"), Some("a")),
+            ("m/a", Cluster, Some("n"), Some("a")),
+            ("", Namespaced, Some("n"), None),
+            ("m/", Namespaced, Some("n"), None),
+        ] {
+            let found = named(text, scope, home).map(|key| key.to_string());
+            assert_eq!(found.as_deref(), expected, "{text:?}");
+        }
+    }
+}

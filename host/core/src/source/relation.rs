@@ -1,0 +1,143 @@
+//! Finds the primaries of a secondary, and the secondaries of a primary, where that takes more than the secondary: an index
+//! of the primaries, or what a primary says itself (IM).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::callback::{Asked, Callback};
+use super::keys::{named, texts};
+use super::state::State;
+use super::{Role, Source};
+use crate::manifest::Keys;
+use crate::object::{Object, ObjectRef};
+
+/// The index, beside those that are declared, by which secondaries are found that a primary leads to by an index.
+pub(super) const MAPPED: &str = "(mapped)";
+
+/// The secondaries of a primary, as it says itself.
+enum Led {
+    /// Those with these names.
+    Named(BTreeSet<ObjectRef>),
+    /// Those under these keys, in the namespace of the primary or anywhere.
+    Keyed(BTreeSet<Box<str>>),
+}
+
+impl Source {
+    /// Lets the source look into the primaries of its controller.
+    #[must_use]
+    pub fn beside(self, primaries: &Arc<Self>) -> Self {
+        Self { primaries: Some(Arc::clone(primaries)), ..self }
+    }
+
+    /// Returns the primaries that a secondary belongs to (`IM-3`).
+    pub(super) fn primaries_of_object(&self, object: &Object) -> BTreeSet<ObjectRef> {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return BTreeSet::new();
+        };
+        let Some(by) = mapper.index() else {
+            return mapper.primaries(object, self.asked());
+        };
+        let Some(primaries) = &self.primaries else {
+            return BTreeSet::new();
+        };
+        let keys = self.texts(&by.key, "object", object, (Callback::Mapper, "mapper"));
+        let state = primaries.state.read();
+        let Some(lookup) = state.indexes.get(&by.name) else {
+            return BTreeSet::new();
+        };
+        let found = keys.iter().flat_map(|key| lookup.get(key));
+        found.filter(|primary| mapper.reaches(object.key(), primary)).cloned().collect()
+    }
+
+    /// Returns the secondaries of a primary, ordered by namespace and name (`IM-6`). A primary source returns the
+    /// primary itself.
+    pub fn related(&self, primary: &ObjectRef) -> Vec<Object> {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return self.get(primary).into_iter().collect();
+        };
+        match self.led(primary) {
+            None => {
+                let candidates = |state: &State| state.related.get(primary).cloned().collect();
+                self.select(candidates, |object| mapper.maps(object, primary, self.asked()))
+            }
+            Some(Ok(Led::Named(names))) => names.iter().filter_map(|key| self.get(key)).collect(),
+            Some(Ok(Led::Keyed(keys))) => {
+                let candidates = |state: &State| {
+                    let lookup = state.indexes.get(MAPPED).into_iter();
+                    lookup.flat_map(|lookup| keys.iter().flat_map(|key| lookup.get(key))).cloned().collect()
+                };
+                self.select(candidates, |object| self.is_led(object, primary, &keys))
+            }
+            Some(Err(_)) => Vec::new(),
+        }
+    }
+
+    /// Returns true if an object of this source belongs to a primary.
+    pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
+        match (&self.spec.role, self.led(primary)) {
+            (Role::Primary, _) => object.key() == primary,
+            (Role::Secondary(mapper), None) => mapper.maps(object, primary, self.asked()),
+            (Role::Secondary(_), Some(Ok(Led::Named(names)))) => names.contains(object.key()),
+            (Role::Secondary(_), Some(Ok(Led::Keyed(keys)))) => self.is_led(object, primary, &keys),
+            (Role::Secondary(_), Some(Err(_))) => false,
+        }
+    }
+
+    /// Returns why the secondaries of a primary can't be known: it is asked for them, and has no answer.
+    pub(super) fn does_not_lead(&self, primary: &ObjectRef) -> Option<String> {
+        self.led(primary)?.err()
+    }
+
+    /// Returns what a primary itself says of its secondaries; `None` if it is not asked.
+    fn led(&self, primary: &ObjectRef) -> Option<Result<Led, String>> {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return None;
+        };
+        let object = || self.primaries.as_ref().and_then(|primaries| primaries.get(primary));
+        if let Some((keys, scope)) = mapper.secondaries() {
+            let texts = object().map(|object| texts(keys, "primary", &object)).transpose();
+            let name = |text: &Box<str>| named(text, scope, primary.namespace.as_deref());
+            let names = texts.map(|texts| {
+                let names = texts.iter().flatten().filter_map(name);
+                Led::Named(names.filter(|key| mapper.reaches(key, primary)).collect())
+            });
+            return Some(names.map_err(|problem| {
+                self.asked().tell(Callback::Mapper, "secondaries", primary, &problem);
+                format!("its `secondaries` has no answer: {problem}")
+            }));
+        }
+        let by = mapper.index()?;
+        let primaries = self.primaries.as_ref()?;
+        let keys = primaries.spec.indexes.get(&by.name)?;
+        let texts = object().map(|object| primaries.texts(keys, "object", &object, (Callback::Index, &by.name)));
+        Some(Ok(Led::Keyed(texts.unwrap_or_default())))
+    }
+
+    /// Returns true if a secondary is under one of these keys, and within reach of the primary that has them.
+    fn is_led(&self, object: &Object, primary: &ObjectRef, keys: &BTreeSet<Box<str>>) -> bool {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return false;
+        };
+        let own = |key: &Keys| self.texts(key, "object", object, (Callback::Mapper, "mapper"));
+        mapper.reaches(object.key(), primary) && mapper.index().is_some_and(|by| !own(&by.key).is_disjoint(keys))
+    }
+
+    /// Returns the texts that an object has; none if that fails, which is counted.
+    pub(super) fn texts(
+        &self,
+        keys: &Keys,
+        variable: &str,
+        object: &Object,
+        (callback, field): (Callback, &str),
+    ) -> BTreeSet<Box<str>> {
+        texts(keys, variable, object).unwrap_or_else(|problem| {
+            self.asked().tell(callback, field, object.key(), &problem);
+            BTreeSet::new()
+        })
+    }
+
+    /// Returns who takes the failures of what this source asks.
+    pub(super) fn asked(&self) -> Asked<'_> {
+        Asked { source: &self.spec.name, faults: &self.spec.faults }
+    }
+}
