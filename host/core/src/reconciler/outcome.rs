@@ -177,10 +177,7 @@ fn object(
         if let Some(Value::Object(meta)) = before.get_mut("metadata") {
             clean_metadata(meta);
         }
-        // An explicit null removes a field.
-        let Some(Value::Object(document)) = without_nulls(Value::Object(document)) else {
-            return Ok(None);
-        };
+        let document = without_nulls(document, &before);
         // UC-4: a version that the guest left in makes the patch fail if another client has written since.
         let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
         let difference = difference(before, document, version, budget)?;
@@ -210,13 +207,10 @@ fn status(
     let target = Target::status(manner.gvk.clone(), primary.key().clone());
     let status = document.get("status").cloned().unwrap_or(Value::Null);
     if !manner.apply {
-        // UC-4: no optimistic locking; an explicit null removes a field.
+        // UC-4: no optimistic locking.
         let mut before = tree(primary, budget)?;
         before.retain(|name, _| name == "status");
-        let mut after = Map::new();
-        if let Some(status) = without_nulls(status) {
-            after.insert("status".to_owned(), status);
-        }
+        let after = without_nulls(Map::from_iter([("status".to_owned(), status)]), &before);
         let difference = difference(before, after, None, budget)?;
         return Ok(patched(target, difference, manner));
     }
@@ -272,14 +266,20 @@ fn patched(target: Target, patch: Patch, manner: &Manner) -> Option<Planned> {
     Some(Planned { write: Write { target, verb }, applied: None })
 }
 
-fn without_nulls(value: Value) -> Option<Value> {
-    match value {
-        Value::Null => None,
-        Value::Object(map) => Some(Value::Object(
-            map.into_iter().filter_map(|(name, value)| Some((name, without_nulls(value)?))).collect(),
-        )),
-        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => Some(other),
-    }
+/// Returns a document without the fields that are null in it, but for those that were null `before`: an explicit null removes a
+/// field, and an answer that repeats what was received changes nothing.
+fn without_nulls(document: Map<String, Value>, before: &Map<String, Value>) -> Map<String, Value> {
+    let field = |(name, value)| {
+        let value = match (value, before.get(&name)) {
+            (Value::Null, Some(Value::Null)) => Value::Null,
+            (Value::Null, _) => return None,
+            (Value::Object(map), Some(Value::Object(before))) => Value::Object(without_nulls(map, before)),
+            (Value::Object(map), _) => Value::Object(without_nulls(map, &Map::new())),
+            (other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)), _) => other,
+        };
+        Some((name, value))
+    };
+    document.into_iter().filter_map(field).collect()
 }
 
 fn tree(object: &Object, budget: &mut Budget) -> Result<Map<String, Value>, Failure> {
@@ -357,6 +357,29 @@ mod tests {
         assert_eq!(bodies(&update, false), [(Some("status".to_owned()), body.to_owned())]);
         let same = PrimaryUpdate::Status(r#"{"status":{"old":1}}"#.to_owned());
         assert_eq!(bodies(&same, false), []);
+    }
+
+    #[test]
+    fn what_is_null_in_the_primary_stays_so_if_it_is_answered_as_it_was() {
+        // UC-4
+        let text = json!({
+            "apiVersion": "sample.dev/v1", "kind": "Page",
+            "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7" },
+            "spec": { "html": "x", "theme": null, "menu": { "left": null } }, "status": { "old": null },
+        });
+        let primary = Object::parse(&text.to_string(), &manner(false).gvk, &Managers::default()).unwrap();
+        let mut answer = text;
+        answer["spec"]["html"] = Value::Null;
+        answer["spec"]["menu"]["right"] = Value::Null;
+        answer["status"]["ok"] = json!(true);
+        let update = PrimaryUpdate::ObjectAndStatus(answer.to_string());
+        let planned = writes(&update, &primary, &manner(false), &mut Budget::of_run()).unwrap();
+        let bodies = planned.into_iter().map(|planned| planned.write.verb.body().into_owned());
+        let expected = [
+            r#"[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/spec/html"}]"#,
+            r#"[{"op":"add","path":"/status/ok","value":true}]"#,
+        ];
+        assert_eq!(bodies.collect::<Vec<_>>(), expected);
     }
 
     #[test]
