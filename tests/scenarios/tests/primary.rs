@@ -90,14 +90,11 @@ fn s044_object_and_status_are_patched_in_one_outcome() {
     let place = Place::new("s044");
     let daemon = place.daemon(&place.probe_manifest(WITHOUT_APPLY));
     for (name, before, after) in [("added", Value::Null, json!("value")), ("removed", json!("value"), Value::Null)] {
+        // The null of the spec stays there: that is how it was.
         let change = json!({ "metadata": { "annotations": { "note": after } } });
         let spec = json!({ "reconcile": { "change": change, "status": { "state": "SUCCESS" } } });
-        // As a text, or the null in it would be removed, too.
-        let mut annotations = json!({ "test.capstan.dev/spec": spec.to_string() });
-        if before.is_string() {
-            annotations["note"] = before;
-        }
-        let probe = json!({ "metadata": { "annotations": annotations } });
+        let annotations = if before.is_null() { json!({}) } else { json!({ "note": before }) };
+        let probe = json!({ "metadata": { "annotations": annotations }, "spec": spec });
         place.create("test.capstan.dev/v1", "Probe", &place.probes(), name, probe);
         let probe = await_status(&place, name, "state", json!("SUCCESS"));
         daemon.await_quiet();
