@@ -153,6 +153,8 @@ pub enum ErrorControl {
 pub enum NextStep {
     /// Retry by the policy.
     Retry,
+    /// Retry after this time, in place of the policy's delay (`RT-5`).
+    RetryAfter(Duration),
     /// Wait for the next event.
     Stop,
     /// Run again after this time, without counting it as a retry.

@@ -128,6 +128,9 @@ pub enum Failure {
     Unhandled,
     /// The error handler has handled the failure, and wants a retry.
     Handled,
+    /// The error handler has handled the failure, and wants a retry after this time, but no shorter than the policy's
+    /// `min_reschedule` (`RT-5`).
+    Delayed(Duration),
     /// The API server answered 409.
     Conflict,
     /// The API server could not be reached, was too busy, or failed itself. The key is not the cause.
@@ -489,6 +492,7 @@ impl Finished {
         match self {
             Self::Done { finalizer_removed, again } => Self::Done { finalizer_removed, again: later(again) },
             Self::NoRetry { again } => Self::NoRetry { again: later(again) },
+            Self::Failed(Failure::Delayed(after)) => Self::Failed(Failure::Delayed(after.max(least))),
             Self::Failed(_) | Self::Gone | Self::Postponed => self,
         }
     }
@@ -498,9 +502,9 @@ impl Finished {
     fn was_answered(self) -> bool {
         match self {
             Self::Done { .. } | Self::NoRetry { .. } | Self::Failed(Failure::Conflict) => true,
-            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Outage) | Self::Gone | Self::Postponed => {
-                false
-            }
+            Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Delayed(_) | Failure::Outage)
+            | Self::Gone
+            | Self::Postponed => false,
         }
     }
 }

@@ -254,7 +254,8 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
     }
     tracing::info!(error = %failed.message, "the run failed, and the component has dealt with it");
     match next {
-        NextStep::Retry => Ended::handled(failed.message),
+        NextStep::Retry => Ended::failed(failed.message, queue::Failure::Handled),
+        NextStep::RetryAfter(after) => Ended::failed(failed.message, queue::Failure::Delayed(after)),
         // EC-5: without a retry, the failure is handled, and the run counts as a success.
         NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
         NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
@@ -370,10 +371,6 @@ impl Ended {
 
     fn failed(error: String, sort: queue::Failure) -> Self {
         Self { finished: Finished::Failed(sort), error: Some(text::kept(error)), exceeded: None }
-    }
-
-    fn handled(error: String) -> Self {
-        Self { finished: Finished::Failed(queue::Failure::Handled), error: Some(text::kept(error)), exceeded: None }
     }
 }
 

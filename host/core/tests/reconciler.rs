@@ -998,6 +998,19 @@ async fn an_error_handler_can_write_a_status_and_end_the_retries() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_handler_can_say_how_long_the_retry_waits() {
+    // RT-5
+    let exports = &[Interface::Reconciler, Interface::ErrorHandler];
+    let after = Duration::from_millis(700);
+    let handle_error = ErrorControl::Handled { status: None, next: NextStep::RetryAfter(after) };
+    let mut bench =
+        Bench::new(Script { exports, reconcile: returned("broken"), handle_error, ..Script::default() }, "");
+    bench.page(json!({}));
+    assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Delayed(after)));
+    assert_eq!(*bench.next.lock(), Some(queue::Next::Retry(after)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_of_the_error_status_does_not_replace_the_first() {
     // EC-4
     let exports = &[Interface::Reconciler, Interface::ErrorHandler];

@@ -59,6 +59,7 @@ impl From<error_handler::NextStep> for guest::NextStep {
     fn from(step: error_handler::NextStep) -> Self {
         match step {
             error_handler::NextStep::Retry => Self::Retry,
+            error_handler::NextStep::RetryAfterMs(ms) => Self::RetryAfter(millis(ms)),
             error_handler::NextStep::Stop => Self::Stop,
             error_handler::NextStep::RescheduleMs(ms) => Self::Reschedule(millis(ms)),
         }
@@ -98,6 +99,9 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         }
         Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(time) }) => {
             Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::Reschedule(soon(time)) })
+        }
+        Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::RetryAfter(time) }) => {
+            Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::RetryAfter(soon(time)) })
         }
         Answer::Match(guest::MatchResult::Differs(what)) => Answer::Match(guest::MatchResult::Differs(kept(what))),
         Answer::IsMet(guest::ConditionResult { detail: Some(detail), .. }) if detail.len() > DETAIL => {

@@ -114,6 +114,7 @@ impl ErrorHandler for Prober {
         let control = status.map_or_else(ErrorControl::handled, ErrorControl::status);
         Ok(match next {
             Next::Retry => control,
+            Next::RetryAfter(ms) => control.retry_after(millis(*ms)),
             Next::Stop => control.stop(),
             Next::Reschedule(ms) => control.reschedule(millis(*ms)),
         })

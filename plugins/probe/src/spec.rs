@@ -105,6 +105,7 @@ pub(crate) struct OnError {
 pub(crate) enum Next {
     #[default]
     Retry,
+    RetryAfter(u32),
     Stop,
     Reschedule(u32),
 }

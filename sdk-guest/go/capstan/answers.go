@@ -91,6 +91,9 @@ type ErrorControl struct {
 	NoRetry bool
 	// RescheduleAfter runs again after so long instead of retrying; see [AtOnce].
 	RescheduleAfter time.Duration
+	// RetryAfter retries after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows
+	// the last one.
+	RetryAfter time.Duration
 }
 
 // Met says whether a condition is met, with a detail. A function without a detail returns a bool instead.
@@ -111,5 +114,5 @@ func Equal(differs string, actual, desired any) string {
 
 // isHandled says whether the failure is dealt with.
 func (c ErrorControl) isHandled() bool {
-	return c.Handled || c.NoRetry || c.RescheduleAfter != 0 || !nothing(c.Status)
+	return c.Handled || c.NoRetry || c.RescheduleAfter != 0 || c.RetryAfter != 0 || !nothing(c.Status)
 }

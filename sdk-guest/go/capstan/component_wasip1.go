@@ -94,6 +94,8 @@ func bindErrorControl(control errorControl) witErrorHandler.ErrorControl {
 	switch {
 	case control.reschedule != nil:
 		next = witErrorHandler.MakeNextStepRescheduleMs(*control.reschedule)
+	case control.retryAfter != nil:
+		next = witErrorHandler.MakeNextStepRetryAfterMs(*control.retryAfter)
 	case control.noRetry:
 		next = witErrorHandler.MakeNextStepStop()
 	}

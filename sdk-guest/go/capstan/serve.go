@@ -36,6 +36,7 @@ type errorControl struct {
 	status     string
 	noRetry    bool
 	reschedule *uint32
+	retryAfter *uint32
 }
 
 // conditionResult is a [Met] as the contract has it.
@@ -196,6 +197,7 @@ func (c ErrorControl) control() (errorControl, error) {
 		handled:    c.isHandled(),
 		noRetry:    c.NoRetry,
 		reschedule: millis(c.RescheduleAfter),
+		retryAfter: millis(c.RetryAfter),
 	}
 	if nothing(c.Status) {
 		return control, nil

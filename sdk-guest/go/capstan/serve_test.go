@@ -87,7 +87,7 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 }
 
 func TestAnErrorControlIsHandledIfItSaysAnything(t *testing.T) {
-	zero := uint32(0)
+	zero, second := uint32(0), uint32(1000)
 	for _, row := range []struct {
 		control  ErrorControl
 		expected errorControl
@@ -97,6 +97,7 @@ func TestAnErrorControlIsHandledIfItSaysAnything(t *testing.T) {
 		{ErrorControl{Status: Object{"ok": false}}, errorControl{handled: true, status: `{"status":{"ok":false}}`}},
 		{ErrorControl{NoRetry: true}, errorControl{handled: true, noRetry: true}},
 		{ErrorControl{RescheduleAfter: AtOnce}, errorControl{handled: true, reschedule: &zero}},
+		{ErrorControl{RetryAfter: time.Second}, errorControl{handled: true, retryAfter: &second}},
 	} {
 		control, err := row.control.control()
 		equal(t, err, nil)

@@ -89,17 +89,19 @@ export function deleteControl(answer, what) {
 
 /** Returns what `handleError` has answered as the contract's `error-control`. */
 export function errorControl(answer, what) {
-  const handled = fields(answer, what, ["status", "retry", "reschedule"]);
+  const handled = fields(answer, what, ["status", "retry", "retryAfter", "reschedule"]);
   if (handled === undefined) return { tag: "unhandled" };
-  const { status, retry, reschedule } = handled;
+  const { status, retry, retryAfter, reschedule } = handled;
   if (retry !== undefined && typeof retry !== "boolean") throw new TypeError(`${what}: retry: ${short(retry)} is neither true nor false`);
   if (retry && reschedule !== undefined) throw new TypeError(`${what}: retry and reschedule exclude each other`);
+  if (retryAfter !== undefined && (retry === false || reschedule !== undefined)) throw new TypeError(`${what}: retryAfter goes with neither retry: false nor reschedule`);
   const document = status === undefined ? null : json({ status: object(status, `${what}: status`) }, what);
-  return { tag: "handled", val: { status: document, next: nextStep(retry, reschedule, what) } };
+  return { tag: "handled", val: { status: document, next: nextStep({ retry, retryAfter, reschedule }, what) } };
 }
 
-function nextStep(retry, reschedule, what) {
+function nextStep({ retry, retryAfter, reschedule }, what) {
   if (reschedule !== undefined) return { tag: "reschedule-ms", val: milliseconds(reschedule, `${what}: reschedule`) };
+  if (retryAfter !== undefined) return { tag: "retry-after-ms", val: milliseconds(retryAfter, `${what}: retryAfter`) };
   return { tag: retry === false ? "stop" : "retry" };
 }
 

@@ -119,6 +119,8 @@ export interface Handled<P = KubernetesObject> {
   status?: StatusOf<P>;
   /** False: no retry; wait for the next event. */
   retry?: boolean;
+  /** Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one. */
+  retryAfter?: Duration;
   /** No retry; run again after so long. */
   reschedule?: Duration;
 }

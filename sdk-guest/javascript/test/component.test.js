@@ -64,6 +64,7 @@ test("the answer of an error handler becomes what the contract wants", () => {
     [{}, handled(null, { tag: "retry" })],
     [{ status: { a: 1 } }, handled('{"status":{"a":1}}', { tag: "retry" })],
     [{ status: { a: 1 }, retry: false }, handled('{"status":{"a":1}}', { tag: "stop" })],
+    [{ retryAfter: "3s" }, handled(null, { tag: "retry-after-ms", val: 3000 })],
     [{ reschedule: "2s" }, handled(null, { tag: "reschedule-ms", val: 2000 })],
   ];
   const failed = { origin: "workflow", message: "no", dependents: [], retry: { attempt: 0, last: false } };

@@ -105,6 +105,7 @@ class Exports(Bound):
                 Handled(status={"a": 1}, retry=False),
                 wit.ErrorControl_Handled(wit.ErrorHandling('{"status":{"a":1}}', wit.NextStep_Stop())),
             ),
+            (Handled(retry_after=3), wit.ErrorControl_Handled(wit.ErrorHandling(None, wit.NextStep_RetryAfterMs(3000)))),
             (Handled(reschedule=2), wit.ErrorControl_Handled(wit.ErrorHandling(None, wit.NextStep_RescheduleMs(2000)))),
         ]
         seen, answers = [], iter(answer for answer, _ in table)

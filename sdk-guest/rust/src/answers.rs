@@ -128,6 +128,7 @@ pub(crate) struct Handled {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
     Retry,
+    RetryAfter(Duration),
     Stop,
     Reschedule(Duration),
 }
@@ -146,6 +147,11 @@ impl ErrorControl {
     /// It is dealt with by this status, and retried as the manifest says.
     pub fn status(status: impl Serialize) -> Self {
         Self(Some(Handled { status: value(&status).map(Some), next: Next::Retry }))
+    }
+
+    /// Retries after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one.
+    pub fn retry_after(self, delay: Duration) -> Self {
+        self.next(Next::RetryAfter(delay))
     }
 
     /// Does not retry: waits for the next event.

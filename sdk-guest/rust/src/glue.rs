@@ -110,6 +110,7 @@ fn error_control(control: ErrorControl) -> Result<error_handler::ErrorControl> {
     };
     let next = match next {
         Next::Retry => NextStep::Retry,
+        Next::RetryAfter(delay) => NextStep::RetryAfterMs(millis(delay)),
         Next::Stop => NextStep::Stop,
         Next::Reschedule(after) => NextStep::RescheduleMs(millis(after)),
     };

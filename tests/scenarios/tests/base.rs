@@ -217,6 +217,38 @@ fn an_error_handler_writes_the_status_and_stops_the_retries() {
 }
 
 #[test]
+fn an_error_handler_says_how_long_a_retry_waits() {
+    // RT-3, RT-5
+    let place = Place::new("rt5");
+    let retry = "retry: { initialInterval: 1h, maxInterval: none, maxAttempts: 2 }\n";
+    let daemon = place.daemon(&place.probe_manifest(retry));
+    let on_error = json!({ "failure": true, "status": {}, "next": { "retryAfter": 300 } });
+    place.probe("p", json!({ "reconcile": { "do": [{ "fail": "not yet" }] }, "onError": on_error }));
+    let last = |p: &Value| p["status"]["failure"]["retry"]["last"] == true;
+    let probe = place.await_object(&place.probes(), "p", "the last attempt", last);
+    assert_eq!(probe["status"]["failure"]["retry"]["attempt"], 2);
+    daemon.await_line("no retries left");
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), FINALIZER_RUN + 3);
+}
+
+#[test]
+fn a_run_that_takes_too_long_in_all_is_given_up() {
+    // RT-6
+    let place = Place::new("rt6");
+    let daemon = place.daemon(&place.probe_manifest("reconciliationTimeout: 1s\nretry: none\n"));
+    let on_error = json!({ "failure": true, "status": {} });
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 3000 }] }, "onError": on_error }));
+    let told = |p: &Value| p["status"]["failure"]["origin"] == "timeout";
+    let probe = place.await_object(&place.probes(), "p", "the failure", told);
+    let said = "the run took longer than 1s (reconciliationTimeout)";
+    assert_eq!(probe["status"]["failure"]["message"], said);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": null, "status": { "ok": true } } } }));
+    place.await_object(&place.probes(), "p", "the next run", |p| p["status"]["ok"] == true);
+    drop(daemon);
+}
+
+#[test]
 fn a_run_is_prepared_before_its_workflow_whether_it_reconciles_or_cleans_up() {
     // CI-1
     let place = Place::new("ci");

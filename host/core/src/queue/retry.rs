@@ -25,17 +25,19 @@ impl Attempts {
         RetryInfo { attempt: self.consumed, last }
     }
 
-    /// Consumes an attempt and returns the delay before it; `None` if all attempts are used up.
-    /// `chance` returns a number from 0 to 1 for the number of the attempt.
-    pub(super) fn consume(&mut self, retry: &Retry, now: Instant, chance: impl FnOnce(u32) -> f64) -> Option<Duration> {
+    /// Consumes an attempt and returns the delay before it, which `delay` says for its number; `None` if all attempts are
+    /// used up.
+    pub(super) fn consume(
+        &mut self,
+        retry: &Retry,
+        now: Instant,
+        delay: impl FnOnce(u32) -> Duration,
+    ) -> Option<Duration> {
         if self.info(Some(retry)).last {
             return None;
         }
         self.consumed = self.consumed.saturating_add(1);
-        let mut delay = delay(retry, self.consumed);
-        if retry.jitter > 0.0 {
-            delay = delay.mul_f64(1.0 - retry.jitter * chance(self.consumed));
-        }
+        let delay = delay(self.consumed).min(super::FOREVER);
         self.until = Some(now + delay);
         Some(delay)
     }
@@ -47,12 +49,14 @@ impl Attempts {
 }
 
 /// Returns the delay before the retry of this number, counted from one. The second is as long as the first (`RT-2`).
-fn delay(retry: &Retry, number: u32) -> Duration {
+/// `chance` is a number from 0 to 1.
+pub(super) fn delay(retry: &Retry, number: u32, chance: f64) -> Duration {
     let steps = i32::try_from(number.saturating_sub(2)).unwrap_or(i32::MAX);
     let seconds = retry.initial_interval.as_secs_f64() * retry.multiplier.powi(steps);
     // A delay that does not fit into a `Duration` becomes the longest one; the bounds below shorten it.
     let delay = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    delay.min(retry.max_interval.unwrap_or(super::FOREVER)).min(super::FOREVER)
+    let delay = delay.min(retry.max_interval.unwrap_or(super::FOREVER)).min(super::FOREVER);
+    if retry.jitter > 0.0 { delay.mul_f64(1.0 - retry.jitter * chance) } else { delay }
 }
 
 #[cfg(test)]
@@ -61,7 +65,7 @@ mod tests {
 
     fn sequence(retry: &Retry, length: usize) -> Vec<u128> {
         let mut attempts = Attempts::default();
-        let delays = std::iter::from_fn(|| attempts.consume(retry, Instant::now(), |_| 1.0));
+        let delays = std::iter::from_fn(|| attempts.consume(retry, Instant::now(), |n| delay(retry, n, 1.0)));
         delays.take(length).map(|delay| delay.as_millis()).collect()
     }
 
@@ -102,8 +106,12 @@ mod tests {
         for retry in [wild(1e300), wild(f64::INFINITY), wild(f64::NAN), wild(-2.0)] {
             let mut attempts = Attempts { consumed: u32::MAX - 1, until: None };
             let now = Instant::now();
-            assert!(attempts.consume(&retry, now, |_| 0.0).is_some_and(|delay| delay <= super::super::FOREVER));
-            assert!(attempts.consume(&retry, now, |_| 0.0).is_some());
+            assert!(
+                attempts
+                    .consume(&retry, now, |n| delay(&retry, n, 0.0))
+                    .is_some_and(|delay| delay <= super::super::FOREVER)
+            );
+            assert!(attempts.consume(&retry, now, |n| delay(&retry, n, 0.0)).is_some());
         }
     }
 
@@ -113,7 +121,7 @@ mod tests {
         let retry = Retry { max_attempts: Some(2), ..Retry::default() };
         let mut attempts = Attempts::default();
         let mut seen = vec![attempts.info(Some(&retry))];
-        while attempts.consume(&retry, Instant::now(), |_| 0.0).is_some() {
+        while attempts.consume(&retry, Instant::now(), |_| Duration::ZERO).is_some() {
             seen.push(attempts.info(Some(&retry)));
         }
         let info = |attempt, last| RetryInfo { attempt, last };
@@ -128,7 +136,7 @@ mod tests {
     fn nothing_is_left_before_the_first_delay_and_after_its_end() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         assert_eq!(attempts.left(now), Duration::ZERO);
-        attempts.consume(&Retry::default(), now, |_| 0.0);
+        attempts.consume(&Retry::default(), now, |_| Duration::from_secs(2));
         assert_eq!(attempts.left(now + Duration::from_millis(500)), Duration::from_millis(1500));
         assert_eq!(attempts.left(now + Duration::from_secs(3)), Duration::ZERO);
     }

@@ -64,6 +64,8 @@ class Handled:
     """Retry as the manifest says; otherwise wait for the next event."""
     reschedule: Duration | None = None
     """Do not retry, but run again after so long."""
+    retry_after: Duration | None = None
+    """Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one."""
 
     def document(self) -> str | None:
         """Returns the JSON to write, if any."""

@@ -70,6 +70,7 @@ impl ErrorHandler for Operator {
             "status" => ErrorControl::status(json!({ "error": failure.message })),
             "stop" => ErrorControl::status(json!({ "error": failure.message })).stop(),
             "later" => ErrorControl::handled().reschedule(Duration::from_secs(2)),
+            "slow" => ErrorControl::status(json!({ "error": failure.message })).retry_after(Duration::from_secs(3)),
             "quiet" => ErrorControl::handled(),
             _ => ErrorControl::unhandled(),
         })
@@ -187,6 +188,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
         ("status", handled(status, NextStep::Retry)),
         ("stop", handled(status, NextStep::Stop)),
         ("later", handled(None, NextStep::RescheduleMs(2000))),
+        ("slow", handled(status, NextStep::RetryAfterMs(3000))),
         ("quiet", handled(None, NextStep::Retry)),
         ("", error_handler::ErrorControl::Unhandled),
     ];

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::limiter::{self, Window};
 use super::super::outage::{self, Outage};
-use super::super::retry::Attempts;
+use super::super::retry::{self, Attempts};
 use super::super::{Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
 use super::{Due, RESUME, Taken};
 use crate::guest::RetryInfo;
@@ -260,22 +260,33 @@ impl Entry {
         let attempts = self.history.get_or_insert_default().retry.get_or_insert_default();
         let last = attempts.info(Some(retry)).last;
         let left = attempts.left(now);
+        let delay = |number: u32| match failure {
+            // RT-5
+            Failure::Delayed(after) => after,
+            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => {
+                retry::delay(retry, number, outage::share(key, number))
+            }
+        };
         let next = if woken {
             Next::AtOnce
         } else if left > RESUME {
             Next::Resume(left)
-        } else if let Some(delay) = attempts.consume(retry, now, |number| outage::share(key, number)) {
+        } else if let Some(delay) = attempts.consume(retry, now, delay) {
             Next::Retry(delay)
         } else {
             Next::Exhausted(policy.max_interval)
         };
         let level = match failure {
             Failure::Conflict if !last => Level::Info,
-            Failure::Handled if !last => Level::Debug,
-            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage if woken || !last => {
+            Failure::Handled | Failure::Delayed(_) if !last => Level::Debug,
+            Failure::Unhandled | Failure::Handled | Failure::Delayed(_) | Failure::Conflict | Failure::Outage
+                if woken || !last =>
+            {
                 Level::Warning
             }
-            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => Level::Error,
+            Failure::Unhandled | Failure::Handled | Failure::Delayed(_) | Failure::Conflict | Failure::Outage => {
+                Level::Error
+            }
         };
         (Outcome::Failed(level), next)
     }

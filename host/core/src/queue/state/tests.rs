@@ -762,6 +762,42 @@ fn keys_of_a_dropped_namespace_are_forgotten() {
     }
 }
 
+#[test]
+fn an_error_handler_can_say_how_long_a_retry_waits_and_uses_up_an_attempt() {
+    // RT-5
+    let delayed = |ms| Finished::Failed(Failure::Delayed(millis(ms)));
+    let retry = Some(Retry { max_attempts: Some(2), ..Retry::default() });
+    let mut script = Script::in_flight(Policy { retry, min_reschedule: millis(100), ..Policy::default() });
+    let settled = script.finish(delayed(700));
+    assert_eq!((settled.next, settled.retry), (Next::Retry(millis(700)), Some(info(1, false))));
+    assert_eq!(settled.outcome, Outcome::Failed(Level::Debug));
+    script.at(700).take();
+    assert_eq!(script.next(delayed(5)), Next::Retry(millis(100)), "no sooner than anything that is asked for");
+    script.at(800).take();
+    let settled = script.finish(delayed(5));
+    assert_eq!((settled.next, settled.outcome), (Next::Exhausted(Some(TEN_HOURS)), Outcome::Failed(Level::Error)));
+    let mut script = Script::in_flight(Policy { retry: None, ..Policy::default() });
+    assert_eq!(script.next(delayed(5)), Next::Idle(Some(TEN_HOURS)), "the manifest wants no retries");
+}
+
+#[test]
+fn jitter_tells_keys_apart_and_is_the_same_again() {
+    // RT-2
+    let delay = |letter: &str| {
+        let retry = Some(Retry { jitter: 0.5, ..Retry::default() });
+        let mut script = Script::new(Policy { retry, ..Policy::default() });
+        script.state.event(&ObjectRef::cluster(letter), CHANGED, script.now);
+        let Turn::Run(taken) = script.state.take(script.now) else { panic!("nothing runs") };
+        let next = script.state.finish(&taken.key, FAILED, script.now).unwrap().next;
+        let Next::Retry(delay) = next else { panic!("{next:?}") };
+        delay
+    };
+    let delays: Vec<_> = ["a", "b", "c", "d"].map(delay).into();
+    assert!(delays.iter().all(|delay| (millis(1000)..=millis(2000)).contains(delay)), "{delays:?}");
+    assert!(delays.windows(2).all(|pair| pair[0] != pair[1]), "{delays:?}");
+    assert_eq!(delay("a"), delays[0]);
+}
+
 // === all events ===
 
 #[test]

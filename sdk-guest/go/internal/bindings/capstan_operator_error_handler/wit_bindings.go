@@ -67,8 +67,11 @@ const (
 	NextStepRetry uint8 = 0
 	// Do not retry; wait for the next event.
 	NextStepStop uint8 = 1
+	// Retry after so many milliseconds, in place of the delay that the manifest says; no retry follows the last
+	// attempt (RT-5).
+	NextStepRetryAfterMs uint8 = 2
 	// Do not retry; run again after so many milliseconds.
-	NextStepRescheduleMs uint8 = 2
+	NextStepRescheduleMs uint8 = 3
 )
 
 // How to go on after a failure.
@@ -81,6 +84,12 @@ func (self NextStep) Tag() uint8 {
 	return self.tag
 }
 
+func (self NextStep) RetryAfterMs() uint32 {
+	if self.tag != NextStepRetryAfterMs {
+		panic("tag mismatch")
+	}
+	return self.value.(uint32)
+}
 func (self NextStep) RescheduleMs() uint32 {
 	if self.tag != NextStepRescheduleMs {
 		panic("tag mismatch")
@@ -93,6 +102,9 @@ func MakeNextStepRetry() NextStep {
 }
 func MakeNextStepStop() NextStep {
 	return NextStep{NextStepStop, nil}
+}
+func MakeNextStepRetryAfterMs(value uint32) NextStep {
+	return NextStep{NextStepRetryAfterMs, value}
 }
 func MakeNextStepRescheduleMs(value uint32) NextStep {
 	return NextStep{NextStepRescheduleMs, value}

@@ -246,9 +246,14 @@ func wasm_export_capstan_operator_error_handler_handle_error(arg0 uintptr, arg1 
 
 				*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), (5 * 4))) = int8(int32(1))
 
+			case capstan_operator_error_handler.NextStepRetryAfterMs:
+				payload := (payload).Next.RetryAfterMs()
+				*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), (5 * 4))) = int8(int32(2))
+				*(*int32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (4 + 5*4))) = int32(payload)
+
 			case capstan_operator_error_handler.NextStepRescheduleMs:
 				payload := (payload).Next.RescheduleMs()
-				*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), (5 * 4))) = int8(int32(2))
+				*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), (5 * 4))) = int8(int32(3))
 				*(*int32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (4 + 5*4))) = int32(payload)
 
 			default:

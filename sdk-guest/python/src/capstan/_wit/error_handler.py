@@ -41,4 +41,6 @@ def _reason(refused: types.CallReason | None) -> Reason | None:
 def _next(handled: Handled) -> wit.NextStep:
     if handled.reschedule is not None:
         return wit.NextStep_RescheduleMs(millis(handled.reschedule))
+    if handled.retry_after is not None:
+        return wit.NextStep_RetryAfterMs(millis(handled.retry_after))
     return wit.NextStep_Retry() if handled.retry else wit.NextStep_Stop()
