@@ -23,11 +23,20 @@ pub struct Metrics {
     pub plugins: Plugins,
 }
 
-/// Metrics of requests and Events of plugins that were held back or dropped.
+/// Metrics of what plugins ask for: requests and Events that were held back or dropped, and connections.
 #[derive(Default)]
 pub struct Plugins {
     throttled: Family<ByPlugin, Counter>,
     dropped: Family<ByPlugin, Counter>,
+    connections: Family<ByDestination, Counter>,
+}
+
+/// Counts the connections of one plugin.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    family: Family<ByDestination, Counter>,
+    operator: Arc<str>,
+    plugin: Arc<str>,
 }
 
 /// The metrics of one plugin.
@@ -136,6 +145,15 @@ struct ByCallback {
 struct ByPlugin {
     operator: String,
     plugin: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByDestination {
+    operator: String,
+    plugin: String,
+    /// The entry of the manifest; empty if there is none for it.
+    to: String,
+    result: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -321,7 +339,18 @@ impl Plugins {
         }
     }
 
+    /// Returns what counts the connections of one plugin.
+    pub fn connections(&self, operator: &Arc<str>, plugin: &Arc<str>) -> Connections {
+        let family = self.connections.clone();
+        Connections { family, operator: Arc::clone(operator), plugin: Arc::clone(plugin) }
+    }
+
     fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "plugin_connections",
+            "HTTP requests and TCP connections of the plugin, by entry of its manifest and by result",
+            self.connections.clone(),
+        );
         registry.register(
             "plugin_requests_throttled",
             "Requests that waited because the plugin has too many a second",
@@ -332,6 +361,15 @@ impl Plugins {
             "Kubernetes Events of the plugin that were dropped",
             self.dropped.clone(),
         );
+    }
+}
+
+impl Connections {
+    /// Counts one to what an entry of the manifest names; empty if none does.
+    pub fn count(&self, to: String, result: &'static str) {
+        let Self { family, operator, plugin } = self;
+        let label = ByDestination { operator: operator.to_string(), plugin: plugin.to_string(), to, result };
+        family.get_or_create_owned(&label).inc();
     }
 }
 

@@ -16,6 +16,7 @@ mod ending;
 mod idle;
 mod imports;
 mod instance;
+mod network;
 mod output;
 mod place;
 mod process;
@@ -40,6 +41,8 @@ use tokio::time::timeout_at;
 pub use bindings::CONTRACT;
 use engine::Engine;
 use idle::IdleInstances;
+use network::Network;
+pub use network::Outside;
 use output::Output;
 use place::{Instance, Place};
 use usage::Counters;
@@ -113,6 +116,8 @@ pub(crate) struct Facts {
     memo: Option<Mutex<Memos>>,
     /// The memory that all plugins share.
     room: Room,
+    /// To whom it may connect.
+    network: Arc<Network>,
 }
 
 /// The calls of one run.

@@ -1,14 +1,18 @@
 //! The composition root: builds every part, hands each its environment, and spawns the tasks.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use capstan_core::network::plain;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
+use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +30,7 @@ use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::operators::{self, Manifests, Read};
 use crate::part::Part;
+use crate::plugin::Outside;
 use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::status::{self, Status};
@@ -40,6 +45,9 @@ const NAMED: usize = 20;
 
 /// Where a pod finds the namespace that it is in.
 const NAMESPACE_OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// How long the addresses of the API server are waited for.
+const LOOKUP: Duration = Duration::from_secs(5);
 
 /// How long a connection to the API server may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -72,7 +80,7 @@ pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
 async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log: Log) -> anyhow::Result<()> {
     check(&args.source)?;
     let listeners = Listeners::bind(&args.admin_addresses()).await?;
-    let (client, namespace) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
+    let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let home = home(args, namespace);
     let gate = Gate::new(client.clone());
     let api = Arc::new(ApiServer::new(client, Managers::default()));
@@ -99,7 +107,8 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
         workers,
     });
     let status = Arc::new(Status::default());
-    let disk = Disk::new(&args.source, Room::new(args.plugin_memory()))?;
+    let outside = Outside::new(addresses(&server).await, Arc::clone(&metrics));
+    let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;
     let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());
     let mut pages = pages(&status, &environment, log);
@@ -149,8 +158,8 @@ fn check(source: &args::Source) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a client, and the namespace that the daemon lives in.
-async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<(kube::Client, String)> {
+/// Returns a client, the namespace that the daemon lives in, and where the API server is.
+async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<(kube::Client, String, Uri)> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let mut config = match (file, &options.context) {
         (Some(file), _) => {
@@ -173,8 +182,22 @@ async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Resu
     config.connect_timeout = Some(CONNECT);
     let namespace = config.default_namespace.clone();
     tracing::info!(server = %config.cluster_url, %namespace, agent = USER_AGENT, "using cluster");
+    let server = config.cluster_url.clone();
     let client = kube::Client::try_from(config).context("make a client for the API server")?;
-    Ok((client, namespace))
+    Ok((client, namespace, server))
+}
+
+/// Returns the addresses of the API server, which components reach only if their manifest writes them.
+async fn addresses(server: &Uri) -> BTreeSet<IpAddr> {
+    let of_pod = std::env::var("KUBERNETES_SERVICE_HOST").ok();
+    let of_config = server.host().map(|host| host.trim_matches(['[', ']']).to_owned());
+    let mut addresses = BTreeSet::new();
+    for host in of_pod.into_iter().chain(of_config) {
+        // Where it can't be found now, the daemon has other troubles than this.
+        let found = tokio::time::timeout(LOOKUP, tokio::net::lookup_host((host.as_str(), 0))).await;
+        addresses.extend(found.into_iter().flatten().flatten().map(|address| plain(address.ip())));
+    }
+    addresses
 }
 
 /// Returns where the daemon lives, which is told by the command line or by its pod. Elsewhere nothing of it is in the

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cel::Expression;
+use crate::network::Destination;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
 pub use crate::workflow::condition::ReadyKind;
@@ -20,6 +21,7 @@ pub use crate::yaml::{Errors, Problem};
 
 mod check;
 mod dependent;
+mod destinations;
 pub mod filters;
 mod names;
 mod parse;
@@ -147,6 +149,8 @@ pub struct Limits {
     pub requests: u32,
     /// Requests to the API server a second, of all runs together; default 1000.
     pub requests_per_second: u32,
+    /// Connections to the network at once, of all runs together; default 16.
+    pub connections: usize,
     /// Objects in one answer of the cache; default 500.
     pub page: u32,
     /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB. All calls of the plugin
@@ -159,6 +163,10 @@ pub struct Limits {
 pub struct Capabilities {
     /// What it may do with Kubernetes objects; a kind may be there several times, for different namespaces.
     pub kubernetes: Vec<Grant>,
+    /// Where it may send HTTP requests.
+    pub http: Vec<Destination>,
+    /// Where it may open TCP connections.
+    pub tcp: Vec<Destination>,
 }
 
 /// What may be done with objects of a kind, and where.
@@ -407,6 +415,7 @@ impl Default for Limits {
             memo_plugin: 64 << 10,
             requests: 100,
             requests_per_second: 1000,
+            connections: 16,
             page: 500,
             log: 64 << 10,
         }

@@ -183,10 +183,9 @@ impl Host {
             return Ok(Self::Address(address));
         }
         if let Some(domain) = text.strip_prefix("*.") {
-            return match is_host(domain) && domain.contains('.') {
-                true => Ok(Self::Below(domain.into())),
-                false => Err("expected a domain of two parts or more after `*.`, such as `*.example.com`".to_owned()),
-            };
+            let right = is_host(domain) && domain.contains('.');
+            let why = "expected a domain of two parts or more after `*.`, such as `*.example.com`";
+            return right.then(|| Self::Below(domain.into())).ok_or_else(|| why.to_owned());
         }
         if is_host(text) { Ok(Self::Name(text.into())) } else { Err(format!("expected {RIGHT}, in lower case")) }
     }

@@ -411,6 +411,7 @@ mod tests {
                 verbs: verbs.iter().copied().collect(),
                 namespaces: None,
             }],
+            ..Capabilities::default()
         };
         let table: [[&[Permission]; 4]; 5] = [
             [&[], &[], &[], &[]],

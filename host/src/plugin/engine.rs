@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::network::Outside;
 use capstan_core::manifest::Limits;
 use capstan_core::room::Room;
 use parking_lot::Mutex;
@@ -53,6 +54,8 @@ pub struct Engine {
     room: Room,
     /// The command that starts a process for a plugin; none if there is none.
     command: Option<Arc<[OsString]>>,
+    /// What the networks of all plugins have in common.
+    outside: Outside,
     /// Made when the first component needs it.
     apart: Arc<Mutex<Option<Engine>>>,
 }
@@ -140,7 +143,7 @@ impl Engine {
         if let Some(engine) = &*apart {
             return Ok(engine.clone());
         }
-        let engine = Self::without_pool()?.with_room(self.room.clone());
+        let engine = Self::without_pool()?.with_room(self.room.clone()).with_outside(self.outside.clone());
         *apart = Some(engine.clone());
         Ok(engine)
     }
@@ -155,7 +158,19 @@ impl Engine {
     pub(super) fn of(wasm: wasmtime::Engine, pool: Pool) -> Result<Self, Error> {
         let ticker = Arc::new(Ticker::start(wasm.weak()).map_err(Error::Thread)?);
         let apart = Arc::default();
-        Ok(Self { wasm, ticker, pool, room: Room::default(), command: None, apart })
+        let (room, outside) = (Room::default(), Outside::default());
+        Ok(Self { wasm, ticker, pool, room, command: None, outside, apart })
+    }
+
+    /// Returns the engine with what the networks of its components have in common.
+    #[must_use]
+    pub fn with_outside(self, outside: Outside) -> Self {
+        Self { outside, ..self }
+    }
+
+    /// Returns what the networks of its components have in common.
+    pub fn outside(&self) -> &Outside {
+        &self.outside
     }
 
     /// Returns the engine with memory that its components share with those of other engines.

@@ -25,6 +25,7 @@ use super::bindings::capstan::operator::{
     cache, config, context, expectations, log, memo, operations, recorder, system, types, workflow,
 };
 use super::instance::State;
+use super::network::{self, Network};
 
 /// What a component is answered.
 type Reply<T> = Result<T, types::CallError>;
@@ -32,12 +33,18 @@ type Reply<T> = Result<T, types::CallError>;
 /// Random bytes in one call.
 const RANDOM: u32 = 4096;
 
-/// Returns everything that a component may import: the contract, and WASI without network. There are no files and no
-/// environment behind it; what is printed goes to the log.
-pub(super) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+/// Returns everything that a component may import: the contract, and WASI; with `wasi:http` only if the manifest permits it a
+/// host. There are no files and no environment behind it; what is printed goes to the log.
+pub(super) fn linker(engine: &wasmtime::Engine, network: &Network) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     Daemon::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
     link_wasi(&mut linker)?;
+    if network.has_http() {
+        network::http::link(&mut linker)?;
+    }
+    if network.has_tcp() {
+        network::tcp::link(&mut linker)?;
+    }
     Ok(linker)
 }
 
@@ -64,7 +71,7 @@ fn link_wasi(l: &mut Linker<State>) -> wasmtime::Result<()> {
     cli::terminal_stdin::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::terminal_stdout::add_to_linker::<State, WasiCli>(l, State::cli)?;
     cli::terminal_stderr::add_to_linker::<State, WasiCli>(l, State::cli)?;
-    // Python's standard library imports them, used or not. The context permits none of it.
+    // Python's standard library imports them, used or not. Unless the manifest permits it a host, the context permits none of it.
     let options = sockets::network::LinkOptions::default();
     sockets::network::add_to_linker::<State, WasiSockets>(l, &options, State::sockets)?;
     sockets::instance_network::add_to_linker::<State, WasiSockets>(l, State::sockets)?;

@@ -20,6 +20,8 @@ use super::bindings::exports::capstan::operator::{cleaner, condition, error_hand
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
+use super::network::http::Http;
+use super::network::{Line, tcp};
 use super::output::{Home, Pipe, Stream};
 use super::process::Wire;
 use super::usage::{Alive, Counters};
@@ -30,6 +32,9 @@ pub(super) const HOSTCALL: usize = 4 << 20;
 
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
+
+/// The same with a network, where the daemon may keep some KiB for each.
+const RESOURCES_WITH_NETWORK: usize = 256;
 
 /// What the instances of a component are made of.
 pub(super) struct Parts {
@@ -46,6 +51,8 @@ pub(super) struct Instance {
     exports: Arc<Indices>,
     /// Runs that it has behind it.
     runs: usize,
+    /// It has opened what ends with it alone.
+    used_up: bool,
     _alive: Alive,
 }
 
@@ -63,6 +70,7 @@ pub(super) struct State {
     pub(super) deadline: Instant,
     limiter: Limiter,
     wasi: WasiCtx,
+    http: Http,
     /// What the component has handles of. They are part of its memory: the C library keeps its standard streams in there.
     table: ResourceTable,
 }
@@ -110,17 +118,21 @@ impl State {
     /// Returns the state of an instance that has not started.
     fn new(facts: Arc<Facts>, run: Option<Arc<dyn Context>>, home: Home) -> Self {
         let pipe = |stream| Pipe { home: home.clone(), stream };
-        let wasi = WasiCtx::builder()
-            .stdout(pipe(Stream::Out))
+        let line = Line::new(&facts.network, &home);
+        let mut wasi = WasiCtx::builder();
+        wasi.stdout(pipe(Stream::Out))
             .stderr(pipe(Stream::Err))
             .max_random_size(64 << 10)
-            // The functions are linked because Python imports them; no component has a network.
+            // The functions are linked because Python imports them; that is no permission.
             .allow_tcp(false)
             .allow_udp(false)
-            .allow_ip_name_lookup(false)
-            .build();
+            .allow_ip_name_lookup(false);
+        if facts.network.has_tcp() {
+            tcp::permit(&mut wasi, &line);
+        }
+        let wasi = wasi.build();
         let mut table = ResourceTable::new();
-        table.set_max_capacity(RESOURCES);
+        table.set_max_capacity(if facts.network.is_there() { RESOURCES_WITH_NETWORK } else { RESOURCES });
         let limit = usize::try_from(facts.limits.memory).unwrap_or(usize::MAX);
         let limiter = Limiter {
             used: 0,
@@ -134,7 +146,8 @@ impl State {
             deadline: Instant::now(),
         };
         let deadline = Instant::now();
-        Self { facts, run, home, call: None, deadline, limiter, wasi, table }
+        let http = Http::new(line);
+        Self { facts, run, home, call: None, deadline, limiter, wasi, http, table }
     }
 }
 
@@ -162,6 +175,12 @@ impl State {
         // Early enough that the reason is told, and not that the call took too long.
         self.limiter.deadline = deadline.checked_sub(left / 8).unwrap_or(deadline);
         self.limiter.answer = 0;
+        self.http.line().begin(deadline);
+    }
+
+    /// Returns what it has of the network, and its handles.
+    pub(super) fn network(&mut self) -> (&mut Http, &mut ResourceTable) {
+        (&mut self.http, &mut self.table)
     }
 }
 
@@ -261,7 +280,7 @@ impl Instance {
         store.data_mut().due(deadline);
         store.set_epoch_deadline(1);
         let handle = pre.instantiate_async(&mut store).await?;
-        Ok(Self { store, handle, exports: Arc::clone(exports), runs: 0, _alive: counters.instance() })
+        Ok(Self { store, handle, exports: Arc::clone(exports), runs: 0, used_up: false, _alive: counters.instance() })
     }
 
     /// Begins a run in an instance that has been used before.
@@ -278,6 +297,11 @@ impl Instance {
         Wear { runs: self.runs, memory: self.memory() }
     }
 
+    /// Whether it may be called again.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.used_up
+    }
+
     /// Returns how many bytes of linear memory it has, which never shrinks.
     pub(super) fn memory(&self) -> usize {
         self.store.data().limiter.used
@@ -289,6 +313,14 @@ impl Instance {
         state.call = call.interface();
         state.due(deadline);
         self.store.set_epoch_deadline(1);
+        let answer = self.make(call).await;
+        let line = self.store.data_mut().http.line();
+        line.end();
+        self.used_up |= line.is_used_up();
+        answer
+    }
+
+    async fn make(&mut self, call: &Call<'_>) -> Ended<Answer> {
         Ok(match *call {
             Call::Start => {
                 self.check()?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use capstan_core::guest::Call;
 use capstan_core::manifest::{Instances, Isolation, Operator};
-use capstan_core::room::Room;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -21,6 +20,7 @@ use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
 use super::idle::IdleInstances;
 use super::instance::{Indices, Parts, State, called};
+use super::network::Network;
 use super::place::Place;
 use super::process::Apart;
 pub use super::process::run as run_apart;
@@ -103,8 +103,8 @@ impl Plugin {
         if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
-        let linked = linked(&ready, operator, name, path)?;
-        let facts = Facts::of(operator, name, plugin, engine.room());
+        let facts = Facts::of(operator, name, plugin, engine);
+        let linked = linked(&ready, operator, path, &facts)?;
         let loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
         loaded.try_start(path).await?;
         info!(plugin = %name, component = %path.display(), from_cache = loaded.from_cache, took = ?begun.elapsed(), "loaded");
@@ -117,9 +117,10 @@ pub(super) fn found(
     engine: &wasmtime::Engine,
     component: &Component,
     path: &Path,
+    network: &Network,
 ) -> Result<(InstancePre<State>, Indices), Error> {
-    let linker = imports::linker(engine).map_err(|error| Error::Prepare(format!("{error:#}")))?;
-    check_imports(component, &linker, path)?;
+    let linker = imports::linker(engine, network).map_err(|error| Error::Prepare(format!("{error:#}")))?;
+    check_imports(component, &linker, path, network.has_http())?;
     let link = |error| Error::Link { path: path.to_owned(), reason: chain(&error) };
     let pre = linker.instantiate_pre(component).map_err(link)?;
     let exports = find_exports(component, path)?;
@@ -127,9 +128,14 @@ pub(super) fn found(
 }
 
 /// Compares a component with the daemon and with the manifest.
-fn linked(ready: &Ready, operator: &Operator, name: &str, path: &Path) -> Result<(InstancePre<State>, Indices), Error> {
+fn linked(
+    ready: &Ready,
+    operator: &Operator,
+    path: &Path,
+    Facts { name, network, .. }: &Facts,
+) -> Result<(InstancePre<State>, Indices), Error> {
     let Code { engine, component, .. } = &ready.code;
-    let (pre, exports) = found(engine.wasm(), component, path)?;
+    let (pre, exports) = found(engine.wasm(), component, path, network)?;
     let missing: Vec<_> =
         needs(operator, name).into_iter().filter(|need| !exports.contains_key(&need.interface)).collect();
     if !missing.is_empty() {
@@ -141,15 +147,18 @@ fn linked(ready: &Ready, operator: &Operator, name: &str, path: &Path) -> Result
 }
 
 impl Facts {
-    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin, room: &Room) -> Self {
+    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin, engine: &Engine) -> Self {
+        let (room, limits) = (engine.room(), &plugin.limits);
+        let network = Network::new(engine.outside(), (&operator.name, name), &plugin.capabilities, limits, room);
         Self {
             name: Arc::clone(name),
             unit: format!("{}/{name}", operator.name).into(),
-            limits: plugin.limits.clone(),
+            limits: limits.clone(),
             config: plugin.config.to_string(),
             log: Arc::default(),
             memo: Some(Mutex::default()),
             room: room.clone(),
+            network: Arc::new(network),
         }
     }
 }

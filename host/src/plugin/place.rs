@@ -74,7 +74,7 @@ impl Instance {
     /// Whether it may be used again.
     pub(super) fn is_alive(&self) -> bool {
         match self {
-            Self::Here(..) => true,
+            Self::Here(instance, _) => instance.is_alive(),
             Self::Apart(remote) => remote.is_alive(),
         }
     }

@@ -160,7 +160,7 @@ impl Drop for Turn<'_> {
         }
         // An instance that was left in the middle of a call, for whatever reason, is never entered again.
         match self.ended {
-            Ended::Well | Ended::Badly(Cause::Returned) => self.seat.instance = instance,
+            Ended::Well | Ended::Badly(Cause::Returned) => self.seat.instance = instance.filter(Instance::is_alive),
             Ended::Badly(Cause::Trap | Cause::Timeout | Cause::OutOfMemory | Cause::Other) | Ended::Abandoned => {
                 drop(instance);
             }

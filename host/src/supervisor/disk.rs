@@ -19,9 +19,9 @@ use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};
 use crate::operators::{self, Manifests};
-use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{self, CodeCache};
+use crate::plugin::{Outside, Plugin};
 
 /// A component must not have changed for this long before it is read; [`Files`] waits for later changes.
 const QUIET: Duration = Duration::from_millis(100);
@@ -60,15 +60,15 @@ struct Stamp {
 // === impl Disk ===
 
 impl Disk {
-    /// Returns what the command line names, with the memory of `room` for all instances together.
+    /// Returns what the command line names, with the memory of `room` for all instances together, and a network as `outside`.
     ///
     /// # Errors
     /// If no component can run on this machine, the defaults are wrong, or the system refuses the signal handler.
-    pub fn new(source: &Source, room: Room) -> anyhow::Result<Self> {
+    pub fn new(source: &Source, room: Room, outside: Outside) -> anyhow::Result<Self> {
         Ok(Self {
             manifests: Manifests::new(&source.manifests, source.defaults.as_deref())?,
             cache: operators::code_cache(source),
-            engine: operators::engine(&[])?.with_room(room),
+            engine: operators::engine(&[])?.with_room(room).with_outside(outside),
             files: Files::new(),
             hangup: signal(SignalKind::hangup())?,
         })
@@ -93,7 +93,10 @@ impl Disk {
             return;
         }
         match operators::engine(operators) {
-            Ok(engine) => self.engine = engine.with_room(self.engine.room().clone()),
+            Ok(engine) => {
+                let (room, outside) = (self.engine.room().clone(), self.engine.outside().clone());
+                self.engine = engine.with_room(room).with_outside(outside);
+            }
             Err(error) => {
                 tracing::error!(error = %format_args!("{error:#}"), "no larger engine; runs may fail for want of instances");
             }

@@ -141,8 +141,8 @@ async fn there_is_no_network() {
     let wasm = Guest { world: &world, text: &text, ..Guest::default() }.build();
     assert_eq!(
         refusal(&wasm).await,
-        "check guest.wasm: it imports what this daemon does not offer: `wasi:http/types@0.2.0`: components have no network; build without \
-         it, or stub it out"
+        "check guest.wasm: it imports what this daemon does not offer: `wasi:http/types@0.2.0`: the manifest permits it no \
+         host; add those that it needs to `capabilities.http`, build without it, or stub it out"
     );
 }
 

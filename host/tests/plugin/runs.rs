@@ -164,8 +164,8 @@ impl Context for Script {
 /// Returns an operator with the plugin `guest` and the controller `web`, which may apply config maps and watches services.
 pub fn operator(component: &Path, limits: Limits) -> Operator {
     let verbs = BTreeSet::from([Permission::Apply, Permission::Delete]);
-    let capabilities =
-        Capabilities { kubernetes: vec![Grant { gvk: gvk("v1", "ConfigMap"), verbs, namespaces: None }] };
+    let grant = Grant { gvk: gvk("v1", "ConfigMap"), verbs, namespaces: None };
+    let capabilities = Capabilities { kubernetes: vec![grant], ..Capabilities::default() };
     let config = serde_json::json!({ "pageTitle": "hello" });
     let plugin = Plugin {
         component: component.to_owned(),

@@ -31,6 +31,7 @@ mod languages;
 mod lifecycle;
 mod namespaces;
 mod neighbours;
+mod network;
 mod operations;
 mod outage;
 mod pause;

@@ -8,6 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::destinations::{HostName, ToHttp, ToTcp};
 use super::names::{ApiVersion, FieldManager, FilePath, Finalizer, Key, KindName, Name};
 use super::units::{Bytes, Factor, Objects, Requests, Share, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
@@ -213,6 +214,9 @@ pub(super) struct Limits {
     /// waits. The daemon's `--plugin-requests` bounds it.
     #[schemars(extend("default" = 1000))]
     pub(super) requests_per_second: MaybeLeaf<Times>,
+    /// Connections to the network at once, of all runs together, each of which counts for 256Ki of the memory that all plugins share. What is beyond waits; of TCP it is refused.
+    #[schemars(extend("default" = 16))]
+    pub(super) connections: MaybeLeaf<Workers>,
     /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
@@ -247,6 +251,17 @@ pub(super) struct Capabilities {
     /// What it may do with Kubernetes objects, one entry for each kind, or several for different namespaces.
     #[schemars(extend("default" = []))]
     pub(super) kubernetes: Maybe<Vec<Slot<Grant>>>,
+    /// Hosts to which it may send HTTP requests (`wasi:http`): a name, all names below a domain (`*.example.com`), or an address; with
+    /// `http://` or `https://` only that, with a port that one in place of the usual one.
+    #[schemars(extend("default" = []))]
+    pub(super) http: Maybe<Vec<Leaf<ToHttp>>>,
+    /// Hosts and ports to which it may open TCP connections (`wasi:sockets`), such as `db.example.com:5432`; the hosts as in `http`.
+    #[schemars(extend("default" = []))]
+    pub(super) tcp: Maybe<Vec<Leaf<ToTcp>>>,
+    /// Hosts of `http` and `tcp` by their full name, such as `keycloak.auth.svc`, that may have addresses of a private network, as those of the
+    /// cluster's services and pods are. Without it, a name is connected to at public addresses only.
+    #[schemars(extend("default" = []))]
+    pub(super) internal: Maybe<Vec<Leaf<HostName>>>,
 }
 
 /// What may be done with objects of a kind.

@@ -95,14 +95,13 @@ fn zone_v4(address: Ipv4Addr) -> Zone {
         [0 | 224..=239, ..] | [255, 255, 255, 255] => Zone::Nobody,
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Zone::Internal,
         // Loopback, link-local, and what is set aside: protocols, documentation, 6to4 relays, benchmarks, the future.
-        [127, ..]
+        [127 | 240..=255, ..]
         | [169, 254, ..]
         | [192, 0, 0 | 2, _]
         | [192, 88, 99, _]
         | [198, 18 | 19, ..]
         | [198, 51, 100, _]
-        | [203, 0, 113, _]
-        | [240..=255, ..] => Zone::Local,
+        | [203, 0, 113, _] => Zone::Local,
         _ => Zone::Public,
     }
 }

@@ -45,7 +45,12 @@ fn permission(function: &str) -> Option<Permission> {
 }
 
 /// Compares what a component imports with what the linker has, and says all that is missing at once.
-pub(super) fn check_imports(component: &Component, linker: &Linker<State>, path: &Path) -> Result<(), Error> {
+pub(super) fn check_imports(
+    component: &Component,
+    linker: &Linker<State>,
+    path: &Path,
+    http: bool,
+) -> Result<(), Error> {
     let engine = component.engine();
     let ty = component.component_type();
     let mut names = ty.imports(engine).map(|(name, _)| name).chain(ty.exports(engine).map(|(name, _)| name));
@@ -60,7 +65,7 @@ pub(super) fn check_imports(component: &Component, linker: &Linker<State>, path:
             ComponentItem::ComponentInstance(instance) => {
                 let functions = functions(&instance, engine);
                 if !functions.is_empty() {
-                    missing.extend(lacking(name, &functions, &mut probe));
+                    missing.extend(lacking(name, &functions, &mut probe, http));
                 }
             }
             ComponentItem::Type(_) => {}
@@ -105,7 +110,7 @@ fn functions(instance: &types::ComponentInstance, engine: &wasmtime::Engine) -> 
 }
 
 /// Returns what an import asks for in vain.
-fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<String> {
+fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>, http: bool) -> Vec<String> {
     let Some((package, interface, version)) = parts(name) else {
         return vec![format!("`{name}`")];
     };
@@ -125,10 +130,12 @@ fn lacking(name: &str, functions: &[String], probe: &mut Linker<State>) -> Vec<S
                 })
                 .collect()
         }
-        "wasi:http" => {
-            vec![format!("`{name}`: components have no network; build without it, or stub it out")]
+        "wasi:http" if !http => {
+            let message = "the manifest permits it no host; add those that it needs to `capabilities.http`, build without it, or stub it out";
+            vec![format!("`{name}`: {message}")]
         }
-        package if !WASI.contains(&package) => vec![format!("`{name}`")],
+        "wasi:http" if !["types", "outgoing-handler"].contains(&interface) => vec![format!("`{name}`")],
+        package if !WASI.contains(&package) && package != "wasi:http" => vec![format!("`{name}`")],
         _ if !compatible(version, "0.2.0") => vec![format!("`{name}`: the daemon has WASI 0.2")],
         // Which of its interfaces and functions there are is asked by linking.
         _ => Vec::new(),

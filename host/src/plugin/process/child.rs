@@ -28,6 +28,7 @@ use super::wire::{Elsewhere, Slots, Wire, receive};
 use crate::plugin::ending::Broken;
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::instance::{Instance, Parts};
+use crate::plugin::network::Network;
 use crate::plugin::output::Home;
 use crate::plugin::{Facts, code, loader};
 
@@ -88,7 +89,8 @@ fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
     let other = |error: wasmtime::Error| io::Error::other(format!("{error:#}"));
     let (wasm, component) = code::alone(pool, &code).map_err(other)?;
     drop(code);
-    let (pre, exports) = loader::found(&wasm, &component, Path::new("the component"))
+    let network = Arc::new(Network::none());
+    let (pre, exports) = loader::found(&wasm, &component, Path::new("the component"), &network)
         .map_err(|error| io::Error::other(error.to_string()))?;
     let instances = u64::from(pool.instances);
     let walls = confine::shut(memory.saturating_mul(instances / 2), instances)?;
@@ -100,6 +102,7 @@ fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
         log: Arc::default(),
         memo: None,
         room: capstan_core::room::Room::default(),
+        network,
     };
     let guest = Guest {
         engine: Engine::of(wasm, pool).map_err(io::Error::other)?,

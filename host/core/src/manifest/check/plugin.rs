@@ -1,14 +1,18 @@
 //! The plugins of an operator: their limits, instances and capabilities.
 #![expect(clippy::ref_option, reason = "a field that may be left out is looked at where it is")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::destinations::{HostName, ToHttp, ToTcp};
 use super::super::raw::{self, Maybe, MaybeLeaf};
 use super::super::units::{Bytes, Objects, Requests, Time, Times};
-use super::super::{Capabilities, Grant, Instances, Limits, Plugin, Warm};
+use super::super::{Capabilities, Grant, Instances, Isolation, Limits, Plugin, Warm};
 use super::{Check, get, located, object, time, workers};
-use crate::yaml::{Located, OrWord, Scalar};
+use crate::network::{Destination, Host};
+use crate::yaml::{Leaf, Located, OrWord, Scalar, Slot};
 
 /// The most bytes of log lines or memos that the daemon keeps for a component.
 const MOST_KEPT: u64 = 64 << 20;
@@ -33,6 +37,7 @@ impl Check<'_> {
         });
         let limits = self.limits(&plugin.limits);
         let capabilities = self.capabilities(&plugin.capabilities);
+        self.check_isolation(&plugin.isolation, &capabilities);
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let component = folder.join(&component?.value.0.0);
         let instances = self.instances(&plugin.instances, limits.memory);
@@ -124,15 +129,81 @@ impl Check<'_> {
             requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
             requests_per_second: get(&limits.requests_per_second)
                 .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
+            connections: workers(&limits.connections, defaults.connections),
             page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
             log: bytes(&limits.log, defaults.log),
         }
     }
 
-    fn capabilities(&mut self, capabilities: &Maybe<raw::Capabilities>) -> Capabilities {
+    /// Tells of a process that could not do what the component may.
+    fn check_isolation(&mut self, field: &Maybe<Isolation>, capabilities: &Capabilities) {
+        let Some(Located { value: Isolation::Process, place }) = located(field) else {
+            return;
+        };
+        if !(capabilities.http.is_empty() && capabilities.tcp.is_empty()) {
+            let message = "found `process` beside `capabilities` for a network; a process that is shut in has none, so expected `shared`, or no `http` and `tcp`";
+            self.fault(*place, message);
+        }
+    }
+
+    fn capabilities(&mut self, field: &Maybe<raw::Capabilities>) -> Capabilities {
+        let Some(capabilities) = get(field) else {
+            return Capabilities::default();
+        };
+        let kubernetes = self.grants(&capabilities.kubernetes);
+        let mut http = self.destinations(&capabilities.http, |Scalar(ToHttp(to))| to);
+        let mut tcp = self.destinations(&capabilities.tcp, |Scalar(ToTcp(to))| to);
+        for (name, place) in self.internal(&capabilities.internal) {
+            let mut found = false;
+            for entry in http.iter_mut().chain(&mut tcp) {
+                let same = matches!(&entry.host, Host::Name(host) if *host == name);
+                entry.internal |= same;
+                found |= same;
+            }
+            if !found {
+                self.unknown_host(&name, place, http.iter().chain(&tcp));
+            }
+        }
+        Capabilities { kubernetes, http, tcp }
+    }
+
+    fn destinations<F>(
+        &mut self,
+        field: &Maybe<Vec<Leaf<F>>>,
+        of: impl Fn(&Scalar<F>) -> &Destination,
+    ) -> Vec<Destination> {
+        let listed = located(field);
+        let mut destinations = Vec::new();
+        for Located { value, place } in listed.map(|listed| self.items(&listed.value, listed.place)).unwrap_or_default()
+        {
+            let to = of(value);
+            if destinations.contains(to) {
+                self.fault(*place, "found the same a second time; once is enough");
+            }
+            destinations.push(to.clone());
+        }
+        destinations
+    }
+
+    /// Returns the names of internal hosts, with their places.
+    fn internal(&mut self, field: &Maybe<Vec<Leaf<HostName>>>) -> Vec<(Arc<str>, usize)> {
+        let items = located(field).map(|listed| self.items(&listed.value, listed.place)).unwrap_or_default();
+        let named = |item: &&Located<Scalar<HostName>>| (Arc::clone(&item.value.0.0), item.place);
+        items.iter().map(named).collect()
+    }
+
+    fn unknown_host<'d>(&mut self, name: &str, place: usize, known: impl Iterator<Item = &'d Destination>) {
+        let names = known.filter_map(|entry| match &entry.host {
+            Host::Name(name) => Some(&**name),
+            Host::Address(_) | Host::Below(_) => None,
+        });
+        let names: BTreeSet<&str> = names.collect();
+        self.known(place, "host", name, names);
+    }
+
+    fn grants(&mut self, field: &Maybe<Vec<Slot<raw::Grant>>>) -> Vec<Grant> {
         let mut kubernetes = Vec::<Grant>::new();
-        let grants = get(capabilities).and_then(|capabilities| located(&capabilities.kubernetes));
-        for grant in grants.map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
+        for grant in located(field).map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
             let Located { value: grant, place } = grant;
             let gvk = self.gvk(&grant.api_version, &grant.kind, *place);
             let verbs = self.need(&grant.verbs, *place, "verbs").map(|verbs| {
@@ -154,6 +225,6 @@ impl Check<'_> {
             }
             kubernetes.push(Grant { gvk, verbs, namespaces });
         }
-        Capabilities { kubernetes }
+        kubernetes
     }
 }

@@ -1,0 +1,288 @@
+//! `wasi:http`: a request of a component, from the check of its host to the last byte of the answer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::network::{Destination, Scheme, Target};
+use http::{Method, Request, Response, Uri};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{Builder, Connection};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi_http::p2::bindings::LinkOptions;
+use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
+use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types};
+use wasmtime_wasi_http::p2::types::HostOutgoingRequest;
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
+};
+
+use super::body::Bounded;
+use super::{CONNECT, Failed, Line, OfCall, Open, Spending};
+use crate::plugin::instance::State;
+
+/// Bytes that the headers of a request may have, or those of an answer.
+const HEADERS: usize = 16 << 10;
+
+/// Bytes of a body that are on their way at once.
+const CHUNK: usize = 16 << 10;
+
+/// Bytes that the host of a request may have, its path, and its method.
+const LONGEST: [usize; 3] = [512, 8 << 10, 64];
+
+/// The interface whose functions are bounded here.
+const TYPES: &str = "wasi:http/types@0.2.12";
+
+/// What sends a request: an answer, and what brings the rest of it.
+type Sent = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>;
+
+/// A connection that brings an answer while it is polled.
+type Driven = Connection<TokioIo<Stream>, Bounded<WasiBody>>;
+
+/// A connection, whatever carries it.
+type Stream = Box<dyn Carrier>;
+
+trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Carrier for T {}
+
+/// What an instance has of `wasi:http`.
+pub(in crate::plugin) struct Http {
+    ctx: WasiHttpCtx,
+    line: Line,
+}
+
+/// Adds `wasi:http` for those who may send requests.
+pub(in crate::plugin) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let options = LinkOptions::default();
+    outgoing_handler::add_to_linker::<State, WasiHttp>(linker, State::http)?;
+    types::add_to_linker::<State, WasiHttp>(linker, &options.into(), State::http)?;
+    // What the daemon would keep of these is bounded nowhere else.
+    linker.allow_shadowing(true);
+    let mut interface = linker.instance(TYPES)?;
+    let [authority, path, method] = LONGEST;
+    let set = move |mut store: StoreContextMut<'_, State>, (request, text): (Request1, Option<String>)| {
+        if text.as_ref().is_some_and(|text| text.len() > authority) {
+            return Ok((Err(()),));
+        }
+        Ok((types::HostOutgoingRequest::set_authority(&mut store.data_mut().http(), request, text)?,))
+    };
+    interface.func_wrap("[method]outgoing-request.set-authority", set)?;
+    let set = move |mut store: StoreContextMut<'_, State>, (request, text): (Request1, Option<String>)| {
+        if text.as_ref().is_some_and(|text| text.len() > path) {
+            return Ok((Err(()),));
+        }
+        Ok((types::HostOutgoingRequest::set_path_with_query(&mut store.data_mut().http(), request, text)?,))
+    };
+    interface.func_wrap("[method]outgoing-request.set-path-with-query", set)?;
+    let set = move |mut store: StoreContextMut<'_, State>, (request, verb): (Request1, types::Method)| {
+        if matches!(&verb, types::Method::Other(name) if name.len() > method) {
+            return Ok((Err(()),));
+        }
+        Ok((types::HostOutgoingRequest::set_method(&mut store.data_mut().http(), request, verb)?,))
+    };
+    interface.func_wrap("[method]outgoing-request.set-method", set)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+type Request1 = Resource<HostOutgoingRequest>;
+
+// === impl Http ===
+
+impl Http {
+    /// Returns what an instance has whose connections are those of a line.
+    pub(in crate::plugin) fn new(line: Line) -> Self {
+        let mut ctx = WasiHttpCtx::new();
+        ctx.set_field_size_limit(HEADERS);
+        Self { ctx, line }
+    }
+
+    pub(in crate::plugin) fn line(&mut self) -> &mut Line {
+        &mut self.line
+    }
+
+    /// Returns it as the functions of `wasi:http` want it.
+    pub(in crate::plugin) fn view<'a>(
+        &'a mut self,
+        table: &'a mut wasmtime::component::ResourceTable,
+    ) -> WasiHttpCtxView<'a> {
+        self.line.charge();
+        WasiHttpCtxView { hooks: &mut self.line, table, ctx: &mut self.ctx }
+    }
+}
+
+impl WasiHttpHooks for Line {
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _processed: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Sent> + Send> {
+        let call = Arc::clone(&self.call);
+        Box::new(call.clone().spending(async move { call.send(request, options.unwrap_or_default()).await }))
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK
+    }
+
+    // By default these are written to the log of the daemon.
+
+    fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
+        let own = std::error::Error::source(error).and_then(|error| error.downcast_ref());
+        if let Some(Error::HttpRequestBodySize(size)) = own {
+            return ErrorCode::HttpRequestBodySize(*size);
+        }
+        if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+            return ErrorCode::ConnectionTerminated;
+        }
+        if error.is_parse_too_large() {
+            return ErrorCode::HttpResponseHeaderSectionSize(u32::try_from(HEADERS).ok());
+        }
+        ErrorCode::HttpProtocolError
+    }
+
+    fn p2_error_from_connect(&mut self, _error: &std::io::Error) -> ErrorCode {
+        ErrorCode::ConnectionRefused
+    }
+
+    fn p2_error_from_tls(&mut self, _error: &std::io::Error) -> ErrorCode {
+        ErrorCode::TlsProtocolError
+    }
+}
+
+// === impl OfCall ===
+
+impl OfCall {
+    /// Sends a request, if the manifest permits it, and waits for the head of the answer.
+    async fn send(self: Arc<Self>, request: Request<WasiBody>, options: RequestOptions) -> Sent {
+        let target = asked(&request)?;
+        let entry = Destination::find(&self.network.http, &target);
+        let sent = match entry {
+            Some(entry) => self.within(self.exchange(entry, &target, request, options)).await,
+            None => Err(Failed::NotPermitted("http")),
+        };
+        self.tell(entry, &target, sent.as_ref().err());
+        let (answer, connection, open) = sent?;
+        let over = self.over.clone().cancelled_owned();
+        let rest = async move {
+            // Whoever reads the answer hears of what goes wrong.
+            if let Some(connection) = connection {
+                tokio::select! {
+                    biased;
+                    () = over => {}
+                    _ended = connection => {}
+                }
+            }
+            drop(open);
+            Ok(())
+        };
+        Ok((answer, Box::new(self.spending(rest))))
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        entry: &Destination,
+        target: &Target,
+        mut request: Request<WasiBody>,
+        options: RequestOptions,
+    ) -> Result<(Response<WasiBody>, Option<Driven>, Open), Failed> {
+        let open = self.open().await?;
+        let limit = options.connect_timeout.unwrap_or(CONNECT);
+        let stream = timeout(limit, self.carried(entry, target)).await.map_err(|_| Failed::Late)??;
+        let mut builder = Builder::new();
+        builder.max_buf_size(HEADERS);
+        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(Failed::Protocol)?;
+        let mut connection = Some(connection);
+        // To a server and not to a proxy, only the path goes.
+        *request.uri_mut() = request.uri().path_and_query().map_or(Uri::default(), |path| Uri::from(path.clone()));
+        let request = request.map(|body| Bounded::new(body, self, || Error::HttpRequestBodySize(None)));
+        let answer = timeout(options.first_byte_timeout.unwrap_or(Duration::MAX), async {
+            let mut answer = std::pin::pin!(sender.send_request(request));
+            // The connection has to be driven for an answer, and may be at its end before that is read.
+            std::future::poll_fn(|cx| {
+                if connection.as_mut().is_some_and(|connection| Pin::new(connection).poll(cx).is_ready()) {
+                    connection = None;
+                }
+                answer.as_mut().poll(cx)
+            })
+            .await
+        });
+        let answer = answer.await.map_err(|_| Failed::Late)?.map_err(Failed::Protocol)?;
+        let answer = answer.map(|body: Incoming| {
+            let body = Bounded::new(body, self, || Error::HttpResponseBodySize(None));
+            body.with_pause(options.between_bytes_timeout).boxed_unsync()
+        });
+        Ok((answer, connection, open))
+    }
+
+    /// Connects to a host, with TLS if that is asked for.
+    async fn carried(&self, entry: &Destination, target: &Target) -> Result<Stream, Failed> {
+        let stream = self.network.connect(entry, target).await?;
+        if target.scheme != Some(Scheme::Https) {
+            return Ok(Box::new(stream));
+        }
+        let no_tls = |why: &str| Failed::Tls(std::io::Error::other(why.to_owned()));
+        let connector = self.network.tls.as_ref().ok_or_else(|| no_tls("there is none"))?;
+        let name = ServerName::try_from(target.host.clone()).map_err(|_| no_tls("that is no name of a server"))?;
+        let stream = connector.connect(name, stream).await.map_err(Failed::Tls)?;
+        Ok(Box::new(stream))
+    }
+
+    /// Does something and counts the time that it computes.
+    fn spending<T>(self: Arc<Self>, work: impl Future<Output = T> + Send) -> impl Future<Output = T> + Send {
+        let mut work = Box::pin(work);
+        std::future::poll_fn(move |cx| {
+            let _spending = Spending::begin(&self);
+            work.as_mut().poll(cx)
+        })
+    }
+}
+
+/// Returns to whom a request goes.
+fn asked(request: &Request<WasiBody>) -> Result<Target, Error> {
+    let uri = request.uri();
+    let scheme = match uri.scheme_str() {
+        Some("http") => Scheme::Http,
+        Some("https") => Scheme::Https,
+        _ => return Err(Error::HttpProtocolError),
+    };
+    let authority = uri.authority().ok_or(Error::HttpRequestUriInvalid)?;
+    if authority.as_str().contains('@') {
+        return Err(Error::HttpRequestUriInvalid);
+    }
+    if request.method() == Method::CONNECT {
+        return Err(Error::HttpRequestMethodInvalid);
+    }
+    Ok(Target::new(Some(scheme), authority.host(), authority.port_u16().unwrap_or(scheme.port())))
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::NotPermitted(_) => Self::HttpRequestDenied,
+            Failed::Closed { .. } => Self::DestinationIpProhibited,
+            Failed::TooMany | Failed::AllTaken | Failed::NoRoom(_) => Self::ConnectionLimitReached,
+            Failed::NoAddress(why) => Self::DnsError { rcode: Some(why), info_code: None },
+            Failed::Late => Self::ConnectionTimeout,
+            Failed::Over => Self::ConnectionTerminated,
+            Failed::Refused(error) => Self::Connect(error),
+            Failed::Tls(error) => Self::Tls(error),
+            Failed::Protocol(error) => Self::Hyper(error),
+        }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let (http, table) = self.network();
+        http.view(table)
+    }
+}

@@ -1,0 +1,206 @@
+//! `wasi:sockets`: the names that a component looks up, and its TCP connections to the addresses that it was told.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::vec;
+
+use capstan_core::network::{Destination, Target, plain};
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource, ResourceType};
+use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddress};
+use wasmtime_wasi::p2::{self, DynPollable, Pollable, subscribe};
+use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
+use wasmtime_wasi::sockets::SocketAddrUse;
+use wasmtime_wasi::{WasiCtxBuilder, WasiView as _, async_trait};
+
+use super::{Failed, Line, OfCall};
+use crate::plugin::instance::State;
+
+/// The interface that is answered here: by the other one, anything could be looked up.
+const LOOKUP: &str = "wasi:sockets/ip-name-lookup@0.2.12";
+
+/// Bytes of a name.
+const NAME: usize = 255;
+
+/// The call in progress, for what is asked without the instance.
+pub(super) type Current = Arc<Mutex<Arc<OfCall>>>;
+
+/// The addresses of a name.
+enum Names {
+    Waiting(AbortOnDropJoinHandle<Result<Vec<IpAddr>, Failed>>),
+    Found(vec::IntoIter<IpAddr>),
+    Failed(ErrorCode),
+}
+
+/// Lets an instance connect as far as the manifest permits it: nobody listens, and nothing is sent by UDP.
+pub(in crate::plugin) fn permit(wasi: &mut WasiCtxBuilder, line: &Line) {
+    let current = Arc::clone(&line.current);
+    wasi.allow_tcp(true).socket_addr_check(move |address, used| {
+        let may = match used {
+            SocketAddrUse::TcpConnect => {
+                let call = Arc::clone(&current.lock());
+                call.connects(address)
+            }
+            // What a socket needs that is going to connect.
+            SocketAddrUse::TcpBind => address.ip().is_unspecified() && address.port() == 0,
+            SocketAddrUse::TcpListen
+            | SocketAddrUse::TcpAccept
+            | SocketAddrUse::UdpBind
+            | SocketAddrUse::UdpSend
+            | SocketAddrUse::UdpReceive => false,
+        };
+        Box::pin(std::future::ready(may))
+    });
+}
+
+/// Answers what components look up.
+pub(in crate::plugin) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    type Store<'a> = StoreContextMut<'a, State>;
+    linker.allow_shadowing(true);
+    let mut interface = linker.instance(LOOKUP)?;
+    interface.resource("resolve-address-stream", ResourceType::host::<Names>(), |mut store, rep| {
+        store.data_mut().ctx().table.delete(Resource::<Names>::new_own(rep))?;
+        Ok(())
+    })?;
+    interface.func_wrap(
+        "resolve-addresses",
+        |mut store: Store<'_>, (network, name): (Resource<p2::Network>, String)| {
+            let (http, table) = store.data_mut().network();
+            table.get(&network)?;
+            let names = http.line().call.look_up(&name);
+            Ok((match names {
+                Ok(names) => Ok(table.push(names)?),
+                Err(code) => Err(code),
+            },))
+        },
+    )?;
+    interface.func_wrap(
+        "[method]resolve-address-stream.resolve-next-address",
+        |mut store: Store<'_>, (names,): (Resource<Names>,)| {
+            let next = store.data_mut().ctx().table.get_mut(&names)?.next();
+            Ok((next.map(|address| address.map(IpAddress::from)),))
+        },
+    )?;
+    interface.func_wrap(
+        "[method]resolve-address-stream.subscribe",
+        |mut store: Store<'_>, (names,): (Resource<Names>,)| {
+            let pollable: Resource<DynPollable> = subscribe(store.data_mut().ctx().table, names)?;
+            Ok((pollable,))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+// === impl OfCall ===
+
+impl OfCall {
+    /// Begins to look up a name, if the manifest has an entry with it.
+    fn look_up(self: &Arc<Self>, name: &str) -> Result<Names, ErrorCode> {
+        if name.len() > NAME {
+            return Err(ErrorCode::InvalidArgument);
+        }
+        let target = Target::new(None, name, 0);
+        if let Ok(address) = target.host.parse::<IpAddr>() {
+            return Ok(Names::Found(vec![address].into_iter()));
+        }
+        let entries: Vec<_> = self.network.tcp.iter().filter(|entry| entry.host.names(&target.host)).cloned().collect();
+        if entries.is_empty() {
+            self.tell(None, &target, Some(&Failed::NotPermitted("tcp")));
+            return Err(ErrorCode::AccessDenied);
+        }
+        let call = Arc::clone(self);
+        Ok(Names::Waiting(spawn(async move {
+            let found = call.within(call.network.resolve(&target)).await;
+            let found = found.and_then(|found| call.learn(&entries, &target, found));
+            if let Err(failed) = &found {
+                call.tell(entries.first(), &target, Some(failed));
+            }
+            found
+        })))
+    }
+
+    /// Remembers at which addresses of a name the manifest permits to connect, and returns them.
+    pub(super) fn learn(
+        &self,
+        entries: &[Destination],
+        target: &Target,
+        found: Vec<IpAddr>,
+    ) -> Result<Vec<IpAddr>, Failed> {
+        let mut closed = None;
+        let mut open = Vec::new();
+        for address in found {
+            for entry in entries {
+                match entry.reaches(address, &self.network.outside.0.guarded) {
+                    Ok(()) => {
+                        let port = entry.port.unwrap_or_default();
+                        self.found.lock().insert((plain(address), port), entry.clone());
+                        open.push(address);
+                    }
+                    Err(why) => closed = Some(Failed::Closed { host: target.host.clone(), address, why }),
+                }
+            }
+        }
+        open.dedup();
+        match closed {
+            Some(closed) if open.is_empty() => Err(closed),
+            _ => Ok(open),
+        }
+    }
+
+    /// Whether a connection to an address may be opened; then it is counted until the call is over.
+    pub(super) fn connects(self: &Arc<Self>, address: SocketAddr) -> bool {
+        let ip = plain(address.ip());
+        let target = Target { scheme: None, host: ip.to_string(), port: address.port() };
+        let known = self.found.lock().get(&(ip, address.port())).cloned();
+        let entry = Destination::find(&self.network.tcp, &target).cloned().or(known);
+        let permitted = match &entry {
+            None => Err(Failed::NotPermitted("tcp")),
+            Some(entry) => match entry.reaches(ip, &self.network.outside.0.guarded) {
+                Err(why) => Err(Failed::Closed { host: entry.host.to_string(), address: ip, why }),
+                Ok(()) => self.open_at_once(),
+            },
+        };
+        let permitted = permitted.map(|open| self.opened.lock().push(open));
+        self.tell(entry.as_ref(), &target, permitted.as_ref().err());
+        permitted.is_ok()
+    }
+}
+
+// === impl Names ===
+
+impl Names {
+    fn settle(&mut self, found: Result<Vec<IpAddr>, Failed>) {
+        *self = match found {
+            Ok(found) => Self::Found(found.into_iter()),
+            Err(Failed::Closed { .. } | Failed::NotPermitted(_)) => Self::Failed(ErrorCode::AccessDenied),
+            Err(_) => Self::Failed(ErrorCode::NameUnresolvable),
+        };
+    }
+
+    /// Returns the next address, none after the last.
+    fn next(&mut self) -> Result<Option<IpAddr>, ErrorCode> {
+        if let Self::Waiting(found) = self
+            && let Some(found) = found.now_or_never()
+        {
+            self.settle(found);
+        }
+        match self {
+            Self::Waiting(_) => Err(ErrorCode::WouldBlock),
+            Self::Found(addresses) => Ok(addresses.next()),
+            Self::Failed(code) => Err(*code),
+        }
+    }
+}
+
+#[async_trait]
+impl Pollable for Names {
+    async fn ready(&mut self) {
+        if let Self::Waiting(found) = self {
+            let found = found.await;
+            self.settle(found);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+use capstan_core::manifest::Limits;
+use futures::FutureExt as _;
+
+use super::*;
+use crate::plugin::output::Output;
+
+fn network(capabilities: &Capabilities, connections: usize, room: &Room) -> Arc<Network> {
+    let outside = Outside::new(["10.96.0.1".parse().unwrap()].into(), Arc::default());
+    let limits = Limits { connections, ..Limits::default() };
+    let name: Arc<str> = "guest".into();
+    Arc::new(Network::new(&outside, (&name, &name), capabilities, &limits, room))
+}
+
+fn line(network: &Arc<Network>) -> Line {
+    let output = Output::new("guest".into(), 1 << 20, Arc::default());
+    let home = Home::Here(Arc::new(Mutex::new(output)));
+    let mut line = Line::new(network, &home);
+    line.begin(Instant::now() + Duration::from_secs(5));
+    line
+}
+
+fn tcp(entries: &[&str], internal: bool) -> Capabilities {
+    let read = |text: &&str| Destination { internal, ..Destination::tcp(text).unwrap() };
+    Capabilities { tcp: entries.iter().map(read).collect(), ..Capabilities::default() }
+}
+
+fn at(address: &str) -> SocketAddr {
+    address.parse().unwrap()
+}
+
+#[test]
+fn tcp_connects_where_a_permitted_name_has_led_to() {
+    let network = network(&tcp(&["db.prod.svc:5432", "127.0.0.1:9000"], true), 8, &Room::default());
+    let mut line = line(&network);
+    let connects = |line: &Line, address| line.call.connects(at(address));
+    assert!(!connects(&line, "10.0.0.7:5432"), "nobody has asked for the name");
+    let target = Target::new(None, "db.prod.svc", 0);
+    let found = ["10.0.0.7", "127.0.0.1", "10.96.0.1"].map(|address| address.parse().unwrap());
+    let open = line.call.learn(&network.tcp[..1], &target, found.into()).unwrap();
+    assert_eq!(open, [found[0]]);
+    for (address, may) in [
+        ("10.0.0.7:5432", true),
+        ("[::ffff:10.0.0.7]:5432", true),
+        ("10.0.0.7:5433", false),
+        ("10.0.0.8:5432", false),
+        ("127.0.0.1:5432", false),
+        ("10.96.0.1:5432", false),
+        ("127.0.0.1:9000", true),
+    ] {
+        assert_eq!(connects(&line, address), may, "{address}");
+    }
+    line.begin(Instant::now());
+    assert!(line.is_used_up());
+    assert!(!connects(&line, "10.0.0.7:5432"), "what one call has looked up is nothing to the next");
+}
+
+#[test]
+fn a_name_that_leads_nowhere_but_to_closed_addresses_says_so() {
+    let network = network(&tcp(&["db.prod.svc:5432"], false), 8, &Room::default());
+    let line = line(&network);
+    let target = Target::new(None, "db.prod.svc", 0);
+    let found = vec!["10.0.0.7".parse().unwrap()];
+    let failed = line.call.learn(&network.tcp, &target, found).unwrap_err();
+    assert_eq!(
+        failed.to_string(),
+        "db.prod.svc has the address 10.0.0.7: it is an address of a private network; add the host to `capabilities.internal`"
+    );
+}
+
+#[tokio::test]
+async fn connections_are_bounded_by_call_and_plugin_and_charged() {
+    let full = network(&Capabilities::default(), 10, &Room::new(CONNECTION / 2));
+    assert!(matches!(line(&full).call.open().await, Err(Failed::NoRoom(_))));
+    let network = network(&Capabilities::default(), 10, &Room::default());
+    let (one, other) = (line(&network), line(&network));
+    let mut open = Vec::new();
+    for _ in 0..OPEN {
+        open.push(one.call.open().await.unwrap());
+    }
+    assert!(matches!(one.call.open().await, Err(Failed::TooMany)));
+    let more = [other.call.open().await.unwrap(), other.call.open().await.unwrap()];
+    // The plugin has no more, so it waits for one of its own.
+    let mut waiting = std::pin::pin!(other.call.open());
+    assert!(waiting.as_mut().now_or_never().is_none());
+    drop(open.pop());
+    assert!(waiting.await.is_ok());
+    drop(more);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_connection_ends_with_the_call() {
+    let network = network(&Capabilities::default(), 1, &Room::default());
+    let (one, mut other) = (line(&network), line(&network));
+    let held = one.call.open().await.unwrap();
+    let call = Arc::clone(&other.call);
+    other.end();
+    assert!(matches!(call.within(call.open()).await, Err(Failed::Over)));
+    assert_eq!(call.open.load(Ordering::Relaxed), 0);
+    drop(held);
+}
