@@ -325,9 +325,15 @@ impl Supervisor {
                 continue;
             };
             let names: Vec<_> = behind.keys().map(|name| &**name).collect();
+            // AE-1
+            let cure = if spec.all_events() {
+                format!("`finalizer: {finalizer}` in spec.controllers.{name}, and let `reconcile` remove it")
+            } else {
+                let names = names.join(", ");
+                format!("`finalizers: {{ formerly: [{names}] }}` in spec.controllers.{name}, then each run removes it")
+            };
             let message = format!(
-                "check controller {name}: {primaries} primaries carry the finalizer {finalizer}, which the new version neither uses nor names, so that they could not be deleted any more; say `finalizers: {{ formerly: [{}] }}` in spec.controllers.{name}, then each run removes it",
-                names.join(", ")
+                "check controller {name}: {primaries} primaries carry the finalizer {finalizer}, which the new version neither uses nor names, so that they could not be deleted any more; say {cure}"
             );
             return Err(Refusal::new("check", &message));
         }

@@ -1,7 +1,7 @@
 //! All-events mode: runs for deletions, too, and finalizers that are the component's own.
 
 use cluster::wait;
-use scenarios::{Daemon, Place, SOON};
+use scenarios::{Daemon, Folder, Place, SOON};
 use serde_json::{Value, json};
 
 fn manifest(place: &Place, fields: &str) -> String {
@@ -86,4 +86,40 @@ fn a_run_about_a_deletion_is_retried_and_what_comes_back_is_run_after_it() {
     let runs = seen(&daemon, "runs", "/p");
     assert!(runs.len() == 1 && runs[0].as_u64() > Some(3), "memos last until the run has succeeded: {runs:?}");
     daemon.await_line("asks to run again for a primary that is gone");
+}
+
+#[test]
+fn a_controller_takes_over_its_own_finalizer_when_it_comes_to_run_for_all_events() {
+    // AE-1, LC-5
+    let place = Place::new("becomes");
+    let manifest = |component: &str, fields: &str| {
+        place.probe_manifest(fields).replace("/probe.wasm", &format!("/{component}.wasm"))
+    };
+    let folder = Folder::new();
+    folder.put("operator.yaml", manifest("probe", "finalizer: a.dev/old\n"));
+    let daemon = folder.daemon(&place);
+    let steps =
+        json!([{ "write": { "verb": "removeFinalizer" }, "when": "going" }, { "see": ["run"], "when": "gone" }]);
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": { "ok": true } } }));
+    let probe = place.await_object(&place.probes(), "p", "its status", |p| p["status"]["ok"] == true);
+    assert_eq!(probe["metadata"]["finalizers"], json!(["a.dev/old"]));
+    for (component, finalizer, words) in [
+        ("probe", "a.dev/old", "`cleaner` (spec.controllers."),
+        ("probe-events", "a.dev/new", "say `finalizer: a.dev/old`"),
+    ] {
+        folder
+            .put("operator.yaml", manifest(component, &format!("triggerOnAllEvents: true\nfinalizer: {finalizer}\n")));
+        let problem = || {
+            let problem = daemon.plugin("probe").unwrap()["problem"].to_string();
+            if problem.contains(words) { Ok(()) } else { Err(problem) }
+        };
+        wait::until_ok(scenarios::LATER, "the refusal", problem).unwrap();
+    }
+    folder.put("operator.yaml", manifest("probe-events", "triggerOnAllEvents: true\nfinalizer: a.dev/old\n"));
+    daemon.await_plugin("probe", "active", 2);
+    daemon.await_quiet();
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    let run = wait::until(SOON, "the run about the deletion", || seen(&daemon, "run", "/p").pop());
+    assert_eq!(run.unwrap()["primaryDeleted"], true);
 }
