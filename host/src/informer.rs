@@ -25,7 +25,7 @@ pub mod list_watch;
 pub mod pool;
 mod state;
 
-pub use list_watch::Scope;
+pub use list_watch::{PageSize, Scope, Selectors};
 
 /// Once the API server is back, all informers ask it again within this time.
 const RETURN: Duration = Duration::from_secs(1);

@@ -15,6 +15,7 @@ use crate::cel::Expression;
 use crate::network::Destination;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
+use crate::object::shard::Shard;
 pub use crate::workflow::condition::ReadyKind;
 use crate::yaml;
 pub use crate::yaml::{Errors, Problem};
@@ -212,6 +213,12 @@ pub struct Controller {
     pub namespaces: Namespaces,
     /// Only primaries with these labels.
     pub label_selector: Option<Arc<str>>,
+    /// Only primaries that these fields select.
+    pub field_selector: Option<Arc<str>>,
+    /// Only primaries whose hash is in these ranges.
+    pub shard_selector: Option<Shard>,
+    /// Objects in a page where primaries are listed in pages; default 500.
+    pub page_size: u32,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`, `CF-3`); default true.
     pub generation_aware: bool,
     /// What of its primaries makes it run.
@@ -319,6 +326,12 @@ pub struct Source {
     pub namespaces: Option<Namespaces>,
     /// Only those with these labels.
     pub label_selector: Option<Arc<str>>,
+    /// Only those that these fields select.
+    pub field_selector: Option<Arc<str>>,
+    /// Only those whose hash is in these ranges.
+    pub shard_selector: Option<Shard>,
+    /// Objects in a page where they are listed in pages; default 500.
+    pub page_size: u32,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
     /// The names of its objects that a primary has (`IM-4`); `None`: they follow from the mapper.

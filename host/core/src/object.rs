@@ -13,6 +13,7 @@ use crate::budget::{self, Budget};
 pub mod labels;
 pub mod pointer;
 mod read;
+pub mod shard;
 
 use read::{Named, View, cut};
 

@@ -11,6 +11,7 @@ use crate::manifest::{
     ServiceAccount, Source,
 };
 use crate::object::Gvk;
+use crate::object::shard::Shard;
 
 pub mod plan;
 
@@ -50,7 +51,8 @@ struct Watched<'a> {
     /// Whose rights to read count.
     account: Option<&'a ServiceAccount>,
     namespaces: &'a Namespaces,
-    label_selector: Option<&'a str>,
+    /// By labels, fields and shards.
+    selectors: (Option<&'a str>, Option<&'a str>, Option<&'a Shard>),
     generation_aware: bool,
     all_events: bool,
     filters: &'a Filters,
@@ -215,7 +217,7 @@ impl Shape<'_> {
             primary: &spec.primary,
             account: spec.service_account.as_ref(),
             namespaces: &spec.namespaces,
-            label_selector: spec.label_selector.as_deref(),
+            selectors: (spec.label_selector.as_deref(), spec.field_selector.as_deref(), spec.shard_selector.as_ref()),
             generation_aware: spec.generation_aware,
             all_events: spec.all_events(),
             filters: &spec.filters,

@@ -18,6 +18,7 @@ pub(crate) struct Selection<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) labels: Option<&'a str>,
     pub(crate) fields: Option<&'a str>,
+    pub(crate) shard: Option<&'a str>,
 }
 
 /// Asks which kinds there are of this group and version.
@@ -33,12 +34,12 @@ pub(super) fn get(who: &Identity, kind: &Kind, target: &Target) -> Asked {
 /// Asks for an object as a list has it, for which the right to list is enough.
 pub(super) fn look(who: &Identity, kind: &Kind, key: &ObjectRef) -> Asked {
     let (namespace, name) = (key.namespace.as_deref(), format!("metadata.name={}", key.name));
-    let which = Selection { namespace, labels: None, fields: Some(&name) };
+    let which = Selection { namespace, labels: None, fields: Some(&name), shard: None };
     who.asks(Method::GET, &which.path(kind, []), None)
 }
 
 /// Asks for a page of so many objects, behind those that end with `next`.
-pub(crate) fn page(kind: &Kind, which: &Selection<'_>, limit: usize, next: Option<&str>) -> Asked {
+pub(crate) fn page(kind: &Kind, which: &Selection<'_>, limit: u32, next: Option<&str>) -> Asked {
     let path = which.path(kind, [("limit", Some(&*limit.to_string())), ("continue", next)]);
     Identity::Daemon.asks(Method::GET, &path, None)
 }
@@ -133,8 +134,8 @@ impl Identity {
 
 impl Selection<'_> {
     fn path<'a>(&'a self, kind: &Kind, parameters: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
-        let Self { namespace, labels, fields } = *self;
-        let selectors = [("labelSelector", labels), ("fieldSelector", fields)];
+        let Self { namespace, labels, fields, shard } = *self;
+        let selectors = [("labelSelector", labels), ("fieldSelector", fields), ("shardSelector", shard)];
         with(kind.path(namespace), parameters.into_iter().chain(selectors))
     }
 }
@@ -189,8 +190,10 @@ mod tests {
     fn each_read_has_its_path_and_query() {
         let (daemon, kind) = (&Identity::Daemon, config_maps());
         let pages = Gvk::parse("sample.dev/v1", "Page").unwrap();
-        let all = Selection { namespace: None, labels: None, fields: None };
-        let some = Selection { namespace: Some("n"), labels: Some("a=b,c"), fields: Some("metadata.namespace!=m") };
+        let all = Selection { namespace: None, labels: None, fields: None, shard: None };
+        let fields = Some("metadata.namespace!=m");
+        let some = Selection { namespace: Some("n"), labels: Some("a=b,c"), fields, shard: None };
+        let shard = Selection { shard: Some("shardRange(a, 'b')"), ..all };
         for (asked, expected) in [
             (discover(&kind.gvk), "/api/v1"),
             (discover(&pages), "/apis/sample.dev/v1"),
@@ -201,6 +204,7 @@ mod tests {
                 page(&kind, &some, 1, Some("a/+=")),
                 "/api/v1/namespaces/n/configmaps?limit=1&continue=a%2F%2B%3D&labelSelector=a%3Db%2Cc&fieldSelector=metadata.namespace%21%3Dm",
             ),
+            (page(&kind, &shard, 7, None), "/api/v1/configmaps?limit=7&shardSelector=shardRange%28a%2C+%27b%27%29"),
             (
                 watch(&kind, &all, None, 9),
                 "/api/v1/configmaps?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=9",

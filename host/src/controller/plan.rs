@@ -14,7 +14,7 @@ use capstan_core::startup::Needed;
 
 use super::declared::Kinds;
 use crate::client::Kind;
-use crate::informer::Scope;
+use crate::informer::{PageSize, Scope, Selectors};
 
 /// All sources of a controller.
 pub(super) struct Plan {
@@ -47,7 +47,8 @@ pub(super) struct Planned {
 struct Watch<'a> {
     gvk: &'a Gvk,
     namespaces: &'a Namespaces,
-    labels: Option<&'a Arc<str>>,
+    selectors: Selectors,
+    page: PageSize,
     needed: Needed,
 }
 
@@ -114,10 +115,10 @@ impl Plan {
 }
 
 impl Planned {
-    /// Returns the label selector of what it looks at.
-    pub(super) fn labels(&self) -> Option<&Arc<str>> {
+    /// Returns what selects the objects that it looks at.
+    pub(super) fn selectors(&self) -> Option<&Selectors> {
         let (scope, _) = self.scopes.first()?;
-        scope.labels.as_ref()
+        Some(&scope.selectors)
     }
 }
 
@@ -133,15 +134,30 @@ impl Planner<'_> {
             indexes: spec.indexes.clone(),
             faults: Arc::clone(self.faults),
         };
-        let labels = spec.label_selector.as_ref();
-        self.plan(&Watch { gvk: &spec.primary, namespaces: &spec.namespaces, labels, needed: Needed::Always }, source)
+        let watch = Watch {
+            gvk: &spec.primary,
+            namespaces: &spec.namespaces,
+            selectors: Selectors {
+                labels: spec.label_selector.clone(),
+                fields: spec.field_selector.clone(),
+                shard: spec.shard_selector.clone(),
+            },
+            page: PageSize(spec.page_size),
+            needed: Needed::Always,
+        };
+        self.plan(&watch, source)
     }
 
     fn declared(&self) -> BTreeMap<Arc<str>, Planned> {
         let one = |(name, declared): (&Arc<str>, &manifest::Source)| {
             let namespaces = declared.namespaces.as_ref().unwrap_or(&self.spec.namespaces);
-            let labels = declared.label_selector.as_ref();
-            let watch = Watch { gvk: &declared.gvk, namespaces, labels, needed: Needed::Always };
+            let selectors = Selectors {
+                labels: declared.label_selector.clone(),
+                fields: declared.field_selector.clone(),
+                shard: declared.shard_selector.clone(),
+            };
+            let page = PageSize(declared.page_size);
+            let watch = Watch { gvk: &declared.gvk, namespaces, selectors, page, needed: Needed::Always };
             let mapper = self.mapper(declared.mapper.clone()).across(declared.across_namespaces);
             let mapper = match &declared.secondaries {
                 Some(names) => mapper.led_by(names.clone(), self.scope(&declared.gvk)),
@@ -173,7 +189,8 @@ impl Planner<'_> {
                 shared.insert(Arc::clone(name), Arc::clone(holder));
                 continue;
             }
-            let watch = Watch { gvk, namespaces: &self.spec.namespaces, labels: None, needed };
+            let (namespaces, selectors, page) = (&self.spec.namespaces, Selectors::default(), PageSize::default());
+            let watch = Watch { gvk, namespaces, selectors, page, needed };
             let source = Spec {
                 filter: Filter::secondary(dependent.filters.clone()),
                 ..self.secondary(name, gvk, self.mapper(mapper.clone()))
@@ -227,8 +244,8 @@ impl Watch<'_> {
         };
         let scope = |namespace: Option<&Arc<str>>| {
             let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced).cloned();
-            let (gvk, labels) = (self.gvk.clone(), self.labels.cloned());
-            (Scope { gvk, namespace: namespace.cloned(), except, labels }, kind.clone())
+            let (gvk, selectors, page) = (self.gvk.clone(), self.selectors.clone(), self.page);
+            (Scope { gvk, namespace: namespace.cloned(), except, selectors, page }, kind.clone())
         };
         let open = namespaces.into_iter().filter(|namespace| namespace.is_none() || *namespace != closed);
         open.map(scope).collect()

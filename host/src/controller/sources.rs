@@ -6,12 +6,12 @@ use std::sync::Arc;
 use capstan_core::object::Gvk;
 use capstan_core::reconciler::Controller;
 use capstan_core::rollout::Step;
-use capstan_core::source::{Listener, Source};
+use capstan_core::source::{Listener, Source, Spec};
 
 use super::plan::{Plan, Planned};
 use crate::client::Kind;
 use crate::informer::pool::{Pool, Subscription};
-use crate::informer::{Scope, Subscriber};
+use crate::informer::{Scope, Selectors, Subscriber};
 
 /// The sources of a controller, and the finalizer for which changes are looked at.
 pub(super) struct Sources {
@@ -49,20 +49,26 @@ impl Sources {
         before: Option<(&Controller, Step)>,
         joined: &Joined,
     ) -> Self {
-        let source = |Planned { spec, .. }: &Planned, known: Option<&Arc<Source>>, step| match (known, step) {
-            (Some(known), Some(Step::InPlace | Step::Elsewhere)) => Ok(Arc::clone(known)),
-            (Some(known), _) => Err(Source::heir(spec.clone(), known)),
-            (None, _) => Err(Source::new(spec.clone())),
-        };
         let step = before.map(|(_, step)| step);
+        let stays = matches!(step, Some(Step::InPlace | Step::Elsewhere));
+        let new = |spec: &Spec, known: Option<&Arc<Source>>| match known {
+            Some(known) => Source::heir(spec.clone(), known),
+            None => Source::new(spec.clone()),
+        };
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
-        let primaries = source(&plan.primaries, known, step).unwrap_or_else(Arc::new);
+        let primaries = match known {
+            Some(known) if stays => Arc::clone(known),
+            _ => Arc::new(new(&plan.primaries.spec, known)),
+        };
         let secondaries = plan.secondaries.iter().map(|(name, planned)| {
-            let shows_as = |source: &Arc<Source>| joined.labels(source) == planned.labels();
+            let shows_as = |source: &Arc<Source>| joined.selectors(source) == planned.selectors();
             let known = controller.and_then(|now| predecessor(&now.secondaries, (name, &planned.spec.gvk), shows_as));
-            let source = source(planned, known, step).unwrap_or_else(|new| Arc::new(new.beside(&primaries)));
+            let source = match known {
+                Some(known) if stays => Arc::clone(known),
+                _ => Arc::new(new(&planned.spec, known).beside(&primaries)),
+            };
             (Arc::clone(name), source)
         });
         let mut secondaries: BTreeMap<_, _> = secondaries.collect();
@@ -97,11 +103,11 @@ impl Sources {
 }
 
 impl Joined {
-    /// Returns the label selector of the objects that a source watches.
-    fn labels(&self, source: &Arc<Source>) -> Option<&Arc<str>> {
+    /// Returns what selects the objects that a source watches.
+    fn selectors(&self, source: &Arc<Source>) -> Option<&Selectors> {
         let mut places = self.0.iter();
         let place = places.find(|place| Arc::ptr_eq(&place.source, source));
-        place.and_then(|place| place.scope.labels.as_ref())
+        place.map(|place| &place.scope.selectors)
     }
 
     /// Joins the informers of a plan, and leaves those that it does not need any more. Subscriptions that exist
@@ -153,8 +159,8 @@ fn predecessor<'a>(
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::source::Role;
     use capstan_core::source::filter::Filter;
-    use capstan_core::source::{Role, Spec};
 
     use super::*;
 

@@ -1,10 +1,13 @@
 //! Turns the API server's list and watch answers into objects, one line at a time, so that a long list is never held twice.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::object::shard::Shard;
 use capstan_core::object::{Managers, Object, ObjectRef, Version};
 use capstan_core::text::{LONGEST, said_within};
 use http_body_util::BodyExt;
@@ -31,9 +34,6 @@ const DOUBT: Duration = Duration::from_secs(2);
 /// How long a page of a list may take.
 const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Objects per page where a list is used; fewer if they are so large that the page is too long.
-const PAGE: usize = 500;
-
 /// The longest page of a list.
 const PAGE_BYTES: usize = 64 << 20;
 
@@ -49,9 +49,27 @@ pub struct Scope {
     pub namespace: Option<Arc<str>>,
     /// Where all namespaces are watched: the one that is left out.
     pub except: Option<Arc<str>>,
-    /// The label selector; none = all.
-    pub labels: Option<Arc<str>>,
+    /// What selects objects.
+    pub selectors: Selectors,
+    /// The objects of a page, where lists come in pages.
+    pub page: PageSize,
 }
+
+/// What selects objects of a kind; none = all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Selectors {
+    /// By labels.
+    pub labels: Option<Arc<str>>,
+    /// By fields.
+    pub fields: Option<Arc<str>>,
+    /// By the hash of something.
+    pub shard: Option<Shard>,
+}
+
+/// How many objects a page of a list has. It does not change what is watched: scopes that differ in nothing else are equal, and the
+/// first of those who share an informer decides (`PO-1`).
+#[derive(Clone, Copy, Debug)]
+pub struct PageSize(pub u32);
 
 /// One kind in one scope, at the API server.
 pub(crate) struct ListWatch {
@@ -158,7 +176,8 @@ impl ListWatch {
 
     /// Lists in pages.
     pub(crate) async fn list(&self, sink: &mut impl FnMut(Item)) -> Result<(), Error> {
-        let (mut next, mut limit) = (None::<String>, PAGE);
+        // Fewer if they are so large that the page is too long.
+        let (mut next, mut limit) = (None::<String>, self.scope.page.0);
         loop {
             let request = self.scope.asks(|which| request::page(&self.kind, which, limit, next.as_deref()));
             let body = self.api.stream(&self.kind, "list", request).await?;
@@ -179,7 +198,7 @@ impl ListWatch {
             self.api.pulse().heard();
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.unusable(&e))?;
             for raw in page.items {
-                sink(self.object(raw.get(), false, Item::Listed));
+                self.object(raw.get(), false, Item::Listed).into_iter().for_each(&mut *sink);
             }
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
@@ -258,9 +277,9 @@ impl ListWatch {
         let event: Event<'_> = serde_json::from_slice(line).map_err(|e| self.unusable(&e))?;
         match event.kind {
             "ADDED" | "MODIFIED" => {
-                sink(self.object(event.object.get(), false, Item::Applied));
+                self.object(event.object.get(), false, Item::Applied).into_iter().for_each(sink);
             }
-            "DELETED" => sink(self.object(event.object.get(), true, Item::Deleted)),
+            "DELETED" => self.object(event.object.get(), true, Item::Deleted).into_iter().for_each(sink),
             "BOOKMARK" => {
                 let mark: Mark<'_> = serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
                 let version = Version::parse(&mark.metadata.resource_version).map_err(|e| self.unusable(&e))?;
@@ -284,10 +303,14 @@ impl ListWatch {
         Ok(None)
     }
 
-    fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Item {
+    /// Reads an object; none if it is of another shard, of which an API server that knows no shards tells, too.
+    fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Option<Item> {
         match Object::parse(json, &self.kind.gvk, &self.managers) {
-            Ok(object) => item(object),
-            Err(error) => Item::Unreadable { key: Object::name_of(json), gone, error },
+            Ok(object) => {
+                let ours = self.scope.selectors.shard.as_ref().is_none_or(|shard| shard.takes(object.header()));
+                ours.then(|| item(object))
+            }
+            Err(error) => Some(Item::Unreadable { key: Object::name_of(json), gone, error }),
         }
     }
 
@@ -342,10 +365,12 @@ struct PageMeta {
 impl Scope {
     /// Returns what is asked for of its objects.
     fn asks(&self, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
-        let Self { namespace, except, labels, .. } = self;
-        let fields = except.as_ref().map(|except| format!("metadata.namespace!={except}"));
+        let Self { namespace, except, selectors: Selectors { labels, fields, shard }, .. } = self;
+        let except = except.as_ref().map(|except| format!("metadata.namespace!={except}"));
+        let fields: Vec<&str> = except.as_deref().into_iter().chain(fields.as_deref()).collect();
+        let fields = (!fields.is_empty()).then(|| fields.join(","));
         let [namespace, labels] = [namespace, labels].map(Option::as_deref);
-        request(&Selection { namespace, labels, fields: fields.as_deref() })
+        request(&Selection { namespace, labels, fields: fields.as_deref(), shard: shard.as_ref().map(Shard::as_str) })
     }
 }
 
@@ -359,10 +384,44 @@ impl std::fmt::Display for Scope {
         if let Some(except) = &self.except {
             write!(f, " outside of {except}")?;
         }
-        if let Some(labels) = &self.labels {
-            write!(f, " where {labels}")?;
+        let Selectors { labels, fields, shard } = &self.selectors;
+        let all = [labels.as_deref(), fields.as_deref(), shard.as_ref().map(Shard::as_str)];
+        for (at, selector) in all.into_iter().flatten().enumerate() {
+            write!(f, " {} {selector}", if at == 0 { "where" } else { "and" })?;
         }
         Ok(())
+    }
+}
+
+// === impl PageSize ===
+
+impl Default for PageSize {
+    fn default() -> Self {
+        Self(500)
+    }
+}
+
+impl PartialEq for PageSize {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for PageSize {}
+
+impl Hash for PageSize {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialOrd for PageSize {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PageSize {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
     }
 }
 
@@ -377,7 +436,13 @@ pub(crate) mod tests {
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
     pub(in super::super) fn scope() -> Scope {
-        Scope { gvk: config_maps().gvk, namespace: None, except: None, labels: None }
+        Scope {
+            gvk: config_maps().gvk,
+            namespace: None,
+            except: None,
+            selectors: Selectors::default(),
+            page: PageSize::default(),
+        }
     }
 
     async fn list_watch(body: usize) -> ListWatch {
@@ -450,6 +515,49 @@ pub(crate) mod tests {
                 assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_selected_is_asked_for_and_what_is_of_another_shard_is_left_out() {
+        // IN-3
+        let upper = "shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')";
+        let selectors = Selectors {
+            labels: Some("a=b".into()),
+            fields: Some("metadata.name!=x".into()),
+            shard: Shard::parse(upper).ok(),
+        };
+        let scope = Scope { except: Some("closed".into()), selectors, page: PageSize(7), ..scope() };
+        // An API server that knows no shards: by its uid only the first is of ours.
+        let watched = ["a", "one"].map(|name| Step::Comes(event("ADDED", name, 2)));
+        let page = format!(r#"{{"metadata":{{"resourceVersion":"2"}},"items":[{},{}]}}"#, map("a", 1), map("one", 2));
+        let mut answers = vec![vec![Step::Comes(page)], watched.into()];
+        let (client, asked) = scripted(move |_| Answer(Some(200), answers.remove(0)));
+        let api = Arc::new(ApiServer::new(client, Managers::default()));
+        let list_watch = ListWatch::new(api, config_maps(), scope.clone());
+        let mut names = Vec::new();
+        let mut sink = |item| match item {
+            Item::Listed(object) | Item::Applied(object) => names.push(object.key().name.to_string()),
+            Item::Connected | Item::Synced(_) | Item::Deleted(_) | Item::Bookmark(_) | Item::Unreadable { .. } => {}
+        };
+        list_watch.list(&mut sink).await.unwrap();
+        list_watch.watch(Version(2), &mut sink).await.unwrap();
+        assert_eq!(names, ["a", "a"]);
+        let asked = asked.lock().clone();
+        assert!(asked[0].contains("limit=7"), "{asked:?}");
+        let selected = "labelSelector=a%3Db&fieldSelector=metadata.namespace%21%3Dclosed%2Cmetadata.name%21%3Dx&shardSelector=shardRange%28object";
+        assert!(asked.iter().all(|path| path.contains(selected)), "{asked:?}");
+        assert_eq!(
+            scope.to_string(),
+            format!("v1 ConfigMap outside of closed where a=b and metadata.name!=x and {upper}")
+        );
+    }
+
+    #[test]
+    fn how_long_pages_are_does_not_tell_informers_apart() {
+        // PO-1
+        let (one, other) = (scope(), Scope { page: PageSize(7), ..scope() });
+        let selected = Scope { selectors: Selectors { fields: Some("a=b".into()), ..Selectors::default() }, ..scope() };
+        assert_eq!(BTreeSet::from([one, other, selected]).len(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -252,7 +252,7 @@ pub(super) mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::super::list_watch::tests::end_of_list;
-    use super::super::{Item, take};
+    use super::super::{Item, PageSize, Selectors, take};
     use super::*;
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
@@ -269,7 +269,7 @@ pub(super) mod tests {
 
     fn place() -> Place {
         let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let scope = Scope { gvk: config_maps().gvk, namespace: None, except: None, labels: None };
+        let scope = super::super::list_watch::tests::scope();
         let api = runtime.block_on(answering("503 Service Unavailable", 0));
         let entered = runtime.enter();
         let pool = Pool::new(Arc::new(api), Arc::default(), (1 << 20, Room::default()), CancellationToken::new());
@@ -431,7 +431,8 @@ pub(super) mod tests {
             gvk: config_maps().gvk,
             namespace: Some(namespace.into()),
             except: None,
-            labels: None,
+            selectors: Selectors::default(),
+            page: PageSize::default(),
         };
         let (client, asked) = scripted(|path| match path {
             path if path.contains("/hangs/") => Answer(None, Vec::new()),

@@ -261,3 +261,47 @@ fn s112_a_dependent_is_found_by_an_index_of_primaries() {
     daemon.await_quiet();
     assert_eq!(daemon.runs(), settled + 2);
 }
+
+#[test]
+fn s067_two_operators_share_primaries_by_shards() {
+    // IN-3
+    let place = Place::new("s067");
+    let shard = |from: &str, to: &str| {
+        place.probe_manifest(&format!("shardSelector: \"shardRange(object.metadata.uid, '0x{from}', '0x{to}')\"\n"))
+    };
+    let folder = scenarios::Folder::new();
+    folder.put("one.yaml", shard("0000000000000000", "8000000000000000"));
+    folder.put("two.yaml", place.renamed(&shard("8000000000000000", "10000000000000000"), "two"));
+    let daemon = folder.daemon(&place);
+    let names: Vec<String> = (0..6).map(|n| format!("p{n}")).collect();
+    for name in &names {
+        place.probe(name, json!({ "reconcile": { "status": { "seen": true } } }));
+    }
+    for name in &names {
+        place.await_object(&place.probes(), name, "its status", |p| p["status"]["seen"] == true);
+    }
+    daemon.await_quiet();
+    // Exactly one of both reconciles each of them, whether the API server knows shards or not.
+    let count = u64::try_from(names.len()).unwrap();
+    assert_eq!(daemon.count("capstan_custom_resources", ""), count);
+    assert_eq!(daemon.runs(), count * (FINALIZER_RUN + 1));
+}
+
+#[test]
+fn only_what_a_field_selector_selects_is_watched() {
+    // IN-3
+    let place = Place::new("fields");
+    let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, fieldSelector: metadata.name=map, pageSize: 10, mapper: { pointer: /data/page } } }\n";
+    let daemon = place.daemon(&place.probe_manifest(&format!("fieldSelector: metadata.name!=other\n{source}")));
+    for name in ["other", "map"] {
+        let data = json!({ "data": { "page": "p" } });
+        place.create("v1", "ConfigMap", &place.config_maps(), name, data);
+    }
+    let read = json!({ "read": { "in": { "source": "maps" }, "select": "everywhere" }, "as": "maps" });
+    for name in ["other", "p"] {
+        place.probe(name, json!({ "reconcile": { "do": [read], "status": {} } }));
+    }
+    place.await_object(&place.probes(), "p", "the one map", |p| p["status"]["maps"] == json!(["map"]));
+    daemon.await_quiet();
+    assert_eq!(place.find(&place.probes(), "other").unwrap()["status"], Value::Null);
+}

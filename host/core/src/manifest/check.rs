@@ -13,9 +13,11 @@ use crate::object::Gvk;
 use crate::object::labels::Selector;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
-use super::names::{ApiVersion, FieldManager, Finalizer, Key, KindName, Name, is_named_after, is_reserved};
+use super::names::{
+    ApiVersion, FieldManager, FieldSelector, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
+};
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
-use super::units::{Factor, LONGEST, Share, Time, Times, Workers};
+use super::units::{Factor, LONGEST, Objects, Share, Time, Times, Workers};
 use super::{
     Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
     TriggeredBy, Workflow,
@@ -84,6 +86,10 @@ fn run_timeout(field: &Interval) -> Option<Duration> {
 
 fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
     get(field).map_or(default, |Scalar(Workers(n))| usize::try_from(*n).unwrap_or(default))
+}
+
+fn page_size(field: &MaybeLeaf<Objects>) -> u32 {
+    get(field).map_or(500, |Scalar(Objects(n))| *n)
 }
 
 fn flag(field: &Maybe<bool>, default: bool) -> bool {
@@ -307,6 +313,9 @@ impl<'a> Check<'a> {
             primary: primary?,
             namespaces,
             label_selector,
+            field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),
+            shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
+            page_size: page_size(&raw.page_size),
             // CF-3: without the built-in rules every update counts, as it does for whoever does not look at generations.
             generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true)
                 && flag(&raw.default_filters, true),

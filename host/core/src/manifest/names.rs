@@ -7,6 +7,7 @@ use schemars::{Schema, json_schema};
 
 use crate::object::labels::{is_domain, is_key, is_label, is_tag};
 use crate::object::pointer::Pointer;
+use crate::object::shard::Shard;
 use crate::yaml::Form;
 
 /// The name of a thing in a manifest, or of a namespace: a DNS label.
@@ -24,6 +25,9 @@ pub(super) struct ApiVersion(pub(super) Arc<str>);
 
 /// A `kind`: `ConfigMap`.
 pub(super) struct KindName(pub(super) Arc<str>);
+
+/// A selector of fields, as the API server takes it.
+pub(super) struct FieldSelector(pub(super) Arc<str>);
 
 /// The name under which a component is asked for a decision.
 pub(super) struct Export(pub(super) Arc<str>);
@@ -200,6 +204,39 @@ impl Form for Pointer {
 
     fn schema() -> Schema {
         json_schema!({ "title": "JSON pointer", "type": "string", "pattern": "^(/([^~/]|~[01])*)*$" })
+    }
+}
+
+impl Form for FieldSelector {
+    const WHAT: &'static str = "a field selector such as `metadata.name=config,status.phase!=Failed`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let is_path = |field: &str| {
+            !field.is_empty() && field.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/[]".contains(&b))
+        };
+        let is_term = |term: &str| {
+            term.split_once('=').is_some_and(|(field, _)| is_path(field.strip_suffix('!').unwrap_or(field)))
+        };
+        // A comma within a value is escaped.
+        let right = text.replace("\\,", "").split(',').all(is_term);
+        if right { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "field selector", "type": "string", "pattern": "^[A-Za-z0-9._/\\[\\]-]+!?=" })
+    }
+}
+
+impl Form for Shard {
+    const WHAT: &'static str =
+        "a shard selector such as `shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "shard selector", "type": "string", "pattern": "^ *shardRange\\(.*\\) *$" })
     }
 }
 

@@ -8,11 +8,11 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::destinations::{HostName, ToHttp, ToTcp};
-use super::names::{ApiVersion, FieldManager, FilePath, Finalizer, Key, KindName, Name};
+use super::names::{ApiVersion, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
 use super::units::{Bytes, Factor, Objects, Requests, Share, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
+use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
 pub(super) mod defaults;
@@ -296,6 +296,15 @@ pub(super) struct Controller {
     /// Only primaries with these labels, as for `kubectl -l` (`IN-3`).
     #[schemars(title = "label selector")]
     pub(super) label_selector: Maybe<String>,
+    /// Only primaries with these values of fields, as for `kubectl --field-selector`. Which fields can select, the API server decides: of
+    /// custom kinds name, namespace, and what their definition names (`IN-3`).
+    pub(super) field_selector: MaybeLeaf<FieldSelector>,
+    /// Only primaries whose uid or namespace has a hash in these ranges, so that several daemons can share them (`IN-3`).
+    pub(super) shard_selector: MaybeLeaf<Shard>,
+    /// How many primaries an API server without streaming lists is asked for at once. Of those who share an informer the first decides
+    /// (`IN-3`).
+    #[schemars(extend("default" = 500))]
+    pub(super) page_size: MaybeLeaf<Objects>,
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,
@@ -435,6 +444,15 @@ pub(super) struct Informer {
     /// Only objects with these labels, as for `kubectl -l` (`IN-3`).
     #[schemars(title = "label selector")]
     pub(super) label_selector: Maybe<String>,
+    /// Only objects with these values of fields, as for `kubectl --field-selector`. Which fields can select, the API server decides: of
+    /// custom kinds name, namespace, and what their definition names (`IN-3`).
+    pub(super) field_selector: MaybeLeaf<FieldSelector>,
+    /// Only objects whose uid or namespace has a hash in these ranges, so that several daemons can share them (`IN-3`).
+    pub(super) shard_selector: MaybeLeaf<Shard>,
+    /// How many objects an API server without streaming lists is asked for at once. Of those who share an informer the first decides
+    /// (`IN-3`).
+    #[schemars(extend("default" = 500))]
+    pub(super) page_size: MaybeLeaf<Objects>,
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
+use crate::object::shard::Shard;
 
 impl Controller {
     /// Returns the controller's entry of the manifest as JSON, with its name and with all defaults (`context.settings`).
@@ -34,6 +35,9 @@ impl Controller {
             "primary": kind(&self.primary),
             "namespaces": namespaces(&self.namespaces),
             "labelSelector": self.label_selector.as_deref(),
+            "fieldSelector": self.field_selector.as_deref(),
+            "shardSelector": self.shard_selector.as_ref().map(Shard::as_str),
+            "pageSize": self.page_size,
             "generationAware": self.generation_aware,
             "triggerOnAllEvents": self.all_events(),
             "filters": filters(&self.filters),
@@ -71,6 +75,9 @@ fn source(source: &Source) -> Value {
         "kind": &*source.gvk.kind,
         "namespaces": source.namespaces.as_ref().map(namespaces),
         "labelSelector": source.label_selector.as_deref(),
+        "fieldSelector": source.field_selector.as_deref(),
+        "shardSelector": source.shard_selector.as_ref().map(Shard::as_str),
+        "pageSize": source.page_size,
         "mapper": mapper,
         "secondaries": source.secondaries.as_ref().map(keys),
         "acrossNamespaces": source.across_namespaces,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::filters::OBJECT;
-use super::super::names::Name;
+use super::super::names::{FieldSelector, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{ByIndex, Keys, Mapper, MappingKeys, Source};
-use super::{Check, flag, get, located, mapping_keys};
+use super::{Check, flag, get, located, mapping_keys, page_size};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Located, Scalar};
 
@@ -62,6 +62,9 @@ impl Check<'_> {
             gvk: gvk?,
             namespaces,
             label_selector,
+            field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),
+            shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
+            page_size: page_size(&raw.page_size),
             mapper: mapper.unwrap_or(Mapper::OwnerReference),
             secondaries,
             across_namespaces,
