@@ -473,6 +473,16 @@ impl Default for MappingKeys {
     }
 }
 
+impl Keys {
+    /// Whether finding them costs much more than a look at the text of an object.
+    pub fn is_costly(&self) -> bool {
+        match self {
+            Self::Pointer(_) => false,
+            Self::Cel(_) => true,
+        }
+    }
+}
+
 impl Permission {
     /// Returns the word that a manifest has for it.
     pub fn word(self) -> &'static str {

@@ -33,7 +33,7 @@ use filter::Filter;
 use index::Lookup;
 pub use known::{Doubt, Within};
 use mapper::Mapper;
-use state::{Facts, Move, State, is_in, watcher};
+use state::{Candidates, Facts, Move, State, is_in, watcher};
 pub use write::OwnWrite;
 
 /// An event source. All methods take `&self`; no lock is held during a call to anything else, and never two locks at
@@ -139,8 +139,13 @@ impl Source {
         {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
-        let indexes = spec.indexes.keys().map(|name| (name.clone(), Lookup::default())).collect();
-        Self { spec, primaries: None, state: RwLock::new(State { indexes, ..State::default() }) }
+        let lookup = |keys: &Keys| if keys.is_costly() { Lookup::exact() } else { Lookup::default() };
+        let indexes = spec.indexes.iter().map(|(name, keys)| (name.clone(), lookup(keys))).collect();
+        let related = match &spec.role {
+            Role::Secondary(mapper) if mapper.is_costly() => Lookup::exact(),
+            Role::Primary | Role::Secondary(_) => Lookup::default(),
+        };
+        Self { spec, primaries: None, state: RwLock::new(State { related, indexes, ..State::default() }) }
     }
 
     /// Returns the settings of the source.
@@ -463,8 +468,8 @@ impl Source {
             return Err(Error::NoIndex { source_name: self.spec.name.clone(), index: index.to_owned() });
         };
         let candidates = |state: &State| match state.indexes.get(index) {
-            Some(lookup) => lookup.get(&key.into()).cloned().collect(),
-            None => BTreeSet::new(),
+            Some(lookup) => Candidates::of(lookup, lookup.get(&key.into())),
+            None => Candidates::default(),
         };
         let wanted = |object: &Object| self.texts(keys, "object", object, (Callback::Index, index)).contains(key);
         Ok(self.select(candidates, wanted))
@@ -478,22 +483,20 @@ impl Source {
 
     /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay. `wanted` gets the newest
     /// version: the last version of a deleted object may have been under other keys than the one before, so a look-up
-    /// can contain too many objects.
-    fn select(
-        &self,
-        candidates: impl FnOnce(&State) -> BTreeSet<ObjectRef>,
-        wanted: impl Fn(&Object) -> bool,
-    ) -> Vec<Object> {
-        let (mut keys, places, own) = {
+    /// can contain too many objects. One that is exact is taken at its word about what is in the caches.
+    fn select(&self, candidates: impl FnOnce(&State) -> Candidates, wanted: impl Fn(&Object) -> bool) -> Vec<Object> {
+        let (Candidates { objects, exact }, places, own) = {
             let state = self.state.read();
             (candidates(&state), state.places.clone(), state.overlay.clone())
         };
+        let mut keys = objects.clone();
         keys.extend(own.iter().filter(|own| wanted(own)).map(|own| own.key().clone()));
         let newest = keys.iter().filter_map(|key| {
             let (cached, synced) = watcher(&places, key)?.1.look(key);
-            overlay::newest(own.get(key), cached, synced)
+            let known = exact && own.get(key).is_none() && objects.contains(key);
+            Some((overlay::newest(own.get(key), cached, synced)?, known))
         });
-        newest.filter(wanted).collect()
+        newest.filter(|(object, known)| *known || wanted(object)).map(|(object, _)| object).collect()
     }
 }
 
@@ -1293,6 +1296,42 @@ mod tests {
         assert_eq!(secondaries.related(&key("p")), []);
         assert!(secondaries.state.read().related.is_empty());
         assert!(secondaries.by_index(relation::MAPPED, "s").is_err(), "nobody has declared it");
+    }
+
+    #[test]
+    fn expressions_are_not_asked_again_about_what_the_caches_have() {
+        // IX-1
+        let cel = |text: &str| Keys::Cel(Expression::parse(text, &["object"]).unwrap());
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Named(cel("object.spec.key")));
+        let failed = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&failed);
+        // Each look at it is a failure more.
+        let indexes = [("fails".into(), cel("object.spec.key + 1")), ("by-key".into(), cel("object.spec.key"))];
+        let source = Source::new(Spec {
+            indexes: indexes.into(),
+            faults: Arc::new(Faults::new("c", move |_| *counted.lock() += 1)),
+            ..source(Role::Secondary(mapper), Filter::default(), &[]).spec().clone()
+        });
+        let mut informer = Informer::new(&source, None);
+        informer.applied(keyed("s", 1, "p"));
+        informer.applied(keyed("t", 2, "p"));
+        let after = *failed.lock();
+        for _ in 0..3 {
+            assert_eq!(names(&source.by_index("by-key", "p").unwrap()), ["n/s@1", "n/t@2"]);
+            assert_eq!(names(&source.related(&key("p"))), ["n/s@1", "n/t@2"]);
+            assert_eq!(source.by_index("fails", "p").unwrap(), []);
+        }
+        assert_eq!(*failed.lock(), after);
+        // Deleted under another key, and made again.
+        informer.event(Event::Deleted(keyed("t", 4, "q")));
+        informer.applied(keyed("t", 5, "r"));
+        assert_eq!(names(&source.by_index("by-key", "p").unwrap()), ["n/s@1"]);
+        assert_eq!(names(&source.related(&key("r"))), ["n/t@5"]);
+        // What was written is not in the caches yet.
+        source.put(keyed("s", 6, "q"));
+        assert_eq!(source.by_index("by-key", "p").unwrap(), []);
+        assert_eq!(names(&source.by_index("by-key", "q").unwrap()), ["n/s@6"]);
+        assert_eq!(names(&source.related(&key("q"))), ["n/s@6"]);
     }
 
     #[test]

@@ -146,6 +146,7 @@ const BEYOND_A_SCHEMA: [&str; 10] = [
     "no_cpu",
     "selector",
     "selector_operator",
+    "too_many_expressions",
 ];
 
 /// Returns the documents of a text, as `kubectl` would read them.

@@ -38,7 +38,12 @@ pub(super) struct Check<'a> {
     faults: Vec<Fault>,
     /// The operator's name, if it has one.
     operator: Option<Arc<str>>,
+    /// The expressions of a controller so far that are asked about events.
+    asked: usize,
 }
+
+/// The most expressions of a controller that are asked about events: they are asked where these come in, also for others.
+const MOST_ASKED: usize = 32;
 
 /// Returns the value of a field, if it is there and right.
 fn get<T>(field: &Maybe<T>) -> Option<&T> {
@@ -105,7 +110,7 @@ fn object(field: &Maybe<Map<String, Value>>) -> Value {
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], file: &'a Path, faults: Vec<Fault>) -> Self {
-        Self { places, file, faults, operator: None }
+        Self { places, file, faults, operator: None, asked: 0 }
     }
 
     /// Returns all that is wrong.
@@ -298,6 +303,7 @@ impl<'a> Check<'a> {
         }
         let primary = self.need(&raw.primary, *place, "primary");
         let primary = primary.and_then(|p| self.gvk(&p.value.api_version, &p.value.kind, p.place));
+        self.asked = 0;
         let namespaces = self.namespaces(&raw.namespaces).unwrap_or(Namespaces::All);
         let label_selector = self.label_selector(&raw.label_selector);
         let former_finalizers = self.former_finalizers(&raw.finalizers);
@@ -307,6 +313,7 @@ impl<'a> Check<'a> {
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
+        self.not_too_many(*place);
         Some(Controller {
             name: Arc::clone(name),
             plugin: Arc::clone(&plugin?.value.0.0),
@@ -354,6 +361,17 @@ impl<'a> Check<'a> {
             self.fault(*place, "found finalizers for the daemon to remove, which does not go with `triggerOnAllEvents`: in this mode the component sees to finalizers itself; leave one of them out");
         }
         if all { TriggeredBy::AllEvents } else { TriggeredBy::Changes }
+    }
+
+    /// Finds a controller that has more asked about each event than others should wait for.
+    fn not_too_many(&mut self, place: usize) {
+        if self.asked > MOST_ASKED {
+            let message = format!(
+                "found {} CEL expressions in filters, mappers and indexes, which are asked about each event; expected at most {MOST_ASKED}",
+                self.asked
+            );
+            self.fault(place, message);
+        }
     }
 
     fn former_finalizers(&mut self, field: &Maybe<raw::Finalizers>) -> BTreeSet<Arc<str>> {

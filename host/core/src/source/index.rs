@@ -1,54 +1,77 @@
 //! Keeps which objects were seen under a key (IX, IM-4).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::object::ObjectRef;
 
 /// The objects under each key. An object may be under many keys, and a key may have many objects.
 #[derive(Clone, Debug)]
-pub struct Lookup<K>(BTreeSet<(K, ObjectRef)>);
+pub struct Lookup<K> {
+    pairs: BTreeSet<(K, ObjectRef)>,
+    /// The keys of each object, if they are remembered: for keys that cost too much to be found again at each look.
+    known: Option<BTreeMap<ObjectRef, BTreeSet<K>>>,
+}
 
 // === impl Lookup ===
 
 impl<K> Default for Lookup<K> {
     fn default() -> Self {
-        Self(BTreeSet::new())
+        Self { pairs: BTreeSet::new(), known: None }
     }
 }
 
 impl<K: Ord + Clone> Lookup<K> {
-    /// Moves an object from the keys that it had `before` to the keys that it has `after`.
+    /// Returns an empty look-up that remembers the keys of each object, so that it never has too many objects.
+    pub fn exact() -> Self {
+        Self { known: Some(BTreeMap::new()), ..Self::default() }
+    }
+
+    /// Returns true if every object is under exactly the keys that it was last moved to.
+    pub fn is_exact(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Moves an object from the keys that it had `before` to the keys that it has `after`. If keys are remembered, it
+    /// is moved from those.
     pub fn moved(&mut self, object: &ObjectRef, before: &BTreeSet<K>, after: &BTreeSet<K>) {
-        for key in before.difference(after) {
-            self.0.remove(&(key.clone(), object.clone()));
+        let remembered = self.known.as_mut().map(|known| {
+            let last =
+                if after.is_empty() { known.remove(object) } else { known.insert(object.clone(), after.clone()) };
+            last.unwrap_or_default()
+        });
+        for key in remembered.as_ref().unwrap_or(before).difference(after) {
+            self.pairs.remove(&(key.clone(), object.clone()));
         }
         for key in after {
-            self.0.insert((key.clone(), object.clone()));
+            self.pairs.insert((key.clone(), object.clone()));
         }
     }
 
     /// Returns the objects under a key, ordered by namespace and name.
     pub fn get(&self, key: &K) -> impl Iterator<Item = &ObjectRef> {
         let first = (key.clone(), ObjectRef::cluster(""));
-        let range = self.0.range((Bound::Included(&first), Bound::Unbounded));
+        let range = self.pairs.range((Bound::Included(&first), Bound::Unbounded));
         // The range borrows only from the set: its start may be moved.
         range.take_while(move |(other, _)| *other == first.0).map(|(_, object)| object)
     }
 
     /// Keeps only the objects that `keep` accepts.
     pub fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
-        self.0.retain(|(_, object)| keep(object));
+        self.pairs.retain(|(_, object)| keep(object));
+        if let Some(known) = &mut self.known {
+            known.retain(|object, _| keep(object));
+        }
     }
 
     /// Returns the number of pairs of key and object.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.pairs.len()
     }
 
     /// Returns true if no object is under any key.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pairs.is_empty()
     }
 }
 
@@ -68,6 +91,17 @@ mod tests {
         for (key, objects) in [("w", vec![]), ("x", vec![&a]), ("y", vec![&b]), ("z", vec![&b])] {
             assert_eq!(lookup.get(&key).collect::<Vec<_>>(), objects, "{key}");
         }
+        let mut exact = Lookup::exact();
+        exact.moved(&a, &set(&[]), &set(&["x"]));
+        // Where it was deleted, and under which other keys, has not been seen.
+        exact.moved(&a, &set(&["y"]), &set(&["z"]));
+        exact.moved(&b, &set(&[]), &set(&["z"]));
+        for (key, objects) in [("x", vec![]), ("y", vec![]), ("z", vec![&a, &b])] {
+            assert_eq!(exact.get(&key).collect::<Vec<_>>(), objects, "{key}");
+        }
+        exact.retain(|object| *object != a);
+        exact.moved(&b, &set(&[]), &set(&[]));
+        assert!(exact.is_empty() && exact.known.is_some_and(|known| known.is_empty()));
         lookup.retain(|object| *object != b);
         lookup.moved(&a, &set(&["x"]), &set(&[]));
         assert!(lookup.is_empty());

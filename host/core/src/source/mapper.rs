@@ -52,6 +52,14 @@ impl Mapper {
         self.secondaries.as_ref().map(|(keys, scope)| (keys, *scope))
     }
 
+    /// Returns true if asking who a secondary belongs to costs much more than a look at its text.
+    pub(super) fn is_costly(&self) -> bool {
+        match &self.declared {
+            Declared::Named(keys) => keys.is_costly(),
+            Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) | Declared::Index(_) => false,
+        }
+    }
+
     /// Returns true if a primary is asked for its secondaries, so that these need not be remembered.
     pub(super) fn asks_primaries(&self) -> bool {
         self.secondaries.is_some() || self.index().is_some()

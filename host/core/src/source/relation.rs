@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::callback::{Asked, Callback};
 use super::keys::{named, texts};
-use super::state::State;
+use super::state::{Candidates, State};
 use super::{Role, Source};
 use crate::manifest::Keys;
 use crate::object::{Object, ObjectRef};
@@ -57,14 +57,17 @@ impl Source {
         };
         match self.led(primary) {
             None => {
-                let candidates = |state: &State| state.related.get(primary).cloned().collect();
+                let candidates = |state: &State| Candidates::of(&state.related, state.related.get(primary));
                 self.select(candidates, |object| mapper.maps(object, primary, self.asked()))
             }
             Some(Ok(Led::Named(names))) => names.iter().filter_map(|key| self.get(key)).collect(),
             Some(Ok(Led::Keyed(keys))) => {
-                let candidates = |state: &State| {
-                    let lookup = state.indexes.get(MAPPED).into_iter();
-                    lookup.flat_map(|lookup| keys.iter().flat_map(|key| lookup.get(key))).cloned().collect()
+                let candidates = |state: &State| match state.indexes.get(MAPPED) {
+                    Some(lookup) => {
+                        let found = keys.iter().flat_map(|key| lookup.get(key));
+                        Candidates::of(lookup, found.filter(|object| mapper.reaches(object, primary)))
+                    }
+                    None => Candidates::default(),
                 };
                 self.select(candidates, |object| self.is_led(object, primary, &keys))
             }
@@ -96,9 +99,9 @@ impl Source {
         let object = || self.primaries.as_ref().and_then(|primaries| primaries.get(primary));
         if let Some((keys, scope)) = mapper.secondaries() {
             let texts = object().map(|object| texts(keys, "primary", &object)).transpose();
-            let name = |text: &Box<str>| named(text, scope, primary.namespace.as_deref());
+            let name = |text: &str| named(text, scope, primary.namespace.as_deref());
             let names = texts.map(|texts| {
-                let names = texts.iter().flatten().filter_map(name);
+                let names = texts.iter().flatten().filter_map(|text| name(text));
                 Led::Named(names.filter(|key| mapper.reaches(key, primary)).collect())
             });
             return Some(names.map_err(|problem| {

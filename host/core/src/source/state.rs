@@ -31,6 +31,21 @@ pub(super) struct State {
     pub(super) indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
 }
 
+/// Objects that may be what is looked for.
+#[derive(Default)]
+pub(super) struct Candidates {
+    pub(super) objects: BTreeSet<ObjectRef>,
+    /// True if they are, as far as the caches go.
+    pub(super) exact: bool,
+}
+
+impl Candidates {
+    /// Returns some objects of a look-up.
+    pub(super) fn of<'a, K: Ord + Clone>(lookup: &Lookup<K>, found: impl IntoIterator<Item = &'a ObjectRef>) -> Self {
+        Self { objects: found.into_iter().cloned().collect(), exact: lookup.is_exact() }
+    }
+}
+
 /// The keys that a change moves in the look-ups; read from the objects before any lock is taken.
 pub(super) struct Facts {
     pub(super) primaries: Move<ObjectRef>,

@@ -4,7 +4,7 @@ use super::super::filters::{Filters, OBJECT, OLD_OBJECT, UNKNOWN};
 use super::super::raw::{self, AddFilter, DeleteFilter, Maybe, UpdateFilter};
 use super::{Check, flag, get, located};
 use crate::cel::Expression;
-use crate::yaml::Located;
+use crate::yaml::{Located, Slot};
 
 impl Check<'_> {
     /// Returns the filters of primaries.
@@ -52,16 +52,22 @@ impl Check<'_> {
 
     fn add_filter(&mut self, field: &Maybe<AddFilter>) -> Option<Expression> {
         let Located { value: AddFilter::Cel(cel), place } = located(field)?;
-        self.cel(cel, *place, &[OBJECT])
+        self.asked(cel, *place, &[OBJECT])
     }
 
     fn update_filter(&mut self, field: &Maybe<UpdateFilter>) -> Option<Expression> {
         let Located { value: UpdateFilter::Cel(cel), place } = located(field)?;
-        self.cel(cel, *place, &[OBJECT, OLD_OBJECT])
+        self.asked(cel, *place, &[OBJECT, OLD_OBJECT])
     }
 
     fn delete_filter(&mut self, field: &Maybe<DeleteFilter>) -> Option<Expression> {
         let Located { value: DeleteFilter::Cel(cel), place } = located(field)?;
-        self.cel(cel, *place, &[OBJECT, UNKNOWN])
+        self.asked(cel, *place, &[OBJECT, UNKNOWN])
+    }
+
+    /// Returns an expression that is asked about events.
+    pub(super) fn asked(&mut self, cel: &Slot<String>, place: usize, variables: &[&'static str]) -> Option<Expression> {
+        self.asked += 1;
+        self.cel(cel, place, variables)
     }
 }

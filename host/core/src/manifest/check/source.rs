@@ -28,7 +28,7 @@ impl Check<'_> {
             raw::Index::Pointer(pointer) => {
                 self.need(pointer, index.place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()))
             }
-            raw::Index::Cel(cel) => self.cel(cel, index.place, &[OBJECT]).map(Keys::Cel),
+            raw::Index::Cel(cel) => self.asked(cel, index.place, &[OBJECT]).map(Keys::Cel),
         }
     }
 
@@ -85,7 +85,7 @@ impl Check<'_> {
                 return pointer.map_or_else(none, |pointer| Mapper::Named(Keys::Pointer(pointer.value.0.clone())));
             }
             raw::Mapper::Cel(cel) => {
-                return self.cel(cel, *place, &[OBJECT]).map_or_else(none, |cel| Mapper::Named(Keys::Cel(cel)));
+                return self.asked(cel, *place, &[OBJECT]).map_or_else(none, |cel| Mapper::Named(Keys::Cel(cel)));
             }
             raw::Mapper::Index(index) => {
                 let by = self.need(index, *place, "index").and_then(|index| self.by_index(index, primaries));
