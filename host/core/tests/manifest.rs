@@ -135,7 +135,7 @@ proptest! {
 // === the JSON schema ===
 
 /// The bad examples that a schema cannot find: names that refer to each other, what is within texts, and sums.
-const BEYOND_A_SCHEMA: [&str; 10] = [
+const BEYOND_A_SCHEMA: [&str; 11] = [
     "a_circle",
     "all_events",
     "an_interval_below_the_first",
@@ -315,7 +315,7 @@ fn defaults_that_are_wrong_are_told_with_their_place() {
         ),
         (
             with("concurrency: 2", "concurency: 2"),
-            "d.yaml:12:5: spec.controllers.concurency: unknown field `concurency`; did you mean `concurrency`?",
+            "d.yaml:13:5: spec.controllers.concurency: unknown field `concurency`; did you mean `concurrency`?",
         ),
         (
             with("maxAttempts: 3", "initialInterval: 5s, maxInterval: 1s"),

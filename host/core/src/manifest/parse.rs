@@ -62,7 +62,7 @@ impl Defaults {
     /// ";
     /// assert!(Defaults::parse(text, Path::new("defaults.yaml")).is_ok());
     /// let errors = Defaults::parse(&text.replace("3", "0.5"), Path::new("defaults.yaml")).err().unwrap();
-    /// assert!(errors.to_string().starts_with("defaults.yaml:4:48: spec.controllers.retry.maxAttempts: found `0.5`"));
+    /// assert!(errors.to_string().starts_with("defaults.yaml:4:46: spec.controllers.retry.maxAttempts: found `0.5`, a number"));
     /// ```
     pub fn parse(text: &str, file: &Path) -> Result<Self, Errors> {
         let read = documents(text, file, DEFAULTS, |document, check| check.defaults(document))?;

@@ -8,6 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::destinations::{HostName, ToHttp, ToTcp};
 use super::names::{ApiVersion, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
 use super::units::{Bytes, Factor, Objects, Requests, Share, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
