@@ -206,7 +206,14 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
             write.now_upon(version);
         }
         let done = run.asked(controller.write_primary(write, &run.budget)).await;
-        written = done.map_err(|error| Failed::of_write(&error))?;
+        written = match done {
+            // AE-1: the component has let it go itself, in this run. The one about its deletion follows.
+            Err(error) if controller.spec.all_events() && error.reason == cluster::Reason::Missing => {
+                tracing::debug!(%error, "the primary has gone meanwhile");
+                break;
+            }
+            done => done.map_err(|error| Failed::of_write(&error))?,
+        };
     }
     Ok(control)
 }

@@ -915,6 +915,18 @@ async fn in_all_events_mode_a_primary_is_reconciled_however_it_is_and_its_finali
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_run_in_all_events_mode_writes_to_a_primary_that_it_has_let_go_is_no_failure() {
+    // AE-1
+    for (fields, finished) in [(ALL_EVENTS, DONE), ("", UNHANDLED)] {
+        let reconcile = status(r#"{"status":{"ok":true}}"#);
+        let mut bench = Bench::new(Script { reconcile, ..Script::default() }, fields);
+        bench.page(json!({}));
+        bench.server.failures.lock().push(unavailable(Reason::Missing, 404));
+        assert_eq!(bench.run().await.0, finished, "{fields}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_apply_in_all_events_mode_repeats_the_finalizer_if_it_is_there() {
     // FI-5, AE-1
     for carried in [&[][..], &["sample.dev/finalizer"]] {

@@ -53,6 +53,7 @@ fn s078_finalizers_are_the_components_own_and_each_deletion_is_run_for_with_the_
     }
     daemon.await_quiet();
     assert_eq!(daemon.log().matches("let go").count(), 1, "of the one that the finalizer held");
+    assert!(!daemon.log().contains("the run failed"), "not even the one that has let it go, and then answers a status");
     for name in ["with", "without"] {
         assert_eq!(seen(&daemon, "run", name).len(), 1, "one run about each deletion");
     }
