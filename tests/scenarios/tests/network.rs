@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cluster::wait;
 use parking_lot::Mutex;
-use scenarios::{Daemon, LATER, Place, SOON};
+use scenarios::{Daemon, Folder, LATER, Place, SOON};
 use serde_json::{Value, json};
 
 /// A server on loopback. It lasts as long as the process.
@@ -288,4 +288,22 @@ fn tcp_reaches_the_ports_that_the_manifest_names_and_nobody_listens() {
 
 fn api_port(place: &Place) -> u16 {
     place.cluster.url().rsplit(':').next().unwrap().trim_end_matches('/').parse().unwrap()
+}
+
+#[test]
+fn a_host_that_comes_into_the_manifest_is_reached_and_one_that_goes_is_not() {
+    let (place, one, other) = (Place::new("hosts"), Server::start(), Server::start());
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+    let manifest = |server: &Server| place.manifest("probe-http", primary, &server.permitted(), "");
+    let folder = Folder::new();
+    folder.put("operator.yaml", manifest(&one));
+    let daemon = folder.daemon(&place);
+    daemon.await_plugin("probe-http", "active", 1);
+    let asked = json!([{ "url": one.url("/") }, { "url": other.url("/") }]);
+    let reached =
+        |name| answers(&place, name, asked.clone()).iter().map(|told| told["code"] == 200).collect::<Vec<_>>();
+    assert_eq!(reached("before"), [true, false]);
+    folder.put("operator.yaml", manifest(&other));
+    daemon.await_plugin("probe-http", "active", 2);
+    assert_eq!(reached("after"), [false, true]);
 }
