@@ -46,9 +46,9 @@ type Sent = Result<(Response<WasiBody>, Box<dyn Future<Output = Result<(), Error
 type Driven = Connection<TokioIo<Stream>, Bounded<WasiBody>>;
 
 /// A connection, whatever carries it.
-type Stream = Box<dyn Carrier>;
+pub(super) type Stream = Box<dyn Carrier>;
 
-trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Carrier for T {}
 
@@ -224,7 +224,7 @@ impl OfCall {
     }
 
     /// Connects to a host, with TLS if that is asked for.
-    async fn carried(&self, entry: &Destination, target: &Target) -> Result<Stream, Failed> {
+    pub(super) async fn carried(&self, entry: &Destination, target: &Target) -> Result<Stream, Failed> {
         let stream = self.network.connect(entry, target).await?;
         if target.scheme != Some(Scheme::Https) {
             return Ok(Box::new(stream));

@@ -1,5 +1,6 @@
 use capstan_core::manifest::Limits;
 use futures::FutureExt as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::*;
 use crate::plugin::output::Output;
@@ -97,4 +98,43 @@ async fn what_waits_for_a_connection_ends_with_the_call() {
     assert!(matches!(call.within(call.open()).await, Err(Failed::Over)));
     assert_eq!(call.open.load(Ordering::Relaxed), 0);
     drop(held);
+}
+
+/// Serves TLS on loopback with a certificate of its own, and returns that and the port.
+async fn serve_tls() -> (CertificateDer<'static>, u16) {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            drop(acceptor.accept(stream).await);
+        }
+    });
+    (cert.der().clone(), port)
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_a_server_whose_certificate_is_trusted_and_no_other() {
+    let (certificate, port) = serve_tls().await;
+    let entry = Destination::http(&format!("https://127.0.0.1:{port}")).unwrap();
+    let target = Target::new(Some(Scheme::Https), "127.0.0.1", port);
+    let capabilities = Capabilities { http: vec![entry.clone()], ..Capabilities::default() };
+    for trusted in [true, false] {
+        let mut roots = RootCertStore::empty();
+        if trusted {
+            roots.add(certificate.clone()).unwrap();
+        }
+        let outside = Outside::default();
+        assert!(outside.0.roots.set(Arc::new(roots)).is_ok());
+        let name: Arc<str> = "guest".into();
+        let network = Network::new(&outside, (&name, &name), &capabilities, &Limits::default(), &Room::default());
+        let stream = line(&Arc::new(network)).call.carried(&entry, &target).await.map(drop);
+        assert_eq!(stream.is_ok(), trusted, "{stream:?}");
+    }
 }
