@@ -4,9 +4,9 @@
 #   cargo xtask image --binary-only
 #   docker build --build-arg VERSION=0.1.0 --tag capstan:0.1.0 .
 #
-# No shell, no libraries, no users: what is not there can't be turned against anybody. No root certificates either: the only
-# server that the daemon speaks to is the API server, whose certificate authority comes with the service account or the
-# kubeconfig.
+# No shell, no libraries, no users: what is not there can't be turned against anybody. No root certificates either: the API
+# server's come with the service account or the kubeconfig, and for the hosts that components may connect to, Mozilla's are in
+# the binary; SSL_CERT_FILE names others.
 FROM scratch
 
 # Set by the builder: amd64, arm64. A binary for another machine is then missing instead of wrong.
