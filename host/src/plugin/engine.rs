@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::network::Outside;
+use super::network::outside::Outside;
 use capstan_core::manifest::Limits;
 use capstan_core::room::Room;
 use parking_lot::Mutex;

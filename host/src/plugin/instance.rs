@@ -13,6 +13,7 @@ use wasmtime::component::{
 };
 use wasmtime::{ResourceLimiterAsync, Store, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, async_trait};
+use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
@@ -21,7 +22,7 @@ use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
 use super::network::http::Http;
-use super::network::{Line, tcp};
+use super::network::{Connected, Line, tcp};
 use super::output::{Home, Pipe, Stream};
 use super::process::Wire;
 use super::usage::{Alive, Counters};
@@ -34,7 +35,7 @@ pub(super) const HOSTCALL: usize = 4 << 20;
 const RESOURCES: usize = 1024;
 
 /// The same with a network, where the daemon may keep some KiB for each.
-const RESOURCES_WITH_NETWORK: usize = 256;
+const RESOURCES_WITH_NETWORK: usize = 96;
 
 /// What the instances of a component are made of.
 pub(super) struct Parts {
@@ -177,10 +178,17 @@ impl State {
         self.limiter.answer = 0;
         self.http.line().begin(deadline);
     }
+}
 
-    /// Returns what it has of the network, and its handles.
-    pub(super) fn network(&mut self) -> (&mut Http, &mut ResourceTable) {
-        (&mut self.http, &mut self.table)
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.http.view(&mut self.table)
+    }
+}
+
+impl Connected for State {
+    fn line(&mut self) -> &mut Line {
+        self.http.line()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The network as components have it: each connection is permitted by the manifest, resolved and checked here, counted, and
 //! gone with the call that opened it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use capstan_core::manifest::{Capabilities, Limits};
 use capstan_core::network::{Closed, Destination, Scheme, Target};
 use capstan_core::room::{Holding, Room};
 use parking_lot::Mutex;
-use rustls::RootCertStore;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -21,12 +20,15 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::output::{Home, Level};
-use crate::metrics::{Connections, Metrics};
+use crate::metrics::Connections;
 
 mod body;
 pub(super) mod http;
+pub(super) mod outside;
 pub(super) mod tcp;
 mod tls;
+
+use outside::Outside;
 
 /// What a connection counts for of the memory that all plugins share: its buffers, heads and keys.
 const CONNECTION: u64 = 256 << 10;
@@ -43,6 +45,9 @@ const OPEN: usize = 8;
 /// Names of one plugin that are looked up at once: the system holds a thread for each, also when nobody waits any more.
 const LOOKUPS: usize = 4;
 
+/// Addresses of a name that are looked at, and of all names in a call that are remembered.
+const FOUND: [usize; 2] = [64, 256];
+
 /// The stack of such a thread.
 const STACK: usize = 256 << 10;
 
@@ -51,19 +56,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// Addresses of a name that are tried.
 const TRIED: usize = 4;
-
-/// What the networks of all plugins have in common. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Outside(Arc<Common>);
-
-#[derive(Default)]
-struct Common {
-    /// Addresses that are reached only if a manifest writes them: the API server's.
-    guarded: BTreeSet<IpAddr>,
-    metrics: Arc<Metrics>,
-    /// Read when the first plugin needs them.
-    roots: OnceLock<Arc<RootCertStore>>,
-}
 
 /// The network of a plugin: what its manifest permits.
 pub(super) struct Network {
@@ -150,17 +142,10 @@ enum Failed {
     Protocol(hyper::Error),
 }
 
-// === impl Outside ===
-
-impl Outside {
-    /// Returns networks that count here, and in which these addresses are reached only where a manifest writes them.
-    pub fn new(guarded: BTreeSet<IpAddr>, metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Common { guarded, metrics, roots: OnceLock::new() }))
-    }
-
-    fn roots(&self) -> Arc<RootCertStore> {
-        Arc::clone(self.0.roots.get_or_init(|| Arc::new(tls::roots())))
-    }
+/// What has an instance of a component with a network.
+pub(super) trait Connected {
+    /// Returns its network.
+    fn line(&mut self) -> &mut Line;
 }
 
 // === impl Network ===
@@ -178,7 +163,7 @@ impl Network {
         let tls = http.iter().any(|entry| entry.scheme != Some(Scheme::Http)).then(|| tls::connector(outside.roots()));
         Self {
             tls: tls.flatten(),
-            counted: outside.0.metrics.plugins.connections(operator, plugin),
+            counted: outside.connections(operator, plugin),
             permits: Arc::new(Semaphore::new(limits.connections)),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             body: limits.memory,
@@ -222,7 +207,7 @@ impl Network {
         let (tell, told) = oneshot::channel();
         let thread = thread::Builder::new().name("lookup".into()).stack_size(STACK).spawn(move || {
             let found = (host.as_str(), port).to_socket_addrs();
-            let found = found.map(|found| found.map(|address| address.ip()).collect::<Vec<_>>());
+            let found = found.map(|found| found.map(|address| address.ip()).take(FOUND[0]).collect::<Vec<_>>());
             drop(permit);
             // Who has asked may be gone.
             drop(tell.send(found));
@@ -241,7 +226,7 @@ impl Network {
         let mut closed = None;
         let mut open = Vec::new();
         for address in found {
-            match entry.reaches(address, &self.outside.0.guarded) {
+            match entry.reaches(address, self.outside.guarded()) {
                 Ok(()) => open.push(address),
                 Err(why) => closed = Some(Failed::Closed { host: target.host.clone(), address, why }),
             }

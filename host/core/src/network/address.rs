@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses of private networks at which clouds hand out credentials. They are written as an address, or not reached.
-const METADATA: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254))];
+const METADATA: [IpAddr; 7] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0023)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x00c1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0042, 0, 0, 0, 0, 0, 0x0042)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254)),
+];
 
 /// Why an address is not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,7 +166,10 @@ mod tests {
             ("10.96.0.1", Err(Guarded), Err(Guarded)),
             ("8.8.4.4", Err(Guarded), Err(Guarded)),
             ("100.100.100.200", Err(Guarded), Err(Guarded)),
+            ("168.63.129.16", Err(Guarded), Err(Guarded)),
             ("fd00:ec2::254", Err(Guarded), Err(Guarded)),
+            ("fd00:ec2::23", Err(Guarded), Err(Guarded)),
+            ("fd20:ce::254", Err(Guarded), Err(Guarded)),
         ] {
             assert_eq!(checked(address, false, false), public, "{address}");
             assert_eq!(checked(address, false, true), internal, "{address}, internal");

@@ -1,7 +1,10 @@
 //! `wasi:http`: a request of a component, from the check of its host to the last byte of the answer.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use capstan_core::network::{Destination, Scheme, Target};
@@ -11,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, Connection};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
@@ -25,7 +28,6 @@ use wasmtime_wasi_http::{
 
 use super::body::Bounded;
 use super::{CONNECT, Failed, Line, OfCall, Open, Spending};
-use crate::plugin::instance::State;
 
 /// Bytes that the headers of a request may have, or those of an answer.
 const HEADERS: usize = 16 << 10;
@@ -59,29 +61,29 @@ pub(in crate::plugin) struct Http {
 }
 
 /// Adds `wasi:http` for those who may send requests.
-pub(in crate::plugin) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(in crate::plugin) fn link<T: WasiHttpView + Send + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let options = LinkOptions::default();
-    outgoing_handler::add_to_linker::<State, WasiHttp>(linker, State::http)?;
-    types::add_to_linker::<State, WasiHttp>(linker, &options.into(), State::http)?;
+    outgoing_handler::add_to_linker::<T, WasiHttp>(linker, T::http)?;
+    types::add_to_linker::<T, WasiHttp>(linker, &options.into(), T::http)?;
     // What the daemon would keep of these is bounded nowhere else.
     linker.allow_shadowing(true);
     let mut interface = linker.instance(TYPES)?;
     let [authority, path, method] = LONGEST;
-    let set = move |mut store: StoreContextMut<'_, State>, (request, text): (Request1, Option<String>)| {
+    let set = move |mut store: StoreContextMut<'_, T>, (request, text): (Request1, Option<String>)| {
         if text.as_ref().is_some_and(|text| text.len() > authority) {
             return Ok((Err(()),));
         }
         Ok((types::HostOutgoingRequest::set_authority(&mut store.data_mut().http(), request, text)?,))
     };
     interface.func_wrap("[method]outgoing-request.set-authority", set)?;
-    let set = move |mut store: StoreContextMut<'_, State>, (request, text): (Request1, Option<String>)| {
+    let set = move |mut store: StoreContextMut<'_, T>, (request, text): (Request1, Option<String>)| {
         if text.as_ref().is_some_and(|text| text.len() > path) {
             return Ok((Err(()),));
         }
         Ok((types::HostOutgoingRequest::set_path_with_query(&mut store.data_mut().http(), request, text)?,))
     };
     interface.func_wrap("[method]outgoing-request.set-path-with-query", set)?;
-    let set = move |mut store: StoreContextMut<'_, State>, (request, verb): (Request1, types::Method)| {
+    let set = move |mut store: StoreContextMut<'_, T>, (request, verb): (Request1, types::Method)| {
         if matches!(&verb, types::Method::Other(name) if name.len() > method) {
             return Ok((Err(()),));
         }
@@ -93,6 +95,50 @@ pub(in crate::plugin) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()
 }
 
 type Request1 = Resource<HostOutgoingRequest>;
+
+/// A connection that brings no more than a few heads before the answer: a server may send any number of provisional ones.
+struct Headed {
+    stream: Stream,
+    left: usize,
+    there: Arc<AtomicBool>,
+}
+
+impl Headed {
+    /// Returns the connection, and what is set once the head of the answer is there.
+    fn before(stream: Stream) -> (Stream, Arc<AtomicBool>) {
+        let headed = Arc::<AtomicBool>::default();
+        (Box::new(Self { stream, left: 4 * HEADERS, there: Arc::clone(&headed) }), headed)
+    }
+}
+
+impl AsyncRead for Headed {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if !self.there.load(Ordering::Relaxed) {
+            let read = buffer.filled().len().saturating_sub(before);
+            let Some(left) = self.left.checked_sub(read) else {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            };
+            self.left = left;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Headed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
 
 // === impl Http ===
 
@@ -149,11 +195,11 @@ impl WasiHttpHooks for Line {
         ErrorCode::HttpProtocolError
     }
 
-    fn p2_error_from_connect(&mut self, _error: &std::io::Error) -> ErrorCode {
+    fn p2_error_from_connect(&mut self, _error: &io::Error) -> ErrorCode {
         ErrorCode::ConnectionRefused
     }
 
-    fn p2_error_from_tls(&mut self, _error: &std::io::Error) -> ErrorCode {
+    fn p2_error_from_tls(&mut self, _error: &io::Error) -> ErrorCode {
         ErrorCode::TlsProtocolError
     }
 }
@@ -197,6 +243,7 @@ impl OfCall {
         let open = self.open().await?;
         let limit = options.connect_timeout.unwrap_or(CONNECT);
         let stream = timeout(limit, self.carried(entry, target)).await.map_err(|_| Failed::Late)??;
+        let (stream, headed) = Headed::before(stream);
         let mut builder = Builder::new();
         builder.max_buf_size(HEADERS);
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(Failed::Protocol)?;
@@ -216,6 +263,7 @@ impl OfCall {
             .await
         });
         let answer = answer.await.map_err(|_| Failed::Late)?.map_err(Failed::Protocol)?;
+        headed.store(true, Ordering::Relaxed);
         let answer = answer.map(|body: Incoming| {
             let body = Bounded::new(body, self, || Error::HttpResponseBodySize(None));
             body.with_pause(options.between_bytes_timeout).boxed_unsync()
@@ -229,7 +277,7 @@ impl OfCall {
         if target.scheme != Some(Scheme::Https) {
             return Ok(Box::new(stream));
         }
-        let no_tls = |why: &str| Failed::Tls(std::io::Error::other(why.to_owned()));
+        let no_tls = |why: &str| Failed::Tls(io::Error::other(why.to_owned()));
         let connector = self.network.tls.as_ref().ok_or_else(|| no_tls("there is none"))?;
         let name = ServerName::try_from(target.host.clone()).map_err(|_| no_tls("that is no name of a server"))?;
         let stream = connector.connect(name, stream).await.map_err(Failed::Tls)?;
@@ -261,7 +309,12 @@ fn asked(request: &Request<WasiBody>) -> Result<Target, Error> {
     if request.method() == Method::CONNECT {
         return Err(Error::HttpRequestMethodInvalid);
     }
-    Ok(Target::new(Some(scheme), authority.host(), authority.port_u16().unwrap_or(scheme.port())))
+    // What is no port would be another one to the server, by the header `host`.
+    let port = match authority.as_str().strip_prefix(authority.host()) {
+        Some("") => scheme.port(),
+        _ => authority.port_u16().ok_or(Error::HttpRequestUriInvalid)?,
+    };
+    Ok(Target::new(Some(scheme), authority.host(), port))
 }
 
 impl From<Failed> for Error {
@@ -277,12 +330,5 @@ impl From<Failed> for Error {
             Failed::Tls(error) => Self::Tls(error),
             Failed::Protocol(error) => Self::Hyper(error),
         }
-    }
-}
-
-impl WasiHttpView for State {
-    fn http(&mut self) -> WasiHttpCtxView<'_> {
-        let (http, table) = self.network();
-        http.view(table)
     }
 }

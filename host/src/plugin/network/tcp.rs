@@ -13,10 +13,9 @@ use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddress};
 use wasmtime_wasi::p2::{self, DynPollable, Pollable, subscribe};
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
 use wasmtime_wasi::sockets::SocketAddrUse;
-use wasmtime_wasi::{WasiCtxBuilder, WasiView as _, async_trait};
+use wasmtime_wasi::{WasiCtxBuilder, WasiView, async_trait};
 
-use super::{Failed, Line, OfCall};
-use crate::plugin::instance::State;
+use super::{Connected, FOUND, Failed, Line, OfCall};
 
 /// The interface that is answered here: by the other one, anything could be looked up.
 const LOOKUP: &str = "wasi:sockets/ip-name-lookup@0.2.12";
@@ -56,8 +55,7 @@ pub(in crate::plugin) fn permit(wasi: &mut WasiCtxBuilder, line: &Line) {
 }
 
 /// Answers what components look up.
-pub(in crate::plugin) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    type Store<'a> = StoreContextMut<'a, State>;
+pub(in crate::plugin) fn link<T: WasiView + Connected + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut interface = linker.instance(LOOKUP)?;
     interface.resource("resolve-address-stream", ResourceType::host::<Names>(), |mut store, rep| {
@@ -66,26 +64,26 @@ pub(in crate::plugin) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()
     })?;
     interface.func_wrap(
         "resolve-addresses",
-        |mut store: Store<'_>, (network, name): (Resource<p2::Network>, String)| {
-            let (http, table) = store.data_mut().network();
-            table.get(&network)?;
-            let names = http.line().call.look_up(&name);
+        |mut store: StoreContextMut<'_, T>, (network, name): (Resource<p2::Network>, String)| {
+            let state = store.data_mut();
+            state.ctx().table.get(&network)?;
+            let names = state.line().call.look_up(&name);
             Ok((match names {
-                Ok(names) => Ok(table.push(names)?),
+                Ok(names) => Ok(state.ctx().table.push(names)?),
                 Err(code) => Err(code),
             },))
         },
     )?;
     interface.func_wrap(
         "[method]resolve-address-stream.resolve-next-address",
-        |mut store: Store<'_>, (names,): (Resource<Names>,)| {
+        |mut store: StoreContextMut<'_, T>, (names,): (Resource<Names>,)| {
             let next = store.data_mut().ctx().table.get_mut(&names)?.next();
             Ok((next.map(|address| address.map(IpAddress::from)),))
         },
     )?;
     interface.func_wrap(
         "[method]resolve-address-stream.subscribe",
-        |mut store: Store<'_>, (names,): (Resource<Names>,)| {
+        |mut store: StoreContextMut<'_, T>, (names,): (Resource<Names>,)| {
             let pollable: Resource<DynPollable> = subscribe(store.data_mut().ctx().table, names)?;
             Ok((pollable,))
         },
@@ -133,11 +131,13 @@ impl OfCall {
         let mut open = Vec::new();
         for address in found {
             for entry in entries {
-                match entry.reaches(address, &self.network.outside.0.guarded) {
+                match entry.reaches(address, self.network.outside.guarded()) {
                     Ok(()) => {
-                        let port = entry.port.unwrap_or_default();
-                        self.found.lock().insert((plain(address), port), entry.clone());
-                        open.push(address);
+                        let (at, mut found) = ((plain(address), entry.port.unwrap_or_default()), self.found.lock());
+                        if found.len() < FOUND[1] || found.contains_key(&at) {
+                            found.insert(at, entry.clone());
+                            open.push(address);
+                        }
                     }
                     Err(why) => closed = Some(Failed::Closed { host: target.host.clone(), address, why }),
                 }
@@ -158,7 +158,7 @@ impl OfCall {
         let entry = Destination::find(&self.network.tcp, &target).cloned().or(known);
         let permitted = match &entry {
             None => Err(Failed::NotPermitted("tcp")),
-            Some(entry) => match entry.reaches(ip, &self.network.outside.0.guarded) {
+            Some(entry) => match entry.reaches(ip, self.network.outside.guarded()) {
                 Err(why) => Err(Failed::Closed { host: entry.host.to_string(), address: ip, why }),
                 Ok(()) => self.open_at_once(),
             },
