@@ -49,8 +49,8 @@ pub(crate) const FAULTS: [Fault; 8] = [
         name: "writes-forgotten",
         what: "what was written before the manifest changed is not read after it",
         file: "host/src/controller/sources.rs",
-        right: "(Some(known), _) => Arc::new(Source::heir(spec.clone(), known)),",
-        wrong: "(Some(_), _) => Arc::new(Source::new(spec.clone())),",
+        right: "Some(known) => Source::heir(spec.clone(), known),",
+        wrong: "Some(_) => Source::new(spec.clone()),",
     },
     Fault {
         name: "made-again-unnoticed",
