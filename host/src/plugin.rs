@@ -42,7 +42,7 @@ pub use bindings::CONTRACT;
 use engine::Engine;
 use idle::IdleInstances;
 use network::Network;
-pub use network::Outside;
+pub use network::outside::Outside;
 use output::Output;
 use place::{Instance, Place};
 use usage::Counters;

@@ -9,7 +9,6 @@
     reason = "an operator has a meaning for a few types, and is an error for all others"
 )]
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
 use cel::IdedExpr;
@@ -23,8 +22,8 @@ mod functions;
 mod value;
 
 pub use expression::{Expression, Failure};
-use value::made;
 pub use value::{Fields, List, Value};
+use value::{Text, made};
 
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,13 +75,7 @@ impl<'v> Evaluation<'v, '_> {
         self.budget.step(1)?;
         match &node.expr {
             Expr::Literal(literal) => Ok(Value::of_literal(literal)),
-            Expr::Ident(name) => {
-                let value = self.named(name);
-                if let Ok(value) = &value {
-                    value.pay(self.budget)?;
-                }
-                value
-            }
+            Expr::Ident(name) => self.named(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
@@ -113,7 +106,7 @@ impl<'v> Evaluation<'v, '_> {
                 functions::no_overload(".", &[operand])
             });
         };
-        let key = Value::Text(Cow::Borrowed(&select.field));
+        let key = Value::Text(Text::Borrowed(&select.field));
         let found = fields.get(&key, self.budget)?;
         if select.test {
             return Ok(Value::Bool(found.is_some()));
@@ -200,7 +193,6 @@ impl<'v> Evaluation<'v, '_> {
             let Some((first, second)) = element(&range, &names, index) else {
                 break;
             };
-            second.pay(self.budget)?;
             match &fold.iter_var2 {
                 Some(name) => self.scope.extend([(fold.iter_var.as_str(), Ok(first)), (name, Ok(second))]),
                 None => self.scope.push((&fold.iter_var, Ok(second))),

@@ -129,7 +129,7 @@ impl Expression {
     /// ```
     pub fn text(&self, variables: &[(&str, &Json)], budget: &mut Budget) -> Result<String, Failure> {
         match self.evaluate(variables, budget) {
-            Ok(Value::Text(text)) => Ok(text.into_owned()),
+            Ok(Value::Text(text)) => Ok(text.to_string()),
             Ok(other) => Err(self.mistyped(&other, "a string")),
             Err(error) => Err(self.failed(&error, variables)),
         }

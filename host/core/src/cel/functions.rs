@@ -1,11 +1,11 @@
 //! Decides what the operators and functions of CEL make of their arguments.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 
+use super::value::Text;
 use super::{Error, List, Outcome, Value, made};
 use crate::budget::Budget;
 
@@ -13,6 +13,9 @@ use crate::budget::Budget;
 /// of a class with all letters of the world may take all of it.
 const PATTERN: usize = 1 << 10;
 const PROGRAM: usize = 256 << 10;
+
+/// What a set of characters in one costs at most, in steps: `(?i)\p{L}` is of that kind.
+const SET: u64 = 5_000;
 
 /// The functions that an expression may call, beside the operators.
 const FUNCTIONS: [&str; 13] = [
@@ -127,8 +130,10 @@ fn ordered<'v>(
     budget: &mut Budget,
     holds: fn(Ordering) -> bool,
 ) -> Outcome<'v> {
-    if let (Value::Text(a), Value::Text(b)) = (a, b) {
-        budget.text(a.len().min(b.len()))?;
+    match (a, b) {
+        (Value::Text(a), Value::Text(b)) => budget.text(a.len().min(b.len()))?,
+        (Value::Bytes(a), Value::Bytes(b)) => budget.text(a.len().min(b.len()))?,
+        _ => {}
     }
     let number = |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
     match a.compare(b) {
@@ -143,7 +148,7 @@ fn added<'v>(a: &Value<'v>, b: &Value<'v>, budget: &mut Budget) -> Outcome<'v> {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => {
             budget.text(a.len() + b.len())?;
-            Ok(Value::Text(Cow::Owned([&**a, &**b].concat())))
+            Ok(Value::Text(Text::Made([&**a, &**b].concat().into())))
         }
         (Value::Bytes(a), Value::Bytes(b)) => {
             budget.text(a.len() + b.len())?;
@@ -274,6 +279,9 @@ fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error
     if pattern.len() > PATTERN {
         return Err(too_large(PATTERN, "characters"));
     }
+    // Parsing costs more than what comes of it shows: sets of characters are put together from tables of thousands.
+    let sets = pattern.matches(['[', '\\']).count().saturating_add(1);
+    budget.step(SET.saturating_mul(u64::try_from(sets).unwrap_or(u64::MAX)))?;
     let bounded = thompson::Config::new().nfa_size_limit(Some(PROGRAM));
     let machine = PikeVM::builder().thompson(bounded).build(pattern);
     // What was built in vain cost as much as the largest.
@@ -337,7 +345,7 @@ fn converted<'v>(name: &str, value: &Value<'v>, budget: &mut Budget) -> Outcome<
 }
 
 fn text<'v>(text: String) -> Value<'v> {
-    Value::Text(Cow::Owned(text))
+    Value::Text(Text::Made(text.into()))
 }
 
 /// Returns a float without its fraction.

@@ -1,8 +1,9 @@
 //! The values of CEL: which are equal, how they compare, and what it costs to look into them.
 #![expect(clippy::wildcard_enum_match_arm, reason = "values of most pairs of types have nothing in common")]
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use cel::common::ast::LiteralValue;
@@ -24,7 +25,7 @@ pub enum Value<'v> {
     /// A number with a fraction.
     Double(f64),
     /// A text.
-    Text(Cow<'v, str>),
+    Text(Text<'v>),
     /// Bytes.
     Bytes(Rc<[u8]>),
     /// A list.
@@ -33,6 +34,15 @@ pub enum Value<'v> {
     Map(Fields<'v>),
     /// A type, as `type(x)` has it.
     Type(&'static str),
+}
+
+/// A text. To copy it costs nothing, so that lists and maps of texts can be copied, too.
+#[derive(Clone)]
+pub enum Text<'v> {
+    /// Of a document, or of the expression.
+    Borrowed(&'v str),
+    /// Made by the expression.
+    Made(Rc<str>),
 }
 
 /// The elements of a list.
@@ -53,15 +63,24 @@ pub enum Fields<'v> {
     Made(Rc<Vec<(Value<'v>, Value<'v>)>>),
 }
 
-impl<'v> Value<'v> {
-    /// Pays for a copy of it: a text that was made is copied, all else is shared.
-    pub(super) fn pay(&self, budget: &mut Budget) -> Result<(), Exceeded> {
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
         match self {
-            Self::Text(Cow::Owned(text)) => budget.text(text.len()),
-            _ => Ok(()),
+            Self::Borrowed(text) => text,
+            Self::Made(text) => text,
         }
     }
+}
 
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<'v> Value<'v> {
     /// Returns a value of a document. Whole numbers are `int`, so that they can be calculated with.
     pub fn of(json: &'v Json) -> Self {
         match json {
@@ -72,7 +91,7 @@ impl<'v> Value<'v> {
                 (None, Some(uint)) => Self::Uint(uint),
                 (None, None) => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
             },
-            Json::String(text) => Self::Text(Cow::Borrowed(text)),
+            Json::String(text) => Self::Text(Text::Borrowed(text)),
             Json::Array(items) => Self::List(List::Json(items)),
             Json::Object(fields) => Self::Map(Fields::Json(fields)),
         }
@@ -106,7 +125,7 @@ impl<'v> Value<'v> {
             LiteralValue::Int(int) => Self::Int(*int.inner()),
             LiteralValue::UInt(uint) => Self::Uint(*uint.inner()),
             LiteralValue::Double(double) => Self::Double(*double.inner()),
-            LiteralValue::String(text) => Self::Text(Cow::Borrowed(text.inner())),
+            LiteralValue::String(text) => Self::Text(Text::Borrowed(text.inner())),
             LiteralValue::Bytes(bytes) => Self::Bytes(bytes.inner().into()),
         }
     }
@@ -119,9 +138,12 @@ impl<'v> Value<'v> {
             (Self::Bool(a), Self::Bool(b)) => a == b,
             (Self::Text(a), Self::Text(b)) => {
                 budget.text(a.len().min(b.len()))?;
+                **a == **b
+            }
+            (Self::Bytes(a), Self::Bytes(b)) => {
+                budget.text(a.len().min(b.len()))?;
                 a == b
             }
-            (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::Type(a), Self::Type(b)) => a == b,
             (Self::List(a), Self::List(b)) => {
                 if a.len() != b.len() {
@@ -199,7 +221,7 @@ impl List<'_> {
     /// Returns the elements if all of them are texts.
     pub(super) fn texts(&self) -> Option<Vec<String>> {
         let text = |index| match self.get(index) {
-            Some(Value::Text(text)) => Some(text.into_owned()),
+            Some(Value::Text(text)) => Some(text.to_string()),
             _ => None,
         };
         (0..self.len()).map(text).collect()
@@ -234,7 +256,7 @@ impl<'v> Fields<'v> {
         match self {
             Self::Json(fields) => {
                 let name = *names.get(index)?;
-                Some((Value::Text(Cow::Borrowed(name)), Value::of(fields.get(name)?)))
+                Some((Value::Text(Text::Borrowed(name)), Value::of(fields.get(name)?)))
             }
             Self::Made(entries) => entries.get(index).cloned(),
         }

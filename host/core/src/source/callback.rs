@@ -3,7 +3,8 @@
 //!
 //! They are asked where events come in, for all controllers that watch the same. So each has a small budget of its own.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,12 +73,29 @@ pub(super) fn cost() -> Budget {
     Budget::of(STEPS)
 }
 
-/// Returns an object as a tree, at a cost that depends on its size alone.
-pub(super) fn read(object: &Object) -> Result<Value, Problem> {
-    if weight(object.json()) > WEIGHT {
-        return Err(object::Error::Tree(Exceeded::Weight(WEIGHT).into()).into());
-    }
-    Ok(object.tree(&mut Budget::of_run())?)
+thread_local! {
+    /// The objects that were asked about last, as trees: all questions about a change are asked one after another.
+    static LAST: RefCell<VecDeque<(Object, Arc<Value>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// The objects of a change: as it was, and as it is.
+const OBJECTS: usize = 2;
+
+/// Returns an object as a tree, at a cost that depends on its size alone, and once for all that is asked about a change.
+pub(super) fn read(object: &Object) -> Result<Arc<Value>, Problem> {
+    LAST.with_borrow_mut(|last| {
+        let same = |(known, _): &&(Object, Arc<Value>)| std::ptr::eq(known.json(), object.json());
+        if let Some((_, tree)) = last.iter().find(same) {
+            return Ok(Arc::clone(tree));
+        }
+        if weight(object.json()) > WEIGHT {
+            return Err(object::Error::Tree(Exceeded::Weight(WEIGHT).into()).into());
+        }
+        let tree = Arc::new(object.tree(&mut Budget::of_run())?);
+        last.truncate(OBJECTS - 1);
+        last.push_front((object.clone(), Arc::clone(&tree)));
+        Ok(tree)
+    })
 }
 
 // === impl Faults ===

@@ -78,17 +78,17 @@ impl Filter {
 }
 
 /// Returns true if the daemon itself waits for a change of a primary, so that no user can filter it: that it is gone
-/// (`CF-4`) or another object, that its finalizer was added (`DI-4`), that it has to be cleaned up, that its pause ends
-/// (`PA-3`).
+/// (`CF-4`) or another object, that its finalizer was added (`DI-4`), that it is to be deleted, for whichever finalizer
+/// holds it back, that its pause ends (`PA-3`).
 fn is_awaited(change: &Change, finalizer: Option<&str>) -> bool {
     match change {
-        Change::Added(_) => false,
+        Change::Added(object) => object.header().deleting,
         Change::Deleted { .. } => true,
         Change::Updated { old, new } => {
             let (old, new) = (old.header(), new.header());
             let ours = |header: &Header| finalizer.is_some_and(|name| header.has_finalizer(name));
-            let protected = ours(new) && (!ours(old) || (new.deleting && !old.deleting));
-            old.uid != new.uid || old.paused != new.paused || protected
+            let protected = ours(new) && !ours(old);
+            old.uid != new.uid || old.paused != new.paused || protected || (new.deleting && !old.deleting)
         }
     }
 }
@@ -96,13 +96,13 @@ fn is_awaited(change: &Change, finalizer: Option<&str>) -> bool {
 /// Returns what a question says of a change.
 fn holds(question: &Expression, change: &Change) -> Result<bool, Problem> {
     let tree = |variable, object: &Object| {
-        if question.reads(variable) { read(object) } else { Ok(Value::Null) }
+        if question.reads(variable) { read(object) } else { Ok(Arc::new(Value::Null)) }
     };
     let object = tree(OBJECT, change.object())?;
     let (name, other) = match change {
-        Change::Added(_) => (OLD_OBJECT, Value::Null),
+        Change::Added(_) => (OLD_OBJECT, Arc::new(Value::Null)),
         Change::Updated { old, .. } => (OLD_OBJECT, tree(OLD_OBJECT, old)?),
-        Change::Deleted { unknown, .. } => (UNKNOWN, Value::Bool(*unknown)),
+        Change::Deleted { unknown, .. } => (UNKNOWN, Arc::new(Value::Bool(*unknown))),
     };
     Ok(question.holds(&[(OBJECT, &object), (name, &other)], &mut cost())?)
 }
@@ -243,13 +243,20 @@ mod tests {
             (PROTECTED, PLAIN, false),
             (PROTECTED, GOING, true),
             (GOING, GOING, false),
-            (PLAIN, MARKED, false),
+            // For the finalizer of whomever.
+            (PLAIN, MARKED, true),
+            (MARKED, MARKED, false),
             (PAUSED, PLAIN, true),
             (r#""uid":"1""#, r#""uid":"2""#, true),
         ] {
             let filter = Filter::primary(built_in(true, Some("x.dev/f")), no());
             assert_eq!(said(&filter, &[updated(old, new)]), [accepted], "{old} to {new}");
         }
+        // A daemon that starts anew finds what it has to clean up as added.
+        let no = Filters { on_add: cel("false"), generic: cel("false"), ..Filters::default() };
+        let filter = Filter::primary(built_in(true, Some("x.dev/f")), no);
+        let added = [GOING, MARKED, PROTECTED].map(|metadata| Change::Added(object(metadata)));
+        assert_eq!(said(&filter, &added), [true, true, false]);
     }
 
     #[test]

@@ -7,15 +7,26 @@ use crate::manifest::Keys;
 use crate::object::pointer::most;
 use crate::object::{Object, ObjectRef, Scope};
 
+/// The longest key that an expression may make: no name is as long.
+const LONGEST: usize = 512;
+
 /// Returns the texts that an object has, where expressions call it `variable`; none if there are no such fields. There
-/// are at most as many as an object may have keys.
+/// are at most as many as an object may have keys. What an expression makes beyond that is left out: longer keys, and all
+/// of which the object itself could not have the bytes.
 pub(super) fn texts(keys: &Keys, variable: &str, object: &Object) -> Result<BTreeSet<Box<str>>, Problem> {
     match keys {
         Keys::Pointer(pointer) => Ok(pointer.keys(object)),
         Keys::Cel(expression) => {
             let document = read(object)?;
             let found = expression.texts(&[(variable, &document)], &mut cost())?;
-            Ok(found.into_iter().map(String::into_boxed_str).take(most(object)).collect())
+            let mut left = LONGEST + object.json().len();
+            let mut fits = |key: &String| {
+                let fits = key.len() <= LONGEST && key.len() <= left;
+                left -= if fits { key.len() } else { 0 };
+                fits
+            };
+            let found = found.into_iter().filter(|key| fits(key));
+            Ok(found.map(String::into_boxed_str).take(most(object)).collect())
         }
     }
 }
@@ -83,6 +94,25 @@ mod tests {
             assert_eq!(texts(&keys, "object", &object).unwrap().len(), most(&object), "{keys:?}");
         }
         assert!(most(&object) < 200);
+    }
+
+    #[test]
+    fn an_expression_makes_no_more_bytes_of_keys_than_an_object_could_have() {
+        // IX-1
+        let object = Object::parse(
+            r#"{"metadata":{"name":"a"},"long":"0123456789012345678901234567890123456789"}"#,
+            &Gvk::parse("v1", "X").unwrap(),
+            &Managers::default(),
+        );
+        let object = object.unwrap();
+        let cel = |text: &str| Keys::Cel(Expression::parse(text, &["object"]).unwrap());
+        let bytes =
+            |text: &str| texts(&cel(text), "object", &object).unwrap().iter().map(|key| key.len()).sum::<usize>();
+        let long = "[object.long].map(a, a + a + a + a)";
+        assert_eq!(bytes(&format!("{long}[0]")), 160);
+        assert_eq!(bytes(&format!("{long}.map(a, a + a + a + a)")), 0, "one key that is too long");
+        let many = format!("[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(i, {long}[0] + string(i))");
+        assert_eq!(bytes(&many), 3 * 161);
     }
 
     #[test]
