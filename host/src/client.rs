@@ -361,6 +361,7 @@ pub(crate) mod tests {
     use parking_lot::Mutex;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::sync::Notify;
     use tokio::time::{Instant, sleep};
 
     use super::*;
@@ -375,6 +376,8 @@ pub(crate) mod tests {
         Comes(String),
         /// Nothing comes for so long.
         Rests(Duration),
+        /// Nothing comes until that is told.
+        Awaits(Arc<Notify>),
         /// Nothing comes any more.
         Silent,
         /// The connection breaks.
@@ -387,6 +390,10 @@ pub(crate) mod tests {
                 Self::Comes(text) => Some(Ok(Frame::data(text.into()))),
                 Self::Rests(time) => {
                     sleep(time).await;
+                    None
+                }
+                Self::Awaits(told) => {
+                    told.notified().await;
                     None
                 }
                 Self::Silent => pending().await,

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+mod asking;
 mod assemble;
 mod declared;
 mod handle;
@@ -27,6 +28,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+use asking::Asking;
 use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
 use handle::Phase;
@@ -61,6 +63,8 @@ struct Task<'a> {
     environment: &'a Environment,
     wanted: watch::Receiver<Arc<Declared>>,
     joined: Joined,
+    /// One for each source.
+    asking: Vec<Asking>,
     /// True if something is there now that it was started without: it has to be prepared again.
     anew: bool,
 }
@@ -74,9 +78,12 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         environment: &environment,
         wanted: handle.wanted.subscribe(),
         joined: Joined::default(),
+        asking: Vec::new(),
         anew: false,
     };
     let mut held = Held::default();
+    // What it has been without so far.
+    let mut lacked = BTreeSet::new();
     let mut prepared = tokio::select! {
         biased;
         () = stop.cancelled() => None,
@@ -85,7 +92,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     while let Some(now) = prepared.take() {
         // The change may have been taken back while the last runs ended.
         if now.entry == Entry::Start || !task.put_in_place() {
-            held = task.take_over(now);
+            held = task.take_over(now, &lacked);
         }
         let mut broken = Break::Stop;
         let until = async { broken = Box::pin(task.until(&stop, &mut held)).await };
@@ -96,12 +103,13 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         };
         let runtime = environment.workers.runtime();
         let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
+        lacked = held.rest.names();
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
             Break::Change(next) => prepared = Some(*next),
             Break::Rights(Lost { name, why }) => {
                 tracing::error!(%why, "the controller waits for a right that it had");
-                let mut without = held.rest.names();
+                let mut without = lacked.clone();
                 // The controller continues without what it may not read, unless the manifest says otherwise.
                 let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
                 without.extend(name.filter(|_| goes_on));
@@ -141,11 +149,12 @@ impl Task<'_> {
                     if self.watches_else(&next) {
                         return Break::Change(Box::new(next));
                     }
-                    *held = self.take_over(next);
+                    let before = held.rest.names();
+                    *held = self.take_over(next, &before);
                 }
                 come = rest.come(rights, &environment.api, settled) => match come {
                     Come::Anew => self.anew = true,
-                    Come::Cache => self.known_now(rest),
+                    Come::Cache => self.known_now(rest, true),
                 },
                 lost = lost(rights) => return Break::Rights(lost),
             }
@@ -156,7 +165,8 @@ impl Task<'_> {
     /// has no effect.
     async fn changed(&mut self, without: BTreeSet<Arc<str>>) -> Prepared {
         loop {
-            if !self.anew && self.wanted.changed().await.is_err() {
+            // What is wanted may have been prepared in vain before: what counts is that it is not there.
+            if !self.anew && self.is_in_force() && self.wanted.changed().await.is_err() {
                 // Never happens: the handle, which has the sender, outlives its task.
                 return std::future::pending().await;
             }
@@ -174,6 +184,12 @@ impl Task<'_> {
                 }
             }
         }
+    }
+
+    /// True if the wanted version is the one that runs.
+    fn is_in_force(&self) -> bool {
+        let in_force = self.handle.in_force.read();
+        in_force.as_ref().is_some_and(|now| Arc::ptr_eq(&now.declared, &self.wanted.borrow()))
     }
 
     /// True if the prepared version watches other objects, or the same in another way, so that runs under way have to
@@ -219,23 +235,25 @@ impl Task<'_> {
     }
 
     /// Starts the queue with the prepared version. Runs of the version before may be under way only if the new one
-    /// watches the same in other namespaces. Returns the rights that its operator's account needs from now on, and
-    /// what it is without.
-    fn take_over(&mut self, mut prepared: Prepared) -> Held {
+    /// watches the same in other namespaces. `lacked` is what the version before was without. Returns the rights that
+    /// its operator's account needs from now on, and what it is without.
+    fn take_over(&mut self, mut prepared: Prepared, lacked: &BTreeSet<Arc<str>>) -> Held {
         let (rights, rest) = (prepared.rights.take(), std::mem::take(&mut prepared.rest));
-        *self.handle.without.lock() = rest.why();
         if let Some(why) = rest.why() {
             tracing::warn!(%why, "the controller starts without something that it watches");
         }
         self.enter(prepared);
+        self.known_now(&rest, !lacked.is_subset(&rest.names()));
         Held { rights, rest }
     }
 
-    /// Takes in that a cache which it was started without is synced now. All keys run: for some, a run failed without
-    /// the cache; for others, an object is known to be absent only now.
-    fn known_now(&self, rest: &Rest) {
+    /// Takes in what it is without, and whether something has `come` that it was without before. Then all keys run: for
+    /// some, a run failed without it; for others, an object is known to be absent only now.
+    fn known_now(&self, rest: &Rest, come: bool) {
         *self.handle.without.lock() = rest.why();
-        self.handle.queue.event_for_all(Instant::now());
+        if come {
+            self.handle.queue.event_for_all(Instant::now());
+        }
     }
 
     fn enter(&mut self, prepared: Prepared) {
@@ -253,12 +271,26 @@ impl Task<'_> {
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let sources = Sources::planned(&plan, finalizer, known, &self.joined);
         self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
+        let sought = sources.all();
+        self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));
+        for source in sought {
+            if !self.asking.iter().any(|asking| Arc::ptr_eq(source, &asking.source)) {
+                self.asking.push(Asking::begin(source, handle, environment));
+            }
+        }
         handle.tell_of_unknown(known.map(|(now, _)| now), &sources.primaries);
         plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
         let verdicts = &handle.verdicts;
         // AE-3: what is gone stays until a run about that has succeeded.
         let departed = |key: &ObjectRef| declared.spec.all_events() && verdicts.departed.has(key);
+        if !declared.spec.all_events() && !verdicts.departed.is_empty() {
+            let primaries = verdicts.departed.len();
+            tracing::warn!(
+                primaries,
+                "no run about the deletion of these primaries has succeeded, and none follows: without `triggerOnAllEvents` there are none"
+            );
+        }
         let stays = |key: &ObjectRef| {
             primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err() || departed(key)
         };

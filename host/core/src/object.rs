@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::budget::{self, Budget};
 
@@ -266,6 +266,11 @@ impl Gvk {
         Ok(Self { group: group.into(), version: version.into(), kind: kind.into() })
     }
 
+    /// Returns true if objects of both are the same, perhaps in different versions.
+    pub fn is_kind_of(&self, other: &Self) -> bool {
+        self.group == other.group && self.kind == other.kind
+    }
+
     /// Returns group and version as in the field `apiVersion`: `v1`, `apps/v1`.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {
@@ -366,6 +371,38 @@ impl Object {
             }
         };
         Ok(Self(Arc::new(Inner { header, json: json.into_boxed_str() })))
+    }
+
+    /// Returns the object with nothing but its type and what tells it from others: name, uid, version and generation.
+    ///
+    /// # Errors
+    /// None: what was read once can be read again.
+    pub fn bare(&self) -> Result<Self, Error> {
+        let view: View<'_> = serde_json::from_str(self.json())?;
+        let Header { key, uid, version, generation, .. } = self.header();
+        let kind = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned());
+        let (api_version, kind) = (kind(view.api_version), kind(view.kind));
+        let mut metadata = Map::new();
+        let mut add = |name: &str, value: Value| drop(metadata.insert(name.to_owned(), value));
+        add("name", (&*key.name).into());
+        if let Some(namespace) = &key.namespace {
+            add("namespace", (&**namespace).into());
+        }
+        add("uid", (&**uid).into());
+        add("resourceVersion", version.to_string().into());
+        if let Some(generation) = generation {
+            add("generation", (*generation).into());
+        }
+        let bare = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata }).to_string();
+        let header = Header {
+            deleting: false,
+            finalizers: Box::default(),
+            owners: Box::default(),
+            shares: Box::default(),
+            paused: None,
+            ..self.header().clone()
+        };
+        Ok(Self(Arc::new(Inner { header, json: bare.into_boxed_str() })))
     }
 
     /// Returns the name of an object that may be unreadable otherwise; `None` if the name can't be read either.

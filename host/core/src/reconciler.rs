@@ -320,6 +320,11 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
         // WF-9: a failed node fails the run; once the finalizer is removed, no run would look at the failure.
         Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => Ended::failed(failed.message, failed.sort),
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
+        // What the run has read since shows nothing: it may have left behind what was there.
+        Ok(DeleteControl::RemoveFinalizer) if !controller.primaries.watches(run.primary.key()) => Ended::failed(
+            "the namespace of the primary is not watched any more: its finalizer stays".to_owned(),
+            queue::Failure::Unhandled,
+        ),
         Ok(DeleteControl::RemoveFinalizer) => {
             let mut names = controller.finalizers().left(run.primary.header());
             names.push(&controller.finalizer);

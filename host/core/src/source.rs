@@ -10,11 +10,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use tokio::sync::Notify;
 
 use crate::cache::Cache;
 use crate::manifest::Keys;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 
+mod backlog;
 pub mod callback;
 pub mod echo;
 pub mod filter;
@@ -25,15 +27,16 @@ pub mod mapper;
 pub mod overlay;
 mod relation;
 mod state;
+mod telling;
 mod write;
 
 use callback::{Callback, Faults};
-use echo::{Released, Verdict};
+use echo::Verdict;
 use filter::Filter;
 use index::Lookup;
 pub use known::{Doubt, Within};
 use mapper::Mapper;
-use state::{Candidates, Facts, Move, State, is_in, watcher};
+use state::{Candidates, State, is_in, watcher};
 pub use write::OwnWrite;
 
 /// An event source. All methods take `&self`; no lock is held during a call to anything else, and never two locks at
@@ -43,6 +46,10 @@ pub struct Source {
     /// The primaries of its controller, for secondaries that are found through them.
     primaries: Option<Arc<Source>>,
     state: RwLock<State>,
+    /// Something waits to be asked about.
+    work: Notify,
+    /// Something has been asked about.
+    progress: Notify,
 }
 
 /// The settings of a source.
@@ -139,13 +146,10 @@ impl Source {
         {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
-        let lookup = |keys: &Keys| if keys.is_costly() { Lookup::exact() } else { Lookup::default() };
-        let indexes = spec.indexes.iter().map(|(name, keys)| (name.clone(), lookup(keys))).collect();
-        let related = match &spec.role {
-            Role::Secondary(mapper) if mapper.is_costly() => Lookup::exact(),
-            Role::Primary | Role::Secondary(_) => Lookup::default(),
-        };
-        Self { spec, primaries: None, state: RwLock::new(State { related, indexes, ..State::default() }) }
+        let lookup = spec.lookup::<Box<str>>();
+        let indexes = spec.indexes.keys().map(|name| (name.clone(), lookup.clone())).collect();
+        let state = State { related: spec.lookup(), indexes, ..State::default() };
+        Self { spec, primaries: None, state: RwLock::new(state), work: Notify::new(), progress: Notify::new() }
     }
 
     /// Returns the settings of the source.
@@ -164,7 +168,9 @@ impl Source {
             state.listing.clone_from(&before.listing);
             state.overlay = before.overlay.clone();
             state.windows = before.windows.clone();
+            state.backlog = before.backlog.heir();
         }
+        heir.work.notify_one();
         heir
     }
 
@@ -186,9 +192,12 @@ impl Source {
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
-            state.lacking.remove(&None);
-            state.lacking.remove(&place);
-            Arc::make_mut(&mut state.places).insert(place, cache);
+            let places = Arc::make_mut(&mut state.places);
+            if place.is_none() {
+                // Otherwise what they showed last would be read for as long as they are there.
+                places.clear();
+            }
+            places.insert(place, cache);
         }
         // The other cache that has the object may be detached next, so the overlay keeps the object.
         let keep = |seen| self.state.write().keep(seen, &entered);
@@ -221,6 +230,9 @@ impl Source {
     /// Adds an object to the look-ups without a trigger.
     fn learn(&self, object: Object) {
         let key = object.key().clone();
+        if self.spec.is_costly() {
+            return self.note(&key);
+        }
         let facts = self.facts(&Change::Added(object));
         self.state.write().look_up(&key, &facts);
     }
@@ -268,20 +280,27 @@ impl Source {
 
 impl Source {
     /// Takes in a change that a cache has just taken in, and returns the triggers for the queue. The indexes are up
-    /// to date afterwards, even if the filter drops the change (`IS-2`, `IS-3`).
+    /// to date afterwards, even if the filter drops the change (`IS-2`, `IS-3`); a source that asks costly questions
+    /// returns none and does both in [`Source::answer`].
     pub fn on(&self, change: Change) -> Vec<Trigger> {
-        let facts = self.facts(&change);
-        let verdict = self.state.write().take(change, &facts);
-        match verdict {
-            Verdict::Held => Vec::new(),
-            Verdict::Pass(change) => self.triggers(change, facts.primaries.either()),
-            Verdict::Released(released) => self.released(released),
+        let facts = (!self.spec.is_costly()).then(|| self.facts(&change));
+        let verdict = self.state.write().take(change, facts.as_ref());
+        if facts.is_none() {
+            self.work.notify_one();
+        }
+        match (verdict, facts) {
+            (Verdict::Held, _) => Vec::new(),
+            (Verdict::Pass(change), Some(facts)) => self.triggers(change, facts.primaries.either()),
+            (Verdict::Pass(change), None) => self.triggers_of(change),
+            (Verdict::Released(released), _) => self.released(released),
         }
     }
 
-    /// Returns the triggers for all objects as if they were added, own writes included: after a change of the filter.
-    pub fn as_added(&self) -> Vec<Trigger> {
-        self.list(None).into_iter().flat_map(|object| self.triggers_of(Change::Added(object))).collect()
+    /// Returns the triggers for all objects that `which` accepts as if they were added, own writes included: after a
+    /// change of the filter.
+    pub fn as_added(&self, which: impl Fn(&ObjectRef) -> bool) -> Vec<Trigger> {
+        let objects = self.list(None).into_iter().filter(|object| which(object.key()));
+        objects.flat_map(|object| self.triggers_of(Change::Added(object))).collect()
     }
 
     /// Takes in that a list of a namespace, or of all (`None`), begins. From now on an event may stand for several
@@ -339,76 +358,6 @@ impl Source {
         };
         let released = released.into_iter();
         released.flat_map(|held| self.released(held)).collect()
-    }
-
-    fn facts(&self, change: &Change) -> Facts {
-        let primaries = match &self.spec.role {
-            Role::Primary => Move::nowhere(),
-            Role::Secondary(mapper) => match change {
-                Change::Updated { old, new } if mapper.same(old, new) => {
-                    Move { before: None, after: self.primaries_of_object(new) }
-                }
-                // What primaries say changes without the object, so it is not kept.
-                Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } if mapper.asks_primaries() => {
-                    Move { before: None, after: self.primaries_of(change) }
-                }
-                Change::Added(_) | Change::Updated { .. } | Change::Deleted { .. } => {
-                    Move::of(change, |object| self.primaries_of_object(object))
-                }
-            },
-        };
-        let indexes = self.spec.indexes.iter();
-        let keys = indexes
-            .map(|(name, keys)| Move::of(change, |object| self.texts(keys, "object", object, (Callback::Index, name))))
-            .collect();
-        Facts { primaries, keys }
-    }
-
-    fn released(&self, Released { change, mut mapped }: Released) -> Vec<Trigger> {
-        mapped.extend(self.primaries_of(&change));
-        self.triggers(change, mapped)
-    }
-
-    fn triggers_of(&self, change: Change) -> Vec<Trigger> {
-        let primaries = self.primaries_of(&change);
-        self.triggers(change, primaries)
-    }
-
-    /// Returns the primaries of a secondary before and after a change (`IM-5`).
-    fn primaries_of(&self, change: &Change) -> BTreeSet<ObjectRef> {
-        match &self.spec.role {
-            Role::Primary => BTreeSet::new(),
-            Role::Secondary(_) => Move::of(change, |object| self.primaries_of_object(object)).either(),
-        }
-    }
-
-    /// Returns the triggers for a change that no window holds back (`FW-6`).
-    fn triggers(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        if concerns_nobody || !self.spec.filter.accepts(&change, self.asked()) {
-            return Vec::new();
-        }
-        match &self.spec.role {
-            Role::Primary => {
-                let key = change.object().key().clone();
-                let trigger = |what| Trigger { primary: key.clone(), what };
-                // The daemon's state of a primary belongs to its uid.
-                let before = change.made_again().map(|last| TriggerKind::Deleted { last: last.clone(), unknown: true });
-                let before: Vec<_> = before.into_iter().map(trigger).collect();
-                let now = trigger(TriggerKind::of(change));
-                before.into_iter().chain([now]).collect()
-            }
-            Role::Secondary(_) => {
-                let related = |primary| Trigger {
-                    primary,
-                    what: TriggerKind::Related {
-                        source: Arc::clone(&self.spec.name),
-                        object: change.object().key().clone(),
-                    },
-                };
-                primaries.into_iter().map(related).collect()
-            }
-        }
     }
 }
 
@@ -483,20 +432,39 @@ impl Source {
 
     /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay. `wanted` gets the newest
     /// version: the last version of a deleted object may have been under other keys than the one before, so a look-up
-    /// can contain too many objects. One that is exact is taken at its word about what is in the caches.
+    /// can contain too many objects. One that is exact is taken at its word about what is in the caches, but for what
+    /// waits to be asked about.
     fn select(&self, candidates: impl FnOnce(&State) -> Candidates, wanted: impl Fn(&Object) -> bool) -> Vec<Object> {
-        let (Candidates { objects, exact }, places, own) = {
+        let (Candidates { objects, exact }, places, own, waiting) = {
             let state = self.state.read();
-            (candidates(&state), state.places.clone(), state.overlay.clone())
+            let waiting: BTreeSet<_> = state.backlog.keys().cloned().collect();
+            (candidates(&state), state.places.clone(), state.overlay.clone(), waiting)
         };
-        let mut keys = objects.clone();
+        let mut keys: BTreeSet<_> = objects.union(&waiting).cloned().collect();
         keys.extend(own.iter().filter(|own| wanted(own)).map(|own| own.key().clone()));
         let newest = keys.iter().filter_map(|key| {
             let (cached, synced) = watcher(&places, key)?.1.look(key);
-            let known = exact && own.get(key).is_none() && objects.contains(key);
+            let known = exact && own.get(key).is_none() && !waiting.contains(key);
             Some((overlay::newest(own.get(key), cached, synced)?, known))
         });
         newest.filter(|(object, known)| *known || wanted(object)).map(|(object, _)| object).collect()
+    }
+}
+
+impl Spec {
+    /// Returns true if what the user asks about objects costs much more than a look at their text: then it is asked
+    /// elsewhere than where events come in.
+    fn is_costly(&self) -> bool {
+        let mapper = match &self.role {
+            Role::Primary => false,
+            Role::Secondary(mapper) => mapper.is_costly(),
+        };
+        mapper || self.filter.is_costly() || self.indexes.values().any(Keys::is_costly)
+    }
+
+    /// Returns an empty look-up.
+    fn lookup<K: Ord + Clone>(&self) -> Lookup<K> {
+        if self.is_costly() { Lookup::exact() } else { Lookup::default() }
     }
 }
 
@@ -534,6 +502,7 @@ pub fn union(lists: impl IntoIterator<Item = Vec<Object>>, duplicates: Duplicate
 mod tests {
     use std::collections::VecDeque;
 
+    use futures::FutureExt;
     use parking_lot::Mutex;
     use proptest::prelude::*;
 
@@ -585,6 +554,13 @@ mod tests {
         source(Role::Secondary(mapper), Filter::default(), &[])
     }
 
+    /// Returns a source of secondaries that asks an expression about each change.
+    fn asking(generic: &str) -> Source {
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
+        let generic = Some(Expression::parse(generic, &["object"]).unwrap());
+        source(Role::Secondary(mapper), Filter::secondary(Filters { generic, ..Filters::default() }), &[])
+    }
+
     fn primaries() -> Source {
         let filter = PrimaryFilter { generation_aware: true, finalizer: None };
         source(Role::Primary, Filter::primary(filter, Filters::default()), &[])
@@ -595,17 +571,26 @@ mod tests {
         source: &'a Source,
         place: Option<&'a str>,
         writer: Writer,
+        /// Whether the source asks at once about what it has put off.
+        asks: bool,
     }
 
     impl<'a> Informer<'a> {
         fn new(source: &'a Source, place: Option<&'a str>) -> Self {
             let writer = Writer::default();
             assert_eq!(source.attach(place, writer.cache()), []);
-            Self { source, place, writer }
+            Self { source, place, writer, asks: true }
         }
 
         fn event(&mut self, event: Event) -> Vec<String> {
-            told(&self.writer.apply(event).map(|change| self.source.on(change)).unwrap_or_default())
+            let mut triggers = self.writer.apply(event).map(|change| self.source.on(change)).unwrap_or_default();
+            triggers.extend(self.asked());
+            told(&triggers)
+        }
+
+        /// Asks about all that was put off.
+        fn asked(&self) -> Vec<Trigger> {
+            std::iter::from_fn(|| self.asks.then(|| self.source.ask())?).flatten().collect()
         }
 
         fn applied(&mut self, object: Object) -> Vec<String> {
@@ -622,6 +607,7 @@ mod tests {
             let gone = self.writer.finish_list(Version(version));
             triggers.extend(gone.into_iter().flat_map(|change| self.source.on(change)));
             triggers.extend(self.source.after_list(self.place));
+            triggers.extend(self.asked());
             told(&triggers)
         }
     }
@@ -691,7 +677,7 @@ mod tests {
         assert_eq!(news, ["n/q related", "n/p related"]);
         assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
         let place = None;
-        let mut informer = Informer { source: &source, place, writer };
+        let mut informer = Informer { source: &source, place, writer, asks: true };
         assert_eq!(informer.applied(owned("s", 4, "p")), NOBODY);
         assert_eq!(informer.applied(owned("t", 5, "p")), NOBODY);
         assert_eq!(informer.applied(owned("s", 6, "p")), ["n/p related"]);
@@ -735,7 +721,7 @@ mod tests {
         writer.finish_list(Version(1));
         source.attach(Some("n"), writer.cache());
         source.attach(Some("m"), Writer::default().cache());
-        source.lacks(Some("l"), "forbidden");
+        source.lacking(BTreeMap::from([(Some("l".into()), "forbidden".into())]));
         let [there, absent, large, page] = ["x", "y", "large", "p"].map(key);
         let elsewhere = |namespace| ObjectRef::namespaced(namespace, "y");
         let [listed, forbidden, unwatched] = ["m", "l", "unwatched"].map(elsewhere);
@@ -763,9 +749,86 @@ mod tests {
         let full = says("n", "its cache is full, and leaves objects out");
         assert_eq!(doubt(Within::Object(&large)), full);
         assert_eq!(doubt(Within::Object(&there)), None, "it is shown");
-        assert!(!source.is_complete());
-        source.attach(Some("l"), writer.cache());
+        assert!(!source.sees_all_of(&page));
+        for within in [Within::Related(&page), Within::Namespace("n"), Within::Everywhere] {
+            let doubt = source.shows_all(within).err().map(|doubt| doubt.to_string());
+            assert_eq!(
+                doubt,
+                if matches!(within, Within::Everywhere) { listing() } else { full.clone() },
+                "{within:?}"
+            );
+        }
+        assert_eq!(source.shows_all(Within::Related(&unwatched)), Ok(()), "its namespace has no full cache");
+        source.lacking(BTreeMap::new());
         assert_eq!(doubt(Within::Related(&forbidden)), None, "it is there now");
+    }
+
+    #[test]
+    fn as_soon_as_all_namespaces_are_watched_what_one_has_shown_before_is_not_read_any_more() {
+        // NS-2
+        let source = secondaries();
+        let mut one = Writer::default();
+        one.apply(Event::Applied(owned("s", 1, "p")));
+        source.attach(Some("n"), one.cache());
+        let mut all = Writer::default();
+        all.apply(Event::Applied(owned("s", 2, "p")));
+        assert_eq!(told(&source.attach(None, all.cache())), ["n/p related"]);
+        // The trigger may have begun a run already.
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@2"]);
+        all.apply(Event::Applied(owned("s", 3, "p"))).map(|change| source.on(change));
+        assert_eq!(source.get(&key("s")).map(|object| object.version()), Some(Version(3)));
+        assert_eq!(source.detach(Some("n")), []);
+    }
+
+    #[test]
+    fn the_event_of_a_primary_that_a_run_has_made_is_told_and_no_other_echo() {
+        // FW-1, EP-1: the queue knows it by that event alone
+        let uid = |uid: &str, version| object("a", version, &format!(r#","uid":"{uid}""#));
+        for (case, known, made, expected) in [
+            ("it was gone", None, "1", vec!["n/a changed"]),
+            ("its deletion has not been seen", Some("1"), "2", vec!["n/a deleted@1?", "n/a changed"]),
+            ("it is there", Some("1"), "1", vec![]),
+        ] {
+            let source = primaries();
+            let mut informer = Informer::new(&source, None);
+            if let Some(known) = known {
+                informer.applied(uid(known, 1));
+            }
+            let window = source.begin(key("a"), |_| ());
+            window.wrote(uid(made, 2));
+            assert_eq!(source.get(&key("a")).map(|object| object.version()), Some(Version(2)), "{case}");
+            assert_eq!(informer.applied(uid(made, 2)), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn of_two_writes_that_may_both_have_made_an_object_no_answer_hides_a_foreign_change() {
+        // FW-8
+        let shared = |version| {
+            let json = format!(
+                r#"{{"metadata":{{"namespace":"n","name":"s","resourceVersion":"{version}","managedFields":[{{"manager":"us","operation":"Apply","fieldsV1":{{"f:data":{{}}}}}}],"ownerReferences":[{{"apiVersion":"x.dev/v1","kind":"Page","name":"p","uid":"u"}}]}}}}"#
+            );
+            Object::parse(&json, &gvk("ConfigMap"), &Managers::new(["us"])).unwrap()
+        };
+        // Version 5 is ours, version 6 somebody's; both writes began before either was known.
+        for (first, second) in [(5, 6), (6, 5)] {
+            let source = secondaries();
+            let mut informer = Informer::new(&source, None);
+            let told = Told::default();
+            let [one, other] = [0, 1].map(|_| source.begin(key("s"), told.teller()));
+            one.answered(shared(first), "us");
+            other.answered(shared(second), "us");
+            let mut all = told.take();
+            for version in [5, 6] {
+                all.extend(informer.applied(shared(version)));
+            }
+            assert!(all.contains(&"n/p related".to_owned()), "{first}, then {second}");
+        }
+        // One alone is known to have made it.
+        let source = secondaries();
+        let mut informer = Informer::new(&source, None);
+        source.begin(key("s"), |_| ()).answered(shared(5), "us");
+        assert_eq!(informer.applied(shared(5)), NOBODY);
     }
 
     #[test]
@@ -805,7 +868,7 @@ mod tests {
         assert_eq!(told(&source.attach(None, everywhere.cache())), NOBODY);
         source.detach(Some("n"));
         assert_eq!(names(&source.related(&key("p"))), ["n/s@4", "n/t@5"]);
-        let mut after = Informer { source: &source, place: None, writer: everywhere };
+        let mut after = Informer { source: &source, place: None, writer: everywhere, asks: true };
         after.applied(owned("s", 4, "p"));
         after.applied(owned("t", 5, "p"));
         assert_eq!(source.own_writes(), 0);
@@ -849,9 +912,8 @@ mod tests {
         let write = held.begin(key("a"), own.teller());
         informer.applied(page(4, "u-2"));
         write.wrote(page(6, "u-3"));
-        assert_eq!(informer.event(Event::Deleted(page(5, "u-2"))), NOBODY);
-        let told = ["n/a deleted@3?", "n/a changed"];
-        assert_eq!(informer.applied(page(6, "u-3")), told, "held events");
+        assert_eq!(informer.event(Event::Deleted(page(5, "u-2"))), ["n/a deleted@5"]);
+        assert_eq!(informer.applied(page(6, "u-3")), ["n/a changed"]);
     }
 
     #[test]
@@ -1150,7 +1212,7 @@ mod tests {
             informer.event(Event::Bookmark(Version(7)));
             assert_eq!((told(&source.passed(None)), read()), (vec![], as_made), "{before:?}");
             // What comes next of it counts, and the next list says that it is gone.
-            let mut after = Informer { source: &source, place: None, writer: informer.writer };
+            let mut after = Informer { source: &source, place: None, writer: informer.writer, asks: true };
             if before.is_some() {
                 assert_eq!(after.applied(object("odd", 9, "")), ["n/odd changed"]);
                 assert_eq!(read().0, Some(9));
@@ -1210,6 +1272,7 @@ mod tests {
         let source = primaries();
         let mut informer = Informer::new(&source, Some("n"));
         let _other = Informer::new(&source, Some("m"));
+        informer.applied(object("a", 1, ""));
         source.begin(key("a"), |_| ()).wrote(object("a", 2, ""));
         source.before_list(Some("m"));
         assert_eq!(informer.applied(object("a", 2, "")), NOBODY, "not tagged: only m is being listed");
@@ -1335,6 +1398,69 @@ mod tests {
     }
 
     #[test]
+    fn where_events_come_in_no_expression_is_asked() {
+        // IS-1, IM-5
+        let source = asking("object.metadata.name != 's'");
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        assert_eq!(informer.applied(owned("s", 1, "p")), NOBODY);
+        assert_eq!(informer.applied(owned("t", 2, "p")), NOBODY);
+        assert_eq!(informer.applied(owned("t", 3, "q")), NOBODY);
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@1"], "reads do not wait");
+        informer.asks = true;
+        assert_eq!(told(&informer.asked()), ["n/q related"], "the two changes of t are one");
+        assert_eq!(informer.applied(owned("t", 4, "p")), ["n/p related", "n/q related"]);
+        // A source that continues from it has to say what this one has not said.
+        informer.asks = false;
+        assert_eq!(informer.event(Event::Deleted(owned("t", 5, "p"))), NOBODY);
+        let heir = Source::heir(source.spec().clone(), &source);
+        assert_eq!(heir.attach(None, informer.writer.cache()), []);
+        let heir = Informer { source: &heir, place: None, writer: informer.writer, asks: true };
+        assert_eq!(told(&heir.asked()), ["n/p related"]);
+        assert_eq!(names(&heir.source.related(&key("p"))), ["n/s@1"]);
+    }
+
+    #[tokio::test]
+    async fn a_run_can_wait_for_what_was_there_when_it_began() {
+        // IX-2
+        let source = asking("true");
+        source.settled().await;
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        informer.applied(owned("s", 1, "p"));
+        let settled = || source.settled().now_or_never().is_some();
+        assert!(!settled());
+        let mut waits = Box::pin(source.settled());
+        assert!(waits.as_mut().now_or_never().is_none());
+        informer.applied(owned("t", 2, "p"));
+        assert!(source.ask().is_some());
+        waits.await;
+        assert!(!settled(), "t came before this");
+        let told_of = Arc::new(Mutex::new(Vec::new()));
+        let tell: Listener = Arc::new({
+            let told_of = Arc::clone(&told_of);
+            move |triggers| told_of.lock().extend(told(&triggers))
+        });
+        source.has_questions().await;
+        source.answer(&tell).await;
+        assert!(settled());
+        assert_eq!(*told_of.lock(), ["n/p related"]);
+    }
+
+    #[test]
+    fn a_read_does_not_ask_about_many_objects() {
+        // IX-2
+        let source = asking("true");
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        let many: Vec<_> = (1..=1001).map(|n| owned(&format!("s{n:04}"), n, "p")).collect();
+        informer.list(many, 2000);
+        let doubt = source.known(Within::Related(&key("p"))).unwrap_err().to_string();
+        assert!(doubt.ends_with("changes of 1001 objects wait to be asked about"), "{doubt}");
+        assert_eq!(source.known(Within::Object(&key("s0001"))), Ok(()));
+        source.ask();
+        assert_eq!(source.known(Within::Related(&key("p"))), Ok(()));
+        assert_eq!(source.related(&key("p")).len(), 1001);
+    }
+
+    #[test]
     fn a_primary_can_name_its_secondaries_itself() {
         // IM-4, IM-6
         let cel = |text: &str, variable| Keys::Cel(Expression::parse(text, &[variable]).unwrap());
@@ -1426,6 +1552,8 @@ mod tests {
         Delete(usize),
         Deliver,
         List,
+        /// The source asks about what it has put off longest, if it has.
+        Ask,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -1436,6 +1564,7 @@ mod tests {
             1 => (0..2_usize).prop_map(Step::Delete),
             2 => Just(Step::Deliver),
             1 => Just(Step::List),
+            2 => Just(Step::Ask),
         ]
     }
 
@@ -1485,6 +1614,7 @@ mod tests {
                         self.told.extend(told);
                     }
                 }
+                Step::Ask => self.told.extend(told(&self.informer.source.ask().unwrap_or_default())),
                 Step::List => {
                     self.late.clear();
                     let listed: Vec<_> = self.server.values().cloned().collect();
@@ -1497,17 +1627,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_watch_does_a_source_ends_as_the_server(steps in prop::collection::vec(step(), 0..60)) {
-            let source = secondaries();
-            let informer = Informer::new(&source, None);
+        fn whatever_the_watch_does_a_source_ends_as_the_server(
+            steps in prop::collection::vec(step(), 0..60),
+            costly in any::<bool>(),
+        ) {
+            let source = if costly { asking("true") } else { secondaries() };
+            let informer = Informer { asks: false, ..Informer::new(&source, None) };
             let mut world =
                 World { version: 0, server: BTreeMap::new(), late: VecDeque::new(), informer, told: Vec::new() };
             for step in steps {
                 world.step(step);
+                // Whatever waits to be asked about: what is read is what is there.
+                for owner in OWNERS {
+                    let of_owner = |object: &Object| *object.header().owners[0].name == *owner;
+                    let expected: Vec<_> = source.list(None).into_iter().filter(of_owner).collect();
+                    prop_assert_eq!(source.related(&key(owner)), expected);
+                }
             }
             while !world.late.is_empty() {
                 world.step(Step::Deliver);
             }
+            world.informer.asks = true;
+            drop(world.informer.asked());
             prop_assert_eq!(source.list(None), world.server.values().cloned().collect::<Vec<_>>());
             for owner in OWNERS {
                 let of_owner = |object: &&Object| *object.header().owners[0].name == *owner;

@@ -28,6 +28,7 @@ use capstan_core::manifest::{self, Mapper as Mapping};
 use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
+use capstan_core::reconciler::departed::Trace;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute};
 use capstan_core::source::filter::Filter;
@@ -705,6 +706,73 @@ async fn a_dependent_elsewhere_is_found_by_name_and_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_in_a_namespace_that_is_not_watched_is_not_taken_for_gone() {
+    // KD-9, NS-2
+    let called = ", name: { cel: '\"a\"' }, namespace: { cel: '\"m\"' }";
+    for (called, calls) in [(called, vec![]), ("", strings(&["desired cm"]))] {
+        let fields = format!(
+            "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, mapping: {{ acrossNamespaces: true }}{called} }} }} }}"
+        );
+        let desired = Ok(json!({ "metadata": { "name": "a", "namespace": "m" } }));
+        let mut bench = Bench::new(Script { desired, ..Script::default() }, &fields);
+        let source = &bench.controller.secondaries["cm"];
+        source.detach(None);
+        source.attach(Some("n"), bench.maps.cache());
+        let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        bench.page(going.clone());
+        assert_eq!(bench.run().await, (UNHANDLED, calls, vec![]), "{called}");
+        // It is looked for again: there was none.
+        bench.controller.secondaries["cm"].attach(None, bench.maps.cache());
+        bench.page(going);
+        assert_eq!(bench.run().await.2, strings(&["patch Page a"]), "{called}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_waits_for_its_own_object_if_that_cant_be_read_and_for_no_other() {
+    // IE-2, KD-9
+    for (name, writes) in [("a", vec![]), ("other", strings(&["patch Page a"]))] {
+        let mut bench = Bench::new(Script::default(), EXPLICIT);
+        bench.maps.quarantine(Some(&ObjectRef::namespaced("n", name)));
+        bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+        let (_, calls, written) = bench.run().await;
+        assert_eq!((calls, written), (strings(&["desired cm"]), writes), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_a_version_has_given_until_the_end_is_let_go_by_the_next_one() {
+    // DI-2
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
+    let before = Bench::new(Script { exports, ..Script::default() }, "");
+    let mut after = Bench::new(Script::default(), "");
+    Arc::get_mut(&mut after.controller).unwrap().heed_finalizer_of(&before.controller);
+    after.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    assert_eq!(after.run().await.2, strings(&["patch Page a"]));
+    let mut stays = Bench::new(Script { exports, ..Script::default() }, "");
+    Arc::get_mut(&mut stays.controller).unwrap().heed_finalizer_of(&before.controller);
+    assert!(stays.controller.spec.former_finalizers.is_empty(), "it is in use");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_whose_namespace_is_left_meanwhile_does_not_let_the_primary_go() {
+    // NS-2
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
+    let leave = Arc::<Mutex<Option<Arc<Source>>>>::default();
+    let ask: Ask = Arc::new({
+        let leave = Arc::clone(&leave);
+        move |_| {
+            leave.lock().as_ref().unwrap().detach(None);
+            async { vec![] }.boxed()
+        }
+    });
+    let mut bench = Bench::new(Script { exports, ask: Some(ask), ..Script::default() }, EXPLICIT);
+    *leave.lock() = Some(Arc::clone(&bench.controller.primaries));
+    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+    assert_eq!(bench.run().await, (UNHANDLED, strings(&["cleanup"]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_made_under_former_names_goes_with_the_primary() {
     let mut bench = Bench::new(Script::default(), EXPLICIT);
     let metadata = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
@@ -977,7 +1045,7 @@ async fn a_run_about_a_deletion_gets_the_last_known_object_and_neither_writes_no
         bench.page(json!({ "annotations": { "capstan.dev/paused": "true" } }));
         let last = bench.controller.primaries.get(&ObjectRef::namespaced("n", "a")).unwrap();
         bench.pages.apply(Watch::Deleted(last.clone()));
-        assert!(bench.controller.verdicts.departed.keep(&last, || None));
+        assert_eq!(bench.controller.verdicts.departed.keep(&last, || None), Trace::Whole);
         assert_eq!(depart(&bench, unknown).await, (finished, strings(&calls), vec![]));
     }
     // Not while the controller is paused.

@@ -144,8 +144,8 @@ impl Handle {
     }
 
     /// Returns the finalizers that primaries carry and that nothing would remove any more with this version in place,
-    /// each with the number of these primaries. Empty if this version reconciles another kind: it can't help
-    /// primaries of the old kind.
+    /// each with the number of these primaries. Empty if this version reconciles another kind, whatever its version: it
+    /// can't help primaries of the old kind.
     pub fn left_behind(
         &self,
         spec: &manifest::Controller,
@@ -155,9 +155,9 @@ impl Handle {
         let Some(controller) = self.controller() else {
             return BTreeMap::new();
         };
-        // Without primaries, no finalizer is left behind.
+        // Without primaries, no finalizer is left behind: one that comes before this version runs is let go by it.
         let none = || controller.primaries.list(None).is_empty();
-        if controller.spec.primary != spec.primary || none() {
+        if !controller.spec.primary.is_kind_of(&spec.primary) || none() {
             return BTreeMap::new();
         }
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
@@ -207,9 +207,7 @@ impl Handle {
     /// Passes on the primaries that no key stands for and that a changed filter lets pass: nothing else tells of them.
     pub(super) fn tell_of_unknown(&self, before: Option<&Controller>, primaries: &Source) {
         if before.is_some_and(|before| before.primaries.spec().filter != primaries.spec().filter) {
-            let mut triggers = primaries.as_added();
-            triggers.retain(|trigger| !self.queue.knows(&trigger.primary));
-            self.listener()(triggers);
+            self.listener()(primaries.as_added(|primary| !self.queue.knows(primary)));
         }
     }
 
@@ -313,7 +311,11 @@ impl Handle {
             verdicts: Arc::clone(&self.verdicts),
             edition: before.map_or(1, |before| before.edition_of(declared)),
         };
-        assemble(declared, environment, sources, kept)
+        let mut controller = assemble(declared, environment, sources, kept);
+        if let Some(before) = before {
+            controller.heed_finalizer_of(&before.controller);
+        }
+        controller
     }
 
     /// Puts a controller in place: runs that begin from now on use it. Returns what has to follow the swap.

@@ -104,12 +104,9 @@ impl Plan {
         let secondaries =
             self.secondaries.iter().filter_map(|(name, planned)| Some((&**secondaries.get(name)?, planned)));
         for (source, Planned { lacking, denied, .. }) in secondaries.chain([(primaries, &self.primaries)]) {
-            if let Some(why) = lacking {
-                source.lacks(None, why);
-            }
-            for (namespace, why) in denied {
-                source.lacks(namespace.as_deref(), why);
-            }
+            let all = lacking.iter().map(|why| (None, why.as_str().into()));
+            let denied = denied.iter().map(|(namespace, why)| (namespace.clone(), why.as_str().into()));
+            source.lacking(all.chain(denied).collect());
         }
     }
 }

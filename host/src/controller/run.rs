@@ -21,6 +21,10 @@ pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
 
 /// Executes the run, with metrics and a line in the log.
 async fn executed(handle: &Handle, ticket: Ticket) {
+    if let Some(controller) = handle.controller() {
+        // Reads show what the caches showed when the run began, or newer.
+        controller.settled().await;
+    }
     // The one instant at which it is decided whether a run belongs to the old version or to the new one.
     let Some(controller) = handle.controller() else {
         return;
@@ -47,8 +51,9 @@ async fn executed(handle: &Handle, ticket: Ticket) {
         controller.verdicts.departed.forget(&last);
     }
     if what.next == Next::Dropped {
-        // The primary was deleted during the run, which may have stored verdicts on it since.
-        controller.verdicts.forget(&key);
+        // The primary was deleted during the run, which may have stored verdicts on it since; another one may have come
+        // under its name.
+        controller.verdicts.forget_unless(&key, controller.primaries.get(&key).as_ref());
         metrics.count_primaries(controller.queue.len());
     }
     metrics.count_paused(controller.verdicts.paused());

@@ -1,6 +1,6 @@
 //! Decides which sources stay when a controller becomes another version, and joins the informers of its plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use capstan_core::object::Gvk;
@@ -89,6 +89,13 @@ impl Sources {
         }
     }
 
+    /// Returns all, each once.
+    pub(super) fn all(&self) -> Vec<&Arc<Source>> {
+        let mut seen = BTreeSet::new();
+        let all = self.secondaries.values().chain([&self.primaries]);
+        all.filter(|source| seen.insert(Arc::as_ptr(source))).collect()
+    }
+
     /// Returns the informers to join: those of secondaries first, so that a new primary finds its secondaries.
     fn wanted<'a>(&'a self, plan: &'a Plan) -> Vec<Wanted<'a>> {
         let secondaries = plan.secondaries.iter();
@@ -115,7 +122,9 @@ impl Joined {
     pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
         let wanted = sources.wanted(plan);
         let Self(joined) = self;
-        joined.retain(|place| wanted.iter().any(|wanted| wanted.is(place)));
+        let stays = |place: &Place| wanted.iter().any(|wanted| wanted.is(place));
+        // Left only after all others have been joined: in between, nobody else would be told of what comes.
+        let left: Vec<_> = joined.extract_if(.., |place| !stays(place)).collect();
         for wanted in &wanted {
             if joined.iter().any(|place| wanted.is(place)) {
                 continue;
@@ -128,7 +137,8 @@ impl Joined {
                 _membership: pool.join(scope, kind, subscriber),
             });
         }
-        for source in sources.secondaries.values().chain([&sources.primaries]) {
+        drop(left);
+        for source in sources.all() {
             for place in source.places().into_keys() {
                 let stays = |wanted: &Wanted<'_>| Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place;
                 if !wanted.iter().any(stays) {

@@ -1,19 +1,27 @@
 //! Tests of a controller from its start to its end, over an API server without sockets.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use capstan_core::cache::Cache;
 use capstan_core::cpu::Slots;
-use capstan_core::guest::{Context, Guest, Interface, Session};
+use capstan_core::guest::{self, Call, Context, Failure, Guest, Interface, Session};
 use capstan_core::manifest;
-use capstan_core::object::Managers;
+use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
+use capstan_core::source::{Listener, Trigger, TriggerKind};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::Handle as Runtime;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use super::declared::Kinds;
+use super::plan::Plan;
 use super::*;
 use crate::client::ApiServer;
 use crate::client::meter::Meters;
@@ -174,4 +182,182 @@ async fn what_comes_while_a_controller_is_prepared_anew_for_it_does_not_begin_th
     assert_eq!((lists("/pages?watch=true&send"), lists("/themes?")), (1, 1));
     stop.cancel();
     task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_waits_is_put_in_place_though_something_else_comes_meanwhile() {
+    // IE-1: the themes come while the list of colours is awaited.
+    let slow =
+        |seconds| Some(vec![Body::Rests(Duration::from_secs(seconds)), Body::Comes(end_of_list(8)), Body::Silent]);
+    let (environment, _) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page", "Theme", "Colour"])]),
+        _ if path.contains("/themes") => slow(40),
+        _ => path.contains("/colours").then(|| slow(50)).flatten(),
+    });
+    let source = |name: &str, kind: &str| {
+        format!("{name}: {{ informer: {{ apiVersion: sample.dev/v1, kind: {kind}, mapper: ownerReference }} }}")
+    };
+    let declared = |sources: &str| {
+        let fields = format!("namespaces: [n], cacheSyncTimeout: 5s, onStartError: goOn, sources: {{ {sources} }}");
+        pages_with(&fields, &environment)
+    };
+    let themes = source("themes", "Theme");
+    let handle = Arc::new(Handle::new(declared(&themes), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(20)).await;
+    assert!(handle.without.lock().is_some(), "it runs without themes");
+    let all = declared(&format!("{themes}, {}", source("colours", "Colour")));
+    handle.change(
+        Declared { spec: manifest::Controller { cache_sync_timeout: Duration::from_hours(1), ..all.spec }, ..all },
+        &environment,
+    );
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(*handle.without.lock(), None, "the themes are there");
+    let sources = || handle.controller().map_or(0, |now| now.secondaries.len());
+    assert_eq!(sources(), 1);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!((sources(), phase(&handle)), (2, Phase::Running));
+    stop.cancel();
+    task.await.unwrap();
+}
+
+/// A component whose runs fail.
+#[derive(Default)]
+struct Failing(Arc<Mutex<usize>>);
+
+impl Guest for Failing {
+    fn open(&self, _: Arc<dyn Context>) -> Box<dyn Session> {
+        *self.0.lock() += 1;
+        Box::new(Self::default())
+    }
+
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+        self.open(run)
+    }
+
+    fn exports(&self, _: Interface) -> bool {
+        false
+    }
+}
+
+impl Session for Failing {
+    fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<guest::Answer, Failure>> {
+        std::future::ready(Err(Failure::other("as always"))).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_attempts_left_runs_again_once_a_kind_that_was_missing_is_there() {
+    // EP-1, IE-1: the key would wait for the primary's next change.
+    let start = Instant::now();
+    let page = r#"{"type":"ADDED","object":{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"namespace":"n","name":"a","uid":"a","resourceVersion":"3"}}}"#;
+    let (environment, _) = environment_of(move |path| {
+        let served: &[_] = if start.elapsed() < Duration::from_mins(5) { &["Page"] } else { &["Page", "Theme"] };
+        match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(served)]),
+            _ if path.contains("/pages") => {
+                Some(vec![Body::Comes(format!("{page}\n")), Body::Comes(end_of_list(7)), Body::Silent])
+            }
+            _ => None,
+        }
+    });
+    let themes =
+        "sources: { themes: { informer: { apiVersion: sample.dev/v1, kind: Theme, mapper: ownerReference } } }";
+    let fields = "namespaces: [n], cacheSyncTimeout: 5s, retry: { maxAttempts: 1 }, maxReconciliationInterval: none";
+    let runs = Arc::default();
+    let declared = Declared {
+        guest: Arc::new(Failing(Arc::clone(&runs))),
+        ..pages_with(&format!("{fields}, {themes}"), &environment)
+    };
+    let handle = Arc::new(Handle::new(declared, &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_mins(4)).await;
+    let before = *runs.lock();
+    assert!((1..=2).contains(&before), "{before} runs");
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(*handle.without.lock(), None);
+    assert!(*runs.lock() > before, "nothing has told it");
+    stop.cancel();
+    task.await.unwrap();
+}
+
+/// Returns the event of an object that was added.
+fn added(kind: &str, name: &str, version: u64, owner: Option<&str>) -> Body {
+    let owners =
+        owner.map(|owner| json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": owner, "uid": owner }]));
+    let object = json!({ "apiVersion": "sample.dev/v1", "kind": kind, "metadata": {
+        "namespace": "n", "name": name, "uid": name, "resourceVersion": version.to_string(), "ownerReferences": owners,
+    } });
+    Body::Comes(format!("{}\n", json!({ "type": "ADDED", "object": object })))
+}
+
+/// Waits until something is so.
+fn until(so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it is not so");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
+    // NS-2, PO-3: a page is added while the themes are told, before the new source of pages is in place.
+    let go = Arc::new(Notify::new());
+    let (environment, _) = environment_of({
+        let go = Arc::clone(&go);
+        move |path| match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(&["Page", "Theme"])]),
+            _ if path.contains("/pages") => Some(vec![
+                added("Page", "a", 3, None),
+                Body::Comes(end_of_list(7)),
+                Body::Awaits(Arc::clone(&go)),
+                added("Page", "b", 8, None),
+                Body::Silent,
+            ]),
+            _ => Some(vec![added("Theme", "t", 4, Some("a")), Body::Comes(end_of_list(7)), Body::Silent]),
+        }
+    });
+    let mut known = Kinds::new();
+    for kind in ["Page", "Theme"] {
+        let gvk = Gvk::parse("sample.dev/v1", kind).unwrap();
+        known.insert(gvk.clone(), environment.api.resolve(&gvk).await.unwrap());
+    }
+    let plan = |declared: &Declared| {
+        Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default())
+    };
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let has = |what: &str| told.lock().iter().any(|told| told == what);
+    let pages_cache = Arc::<Mutex<Option<Cache>>>::default();
+    let listener: Listener = Arc::new({
+        let (told, pages_cache) = (Arc::clone(&told), Arc::clone(&pages_cache));
+        move |triggers| {
+            for Trigger { primary, what } in triggers {
+                if matches!(what, TriggerKind::Related { .. }) {
+                    go.notify_one();
+                    let cache = pages_cache.lock().clone().unwrap();
+                    until(|| cache.len() == 2);
+                }
+                told.lock().push(primary.to_string());
+            }
+        }
+    });
+    let before = pages("[n]", &environment);
+    let (handle, first) = (Handle::new(pages("[n]", &environment), &environment), plan(&before));
+    let mut joined = Joined::default();
+    let sources = Sources::planned(&first, "f".into(), None, &joined);
+    joined.become_as(&sources, &first, &environment.pool, &listener);
+    until(|| has("n/a"));
+    let controller = handle.assemble(&before, &environment, sources, None);
+    *pages_cache.lock() = controller.primaries.places().into_values().next();
+    let themes =
+        "sources: { themes: { informer: { apiVersion: sample.dev/v1, kind: Theme, mapper: ownerReference } } }";
+    let second = plan(&pages_with(&format!("namespaces: [n], {themes}"), &environment));
+    let kept: Vec<_> = second.scopes().map(|(scope, kind, _)| environment.pool.keep(scope, kind)).collect();
+    until(|| kept.iter().all(|kept| kept.cache.is_synced()));
+    let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined);
+    joined.become_as(&sources, &second, &environment.pool, &listener);
+    until(|| has("n/b"));
 }

@@ -200,6 +200,7 @@ impl Plan {
             quiet_swap: chance.one_in(2),
             account: chance.one_in(4),
             tied: chance.one_in(3),
+            asks: Chance::new(seed, 4).one_in(2),
         };
         let lag = *chance.pick(&[0, 20, 200, 1500]);
         let way = *chance.pick(&[1, 10, 100]);

@@ -46,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) quiet_swap: bool,
     /// True if the operator has an account of its own, whose rights are asked about.
     pub(crate) account: bool,
+    /// True if expressions are asked about what changes.
+    pub(crate) asks: bool,
 }
 
 /// A version of the manifest.
@@ -196,11 +198,12 @@ pub(crate) fn definition() -> Value {
 
 /// Returns the operator of the manifest.
 pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
-    let Setup { generation_aware, server_side_apply, quiet_swap, account, tied, .. } = setup;
+    let Setup { generation_aware, server_side_apply, quiet_swap, account, tied, asks, .. } = setup;
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
     let config = if variant == Variant::Settings { "other" } else { "usual" };
     let swap = if quiet_swap { "nothing" } else { "reconcileAll" };
     let account = if account { "  serviceAccount: { name: sim, namespace: a }\n" } else { "" };
+    let filters = if asks { "{ generic: { cel: has(object.metadata.name) } }" } else { "{}" };
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1
 kind: Operator
@@ -226,12 +229,13 @@ spec:
       serverSideApply: {server_side_apply}
       maxReconciliationInterval: none
       retry: {{ initialInterval: 1s, multiplier: 1.5, maxAttempts: unlimited, maxInterval: 4s }}
+      filters: {filters}
       sources: {sources}
       workflow:
         dependents:
-          applied: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: true }}
-          plain: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [applied] }}
-          kept: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: {tied}, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
+          applied: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, serverSideApply: true }}
+          plain: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, dependsOn: [applied] }}
+          kept: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, garbageCollected: {tied}, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
 "
     );
     let operators = manifest::parse(&text, Path::new("sim.yaml"));

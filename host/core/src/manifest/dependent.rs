@@ -152,6 +152,17 @@ impl Default for Manage {
     }
 }
 
+impl Condition {
+    /// Returns true if it certainly depends on the dependent's own object. What an export looks at is not known.
+    pub(crate) fn reads_dependent(&self) -> bool {
+        match self {
+            Self::Ready(_) | Self::Gone => true,
+            Self::Cel(expression) => expression.reads("dependent"),
+            Self::Export(_) => false,
+        }
+    }
+}
+
 impl Workflow {
     /// Whether it runs by itself, before the reconciler (`WF-10`).
     pub(crate) fn is_managed(&self) -> bool {

@@ -309,11 +309,12 @@ impl State {
         self.keys.len()
     }
 
-    /// Returns the number of keys, by state.
+    /// Returns true if there is a key for a primary.
     pub(super) fn knows(&self, key: &ObjectRef) -> bool {
         self.keys.contains_key(key)
     }
 
+    /// Returns the number of keys, by state.
     pub(super) fn counts(&self, now: Instant) -> Counts {
         let due = self.timetable.lines.keys().take_while(|due| due.at <= now).count();
         Counts { keys: self.keys.len(), due, in_flight: self.in_flight }

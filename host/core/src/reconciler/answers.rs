@@ -69,8 +69,7 @@ impl Context for Run {
             return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
         let source = self.place(&place)?;
-        let within = Within::Related(self.primary.key());
-        source.known(within).map_err(|doubt| doubtful(&doubt))?;
+        source.shows_all(Within::Related(self.primary.key())).map_err(|doubt| doubtful(&doubt))?;
         let found = self.read(source.related(self.primary.key()))?;
         let found = managed::of_dependent(self, &place, found);
         match found.as_slice() {
@@ -320,7 +319,7 @@ impl Run {
             Selection::Namespaced(namespace) => Within::Namespace(namespace),
             Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
         };
-        source.known(within).map_err(|doubt| doubtful(&doubt))?;
+        source.shows_all(within).map_err(|doubt| doubtful(&doubt))?;
         match selection {
             Selection::Related => self.read(source.related(self.primary.key())),
             Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),

@@ -1,6 +1,6 @@
 //! One controller as its runs use it: its parts, and the finalizers and the manner of writing that follow from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -67,12 +67,31 @@ impl Controller {
 
     /// Returns the number of own writes that its sources have not seen in a watch yet.
     pub fn own_writes(&self) -> usize {
-        // A source that several dependents share counts once.
-        let mut sources: Vec<_> = self.secondaries.values().collect();
-        sources.push(&self.primaries);
-        sources.sort_by_key(|source| Arc::as_ptr(source));
-        sources.dedup_by_key(|source| Arc::as_ptr(source));
-        sources.iter().map(|source| source.own_writes()).sum()
+        self.sources().iter().map(|source| source.own_writes()).sum()
+    }
+
+    /// Waits until its sources have asked about all that they have seen so far.
+    pub async fn settled(&self) {
+        for source in self.sources() {
+            source.settled().await;
+        }
+    }
+
+    /// Returns its sources; one that several dependents share once.
+    fn sources(&self) -> Vec<&Arc<Source>> {
+        let mut seen = BTreeSet::new();
+        let all = self.secondaries.values().chain([&self.primaries]);
+        all.filter(|source| seen.insert(Arc::as_ptr(source))).collect()
+    }
+
+    /// Lets go of the finalizer that the version `before` puts on primaries of the same kind: it may have done so since
+    /// it was decided that this one may take its place.
+    pub fn heed_finalizer_of(&mut self, before: &Self) {
+        let same = self.spec.primary.is_kind_of(&before.spec.primary);
+        let given = before.used_finalizer().filter(|name| same && self.used_finalizer() != Some(name));
+        if !self.spec.all_events() && !before.spec.all_events() {
+            self.spec.former_finalizers.extend(given.map(Arc::from));
+        }
     }
 
     /// Returns the finalizers that it uses and has used.

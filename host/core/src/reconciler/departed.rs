@@ -7,8 +7,11 @@ use parking_lot::Mutex;
 use crate::object::{Object, ObjectRef};
 use crate::room::Holding;
 
-/// The most bytes of all objects of a controller, in all-events mode: what is beyond is not run for.
+/// The most bytes of all objects of a controller, in all-events mode: of what is beyond, only names are kept.
 const MOST: u64 = 32 << 20;
+
+/// The most bytes of objects and names: what is beyond is not run for.
+const NAMES: u64 = MOST + (8 << 20);
 
 /// The memory that an object takes besides its text, in bytes.
 const EACH: u64 = 512;
@@ -24,29 +27,46 @@ struct Kept {
     holding: Option<Holding>,
 }
 
+/// What is kept of a primary that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// Its last known object.
+    Whole,
+    /// Its type, name, uid, version and generation.
+    Name,
+    /// Nothing.
+    Nothing,
+}
+
 impl Departed {
-    /// Keeps the last known object of a primary that is gone, in place of an earlier one of the same name. `holding`
-    /// returns the memory to borrow from, and is called for the first object. Returns false if there is no room for it;
-    /// then nothing is kept under its name.
+    /// Returns the number of primaries that are gone, and about which no run has succeeded.
+    pub fn len(&self) -> usize {
+        self.0.lock().objects.len()
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keeps the last known object of a primary that is gone, in place of an earlier one of the same name; if there is no
+    /// room for it, what tells it from others. `holding` returns the memory to borrow from, and is called for the first
+    /// object. Returns what is kept; nothing under its name, if there is no room for that, either.
     #[must_use]
-    pub fn keep(&self, last: &Object, holding: impl FnOnce() -> Option<Holding>) -> bool {
+    pub fn keep(&self, last: &Object, holding: impl FnOnce() -> Option<Holding>) -> Trace {
         let mut kept = self.0.lock();
         kept.forget(last.key());
-        let size = size(last);
-        if kept.bytes + size > MOST {
-            return false;
-        }
         if kept.holding.is_none() {
             kept.holding = holding();
         }
-        if let Some(holding) = &mut kept.holding
-            && !holding.try_grow(size)
-        {
-            return false;
+        if kept.take(last, MOST) {
+            return Trace::Whole;
         }
-        kept.bytes += size;
-        kept.objects.insert(last.key().clone(), last.clone());
-        true
+        // Primaries whose runs fail may have taken it all.
+        match last.bare() {
+            Ok(bare) if kept.take(&bare, NAMES) => Trace::Name,
+            Ok(_) | Err(_) => Trace::Nothing,
+        }
     }
 
     /// Returns the last known object of a primary that is gone.
@@ -83,6 +103,16 @@ impl Departed {
 }
 
 impl Kept {
+    fn take(&mut self, object: &Object, most: u64) -> bool {
+        let size = size(object);
+        let fits = self.bytes + size <= most && self.holding.as_mut().is_none_or(|holding| holding.try_grow(size));
+        if fits {
+            self.bytes += size;
+            self.objects.insert(object.key().clone(), object.clone());
+        }
+        fits
+    }
+
     fn forget(&mut self, key: &ObjectRef) {
         if let Some(last) = self.objects.remove(key) {
             let size = size(&last);
@@ -120,7 +150,7 @@ mod tests {
         let departed = Departed::default();
         let (first, second) = (page("a", "1", 0), page("a", "2", 0));
         for last in [&first, &second] {
-            assert!(departed.keep(last, || None));
+            assert_eq!(departed.keep(last, || None), Trace::Whole);
             assert_eq!(departed.get(last.key()).as_ref(), Some(last));
         }
         departed.forget(&first);
@@ -130,20 +160,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_borrowed_and_bounded() {
-        let room = Room::new(4_000);
+    fn what_is_kept_is_borrowed_and_bounded_and_of_what_finds_no_room_the_name_is_kept() {
+        // AE-2
+        use Trace::{Name, Nothing, Whole};
+        let room = Room::new(6_400);
         let departed = Departed::default();
         let keep = |name: &str, length| departed.keep(&page(name, name, length), || Some(room.holding(&"p".into())));
-        assert!(keep("a", 2_000));
-        assert!(!keep("b", 2_000), "the plugins' memory is used up");
-        assert!(!keep("a", 4_000), "and nothing is kept in its place");
-        assert!(!departed.has(page("a", "a", 0).key()));
-        assert!(keep("b", 2_000));
+        assert_eq!(keep("a", 2_000), Whole);
+        assert_eq!(keep("b", 2_000), Name, "the plugins' memory is used up");
+        let kept = departed.get(page("b", "b", 0).key()).unwrap();
+        let bare =
+            r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"b","resourceVersion":"0","uid":"b"}}"#;
+        assert_eq!(kept.json(), bare);
+        let names = (0..100).map(|n| keep(&n.to_string(), 2_000)).take_while(|kept| *kept == Name).count();
+        assert!((1..10).contains(&names), "{names}");
+        assert_eq!((keep("d", 2_000), departed.len()), (Nothing, 2 + names));
+        assert_eq!(keep("b", 4_000), Name, "in place of what was there");
         departed.retain(|_| false);
-        assert!(keep("c", 2_000), "all is given back");
+        assert_eq!(keep("c", 2_000), Whole, "all is given back");
 
         let unbounded = Departed::default();
-        let kept = (0..40).filter(|n| unbounded.keep(&page(&n.to_string(), "u", 1 << 20), || None)).count();
-        assert_eq!(kept, 31);
+        let large = (0..40).filter(|n| unbounded.keep(&page(&n.to_string(), "u", 1 << 20), || None) == Whole).count();
+        assert_eq!((large, unbounded.len()), (31, 40));
     }
 }

@@ -133,7 +133,8 @@ impl Visitor<'_> {
         };
         let met = result.met;
         if role == ConditionRole::Activation {
-            self.keep_activity(name, met);
+            // What looks at the object itself has to be asked again when that changes.
+            self.keep_activity(name, met || declared.reads_dependent());
         }
         told.push((role, result));
         Ok(met)
@@ -165,6 +166,7 @@ impl Visitor<'_> {
         let source = self.source(name)?;
         let primary = self.run.primary.key();
         if !spec.manage.create && !spec.manage.update {
+            source.shows_all(Within::Related(primary))?;
             let found = source.related(primary);
             return Ok(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)).collect());
         }
@@ -177,11 +179,7 @@ impl Visitor<'_> {
         let desired = self.complete(name, spec, &answer)?;
         let within = Within::Object(desired.key());
         source.known(within)?;
-        if !source.watches(desired.key()) {
-            let key = desired.key();
-            let text = format!("{key} is in a namespace that this controller does not watch: add it to `namespaces`");
-            return Err(text.into());
-        }
+        is_watched(source, desired.key())?;
         let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
         let (operation, now) = self.bring_in_line((name, spec, source), &desired, actual).await?;
         if let Some(now) = now {
@@ -303,8 +301,9 @@ impl Visitor<'_> {
     /// belongs to another owner. Does not ask for the desired state if no object exists that could be it.
     async fn actual(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<Object>, Stopped> {
         let source = self.source(name)?;
-        let mut related = source.related(self.run.primary.key());
-        if related.is_empty() && source.is_complete() {
+        let primary = self.run.primary.key();
+        let mut related = source.related(primary);
+        if related.is_empty() && source.sees_all_of(primary) {
             return Ok(None);
         }
         let key = if let Some(called) = &spec.called {
@@ -314,6 +313,7 @@ impl Visitor<'_> {
             self.complete(name, spec, &answer)?.key().clone()
         };
         source.known(Within::Object(&key))?;
+        is_watched(source, &key)?;
         related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
         Ok(related.pop())
     }
@@ -432,12 +432,21 @@ impl Visitor<'_> {
     }
 
     /// Returns the source that holds a dependent. Fails unless the source knows all objects that belong to the
-    /// primary.
+    /// primary, and the controller still watches that.
     fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, Stopped> {
         let source = self.run.controller.secondaries.get(name);
         let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;
-        let within = Within::Related(self.run.primary.key());
-        source.known(within)?;
+        source.known(Within::Related(self.run.primary.key()))?;
+        // Namespaces that are left during a run show nothing any more: what was there is not absent.
+        is_watched(&self.run.controller.primaries, self.run.primary.key())?;
         Ok(source)
     }
+}
+
+/// Fails if an object of this name would not be seen: then it is not known whether there is one.
+fn is_watched(source: &Source, key: &ObjectRef) -> Result<(), Stopped> {
+    if source.watches(key) {
+        return Ok(());
+    }
+    Err(format!("{key} is in a namespace that this controller does not watch: add it to `namespaces`").into())
 }

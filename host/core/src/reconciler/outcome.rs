@@ -220,8 +220,10 @@ fn status(
     }
     let mut meta = json!({ "name": &*primary.key().name });
     let given = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
+    // Not what has been made again under its name.
+    let uid = Some(Value::from(&*primary.header().uid));
     for (name, value) in
-        [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("resourceVersion", given)]
+        [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("uid", uid), ("resourceVersion", given)]
     {
         if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
             meta.insert(name.to_owned(), value);
@@ -325,7 +327,7 @@ mod tests {
     fn a_status_is_applied_with_nothing_but_itself() {
         // UC-2
         let update = PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
-        let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n"},"status":{"ok":true}}"#;
+        let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n","uid":"u"},"status":{"ok":true}}"#;
         assert_eq!(bodies(&update, true), [(Some("status".to_owned()), body.to_owned())]);
     }
 

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use crate::object::Object;
 use crate::queue::{Event, Queue, Receipt};
+use crate::reconciler::departed::Trace;
 use crate::reconciler::verdicts::Verdicts;
 use crate::room::Holding;
 use crate::source::{Trigger, TriggerKind};
@@ -66,12 +67,18 @@ fn depart(
         verdicts.forget(last.key());
         return Event::PrimaryDeleted { unknown };
     }
-    if verdicts.departed.keep(last, holding) {
-        return Event::PrimaryDeleted { unknown };
+    match verdicts.departed.keep(last, holding) {
+        Trace::Whole => Event::PrimaryDeleted { unknown },
+        Trace::Name => {
+            tracing::warn!(key = %last.key(), "the run about the deletion of a primary gets only its name and uid: there is no memory to keep its last state in");
+            Event::PrimaryDeleted { unknown: true }
+        }
+        Trace::Nothing => {
+            tracing::warn!(key = %last.key(), "nothing runs about the deletion of a primary: there is no memory to keep its name in");
+            verdicts.forget(last.key());
+            Event::PrimaryForgotten
+        }
     }
-    tracing::warn!(key = %last.key(), "nothing runs about the deletion of a primary: there is no memory to keep its last state in");
-    verdicts.forget(last.key());
-    Event::PrimaryForgotten
 }
 
 #[cfg(test)]

@@ -133,6 +133,10 @@ impl Verdicts {
         let all = remembered.asleep.iter().map(|(_, asleep)| asleep);
         let there: Vec<_> = all.filter(|asleep| *asleep.source == *source).collect();
         let theirs = there.iter().any(|asleep| asleep.object.as_ref() == Some(object));
+        // Two dependents may have one object, if only one of them is ever active.
+        let awake = |name: &Arc<str>| remembered.asleep.iter().all(|(asleep, _)| asleep != name);
+        let others = remembered.verdicts.iter().any(|(name, verdict)| verdict.key == *object && awake(name));
+        let theirs = theirs && !others;
         let alone = there.first().is_some_and(|asleep| asleep.shared_by == there.len());
         !theirs && !alone
     }
@@ -193,6 +197,17 @@ impl Verdicts {
         self.note_pause(primary, false);
     }
 
+    /// Forgets a primary that is gone, unless what is remembered is of the one that is there `now` under its name.
+    pub fn forget_unless(&self, primary: &ObjectRef, now: Option<&Object>) {
+        let mut primaries = self.primaries.lock();
+        let of_now = |remembered: &Remembered| now.is_some_and(|now| remembered.of(now).is_some());
+        if primaries.get(primary).is_some_and(|remembered| !of_now(remembered)) {
+            primaries.remove(primary);
+        }
+        drop(primaries);
+        self.note_pause(primary, false);
+    }
+
     /// Notes whether a primary is paused.
     pub fn note_pause(&self, primary: &ObjectRef, paused: bool) {
         let mut all = self.paused.lock();
@@ -247,6 +262,11 @@ mod tests {
         keep(&second, "two").unwrap();
         assert_eq!(known(&second), (Some("two".to_owned()), false));
         assert_eq!(known(&first), (None, false));
+        // A run of the first one ends after the second has come, and after that has gone.
+        memory.forget_unless(second.key(), Some(&second));
+        assert_eq!(known(&second), (Some("two".to_owned()), false));
+        memory.forget_unless(second.key(), None);
+        assert_eq!(known(&second), (None, false));
     }
 
     #[test]
@@ -280,6 +300,14 @@ mod tests {
             }
             assert!(wakes("maps", "own"), "it is active again");
         }
+        // The object of an inactive dependent may be that of an active one, too.
+        let memory = Verdicts::default();
+        let own = Object::parse(r#"{"metadata":{"namespace":"n","name":"own"}}"#, &gvk, &Managers::default()).unwrap();
+        memory.keep_verdict(&page, &"one".into(), Verdict::of(1, &own));
+        memory.keep_activity(0, &page, &"one".into(), Some(asleep(2, Some("own"))));
+        assert!(!memory.wakes(page.key(), "maps", own.key()));
+        memory.keep_verdict(&page, &"two".into(), Verdict::of(1, &own));
+        assert!(memory.wakes(page.key(), "maps", own.key()));
         let memory = Verdicts::default();
         for (edition, awake) in [(0, false), (1, true), (2, true)] {
             // The running edition is 0, then 1; at last a run of 0 ends late.

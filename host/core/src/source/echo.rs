@@ -70,6 +70,11 @@ impl EchoFilter {
         window.active += 1;
     }
 
+    /// Returns the number of writes of an object that are under way.
+    pub fn writes(&self, key: &ObjectRef) -> usize {
+        self.0.get(key).map_or(0, |window| window.active)
+    }
+
     /// Takes in the version in the answer of a write, and the primaries that the answer belongs to (`FW-7`).
     pub fn answered(&mut self, key: &ObjectRef, version: Version, mapped: BTreeSet<ObjectRef>) {
         if let Some(window) = self.0.get_mut(key) {

@@ -53,6 +53,11 @@ impl Filter {
         }
     }
 
+    /// Returns true if the user asks anything.
+    pub(super) fn is_costly(&self) -> bool {
+        self.user != Filters::default()
+    }
+
     /// Returns the filters of the user.
     pub fn user(&self) -> &Filters {
         &self.user

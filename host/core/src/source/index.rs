@@ -56,6 +56,11 @@ impl<K: Ord + Clone> Lookup<K> {
         range.take_while(move |(other, _)| *other == first.0).map(|(_, object)| object)
     }
 
+    /// Returns the keys that an object was last moved to, if they are remembered.
+    pub fn known(&self, object: &ObjectRef) -> Option<&BTreeSet<K>> {
+        self.known.as_ref()?.get(object)
+    }
+
     /// Keeps only the objects that `keep` accepts.
     pub fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
         self.pairs.retain(|(_, object)| keep(object));

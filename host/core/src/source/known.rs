@@ -1,12 +1,19 @@
 //! Decides whether a source knows all objects that it is asked for: an object that it does not show may exist all the
 //! same.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::state::{Place, State, watcher};
 use super::{Role, Source, overlay};
 use crate::cache::Cache;
 use crate::object::{Gvk, ObjectRef};
+
+/// Why a source may not know all objects although all are listed.
+const FULL: &str = "its cache is full, and leaves objects out";
+
+/// A read asks about no more objects than this that a source has not asked about yet.
+const MANY: usize = 1000;
 
 /// The objects that a source is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +44,10 @@ pub struct Doubt {
 }
 
 impl Source {
-    /// Takes in that a namespace, or all (`None`), should be watched but can't be: nothing is known of it until its
-    /// cache is attached.
-    pub fn lacks(&self, namespace: Option<&str>, why: &str) {
-        let mut state = self.state.write();
-        state.lacking.insert(namespace.map(Arc::from), why.into());
+    /// Takes in which namespaces, or all (`None`), should be watched but can't be, and why: nothing is known of them.
+    /// Called after the caches of the others have been attached.
+    pub fn lacking(&self, places: BTreeMap<Option<Arc<str>>, Arc<str>>) {
+        self.state.write().lacking = places;
     }
 
     /// Checks that the source knows all objects within `within`. An object that it shows is known, even if others are
@@ -57,6 +63,13 @@ impl Source {
         }
         let state = self.state.read();
         match within {
+            Within::Related(_) | Within::Everywhere if state.backlog.len() > MANY => {
+                let why = format!("changes of {} objects wait to be asked about", state.backlog.len());
+                return Err(self.doubt(&None, &why));
+            }
+            Within::Object(_) | Within::Namespace(_) | Within::Related(_) | Within::Everywhere => {}
+        }
+        match within {
             Within::Object(key) => self.knows(&state, key),
             Within::Namespace(namespace) => self.listed(&state, Some(namespace)),
             Within::Everywhere => self.listed(&state, None),
@@ -70,10 +83,41 @@ impl Source {
         }
     }
 
-    /// Returns true if no cache has left out objects because it is full. An object that was left out may exist.
-    pub fn is_complete(&self) -> bool {
-        let places = self.state.read().places.clone();
-        places.values().all(Cache::is_complete)
+    /// Checks besides that all objects within `within` are shown: none is left out because a cache is full.
+    ///
+    /// # Errors
+    /// Those of [`Source::known`], and [`Doubt`] if an object may be left out.
+    pub fn shows_all(&self, within: Within<'_>) -> Result<(), Doubt> {
+        self.known(within)?;
+        let namespace = match (within, &self.spec.role) {
+            (Within::Object(_), _) | (Within::Related(_), Role::Primary) => return Ok(()),
+            (Within::Namespace(namespace), _) => Some(namespace),
+            (Within::Related(primary), Role::Secondary(mapper)) if mapper.stays_at_home(primary) => {
+                primary.namespace.as_deref()
+            }
+            (Within::Related(_) | Within::Everywhere, _) => None,
+        };
+        let state = self.state.read();
+        let at_home = namespace.map(|namespace| watcher(&state.places, &ObjectRef::namespaced(namespace, "")));
+        let full = |(place, cache): (&Place, &Cache)| (!cache.is_complete()).then(|| place.clone());
+        let lost = match at_home {
+            Some(place) => place.and_then(full),
+            None => state.places.iter().find_map(full),
+        };
+        lost.map_or(Ok(()), |place| Err(self.doubt(&place, FULL)))
+    }
+
+    /// Returns true if no object that belongs to a primary can exist without being shown: none is left out because a
+    /// cache is full, none is unreadable, and none is in a namespace that is not watched.
+    pub fn sees_all_of(&self, primary: &ObjectRef) -> bool {
+        let state = self.state.read();
+        let whole = |cache: &Cache| cache.is_complete() && cache.unreadable().is_empty();
+        let at_home = match &self.spec.role {
+            Role::Primary => true,
+            Role::Secondary(mapper) => mapper.stays_at_home(primary),
+        };
+        let watched = state.places.contains_key(&None) || (at_home && watcher(&state.places, primary).is_some());
+        watched && state.places.values().all(whole)
     }
 
     fn knows(&self, state: &State, key: &ObjectRef) -> Result<(), Doubt> {
@@ -89,7 +133,7 @@ impl Source {
         if cache.is_unreadable(key) {
             Err(self.doubt(place, "this object can't be read"))
         } else if !cache.is_complete() {
-            Err(self.doubt(place, "its cache is full, and leaves objects out"))
+            Err(self.doubt(place, FULL))
         } else {
             Ok(())
         }

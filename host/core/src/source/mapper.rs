@@ -55,8 +55,8 @@ impl Mapper {
     /// Returns true if asking who a secondary belongs to costs much more than a look at its text.
     pub(super) fn is_costly(&self) -> bool {
         match &self.declared {
-            Declared::Named(keys) => keys.is_costly(),
-            Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) | Declared::Index(_) => false,
+            Declared::Named(keys) | Declared::Index(ByIndex { key: keys, .. }) => keys.is_costly(),
+            Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) => false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef};
+use crate::source::backlog::Backlog;
 use crate::source::echo::{EchoFilter, Listing, Verdict};
 use crate::source::index::Lookup;
 use crate::source::overlay::Overlay;
@@ -29,6 +30,8 @@ pub(super) struct State {
     pub(super) related: Lookup<ObjectRef>,
     /// The objects under each key of each index as the caches have them: candidates too.
     pub(super) indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
+    /// The objects whose look-ups and changes wait for costly questions.
+    pub(super) backlog: Backlog,
 }
 
 /// Objects that may be what is looked for.
@@ -65,14 +68,18 @@ impl State {
         watcher(&self.places, key).map(|(_, cache)| cache)
     }
 
-    pub(super) fn take(&mut self, change: Change, facts: &Facts) -> Verdict {
+    /// Takes in a change. Without facts, its object waits to be asked about.
+    pub(super) fn take(&mut self, change: Change, facts: Option<&Facts>) -> Verdict {
         let key = change.object().key().clone();
         let Some((place, cache)) = watcher(&self.places, &key) else {
             return Verdict::Held;
         };
         let synced = cache.version();
         let listing = if self.listing.contains(place) { Listing::Running } else { Listing::Idle };
-        self.look_up(&key, facts);
+        match facts {
+            Some(facts) => self.look_up(&key, facts),
+            None => self.backlog.note(&key),
+        }
         self.overlay.saw(&change, synced);
         self.windows.admit(change, listing)
     }
@@ -117,11 +124,12 @@ impl State {
     }
 
     pub(super) fn forget_unwatched(&mut self) {
-        let Self { places, overlay, windows, related, indexes, .. } = self;
+        let Self { places, overlay, windows, related, indexes, backlog, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
         overlay.retain(|own| watched(own.key()));
         windows.discard(|key| !watched(key));
         related.retain(watched);
+        backlog.retain(watched);
         for lookup in indexes.values_mut() {
             lookup.retain(watched);
         }
@@ -140,6 +148,11 @@ pub(super) fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
 impl<K: Ord + Clone> Move<K> {
     pub(super) fn nowhere() -> Self {
         Self { before: None, after: BTreeSet::new() }
+    }
+
+    /// Returns the move of an object that is gone, for look-ups that know where it was.
+    pub(super) fn away() -> Self {
+        Self { before: Some(BTreeSet::new()), after: BTreeSet::new() }
     }
 
     pub(super) fn of(change: &Change, keys: impl Fn(&Object) -> BTreeSet<K>) -> Self {

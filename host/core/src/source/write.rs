@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Source, Trigger};
+use super::{Role, Source, Trigger};
 use crate::cache::Cache;
 use crate::dependent::managed_fields;
 use crate::object::{Change, Object, ObjectRef};
@@ -63,8 +63,12 @@ impl Source {
 }
 
 impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
-    /// Ends the write with its answer, which is read from now on and whose echo is swallowed.
+    /// Ends the write with its answer, which is read from now on and whose echo is swallowed; not if it has made a
+    /// primary, of which the queue learns by that event.
     pub fn wrote(mut self, answer: Object) {
+        if self.has_made_primary(&answer) {
+            return self.source.put(answer);
+        }
         let triggers = self.source.answered(&self.key, answer);
         self.tell(triggers);
     }
@@ -72,12 +76,24 @@ impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
     /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be the event of
     /// another client's change, as the answer differs in more than what `manager` owns, or in nothing (`FW-8`, `RO-7`).
     pub fn answered(self, answer: Object, manager: &str) {
-        if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
+        if self.is_alone(&answer) && managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
             self.wrote(answer);
         } else {
             tracing::debug!(object = %self.key, "the answer may be somebody else's change: its event is not swallowed");
             self.source.put(answer);
         }
+    }
+
+    fn has_made_primary(&self, answer: &Object) -> bool {
+        let same = |known: &Object| known.header().uid == answer.header().uid;
+        matches!(self.source.spec.role, Role::Primary) && !self.known.as_ref().is_some_and(same)
+    }
+
+    /// Returns true if no other write may have made the object, if it was not known: the answer to this one may then
+    /// be somebody's change of it.
+    fn is_alone(&self, answer: &Object) -> bool {
+        let older = || self.source.get(&self.key).is_some_and(|other| other.version() < answer.version());
+        self.known.is_some() || (self.source.state.read().windows.writes(&self.key) == 1 && !older())
     }
 
     fn tell(&mut self, triggers: Vec<Trigger>) {
