@@ -420,7 +420,8 @@ impl Source {
             Some(lookup) => Candidates::of(lookup, lookup.get(&key.into())),
             None => Candidates::default(),
         };
-        let wanted = |object: &Object| self.texts(keys, "object", object, (Callback::Index, index)).contains(key);
+        let wanted =
+            |object: &Object| self.asked().texts(keys, "object", object, (Callback::Index, index)).contains(key);
         Ok(self.select(candidates, wanted))
     }
 

@@ -135,8 +135,8 @@ impl<'a> About<'a> {
                 object if Some(object.key()) == self.key => Ok(Some(object)),
                 object => Err(self.broken(&format_args!("it is about {}", object.key()))),
             },
-            // KD-9; and what is of a kind that is gone is gone, too.
-            Err(error) if deletes && is_absent(&error) => Ok(None),
+            // KD-9; but what is of a kind that is not served may still be there, under another version of it.
+            Err(error) if deletes && error.reason == Reason::Missing => Ok(None),
             // FI-4. What is invalid is refused with 422, too, and names a field.
             Err(mut error) if error.code == 422 && verb.tests() && error.fields.is_empty() => {
                 error.reason = Reason::Conflict;
@@ -297,7 +297,7 @@ mod tests {
             (r#"patch [{"op":"add","path":"/spec","value":{"op":"test"}}]"#, 422, GENERIC, Some(Reason::Rejected)),
             (test, 404, MISSING, Some(Reason::Missing)),
             ("delete it", 404, MISSING, None),
-            ("delete it", 404, "404 page not found", None),
+            ("delete it", 404, "404 page not found", Some(Reason::UnknownKind)),
             ("delete it", 404, "no backend", Some(Reason::Unreachable)),
             ("delete it", 422, GENERIC, Some(Reason::Rejected)),
         ] {

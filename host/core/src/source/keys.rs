@@ -1,8 +1,9 @@
 //! Finds texts in an object: the keys of an index, and the names of other objects (IX, IM).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::callback::{Problem, cost, read};
+use super::callback::{Asked, Callback, Problem, cost, read};
 use crate::manifest::Keys;
 use crate::object::pointer::most;
 use crate::object::{Object, ObjectRef, Scope};
@@ -31,20 +32,43 @@ pub(super) fn texts(keys: &Keys, variable: &str, object: &Object) -> Result<BTre
     }
 }
 
+impl Asked<'_> {
+    /// Returns the texts that an object has for a field of the manifest; none if that fails, which is told.
+    pub(super) fn texts(
+        self,
+        keys: &Keys,
+        variable: &str,
+        object: &Object,
+        (callback, field): (Callback, &str),
+    ) -> BTreeSet<Box<str>> {
+        texts(keys, variable, object).unwrap_or_else(|problem| {
+            self.tell(callback, field, object.key(), &problem);
+            BTreeSet::new()
+        })
+    }
+}
+
 /// Returns the object that a text names, as `name` or `namespace/name`. Without a namespace it is in `home`; `None` if
 /// it would be in no namespace, or if the name is empty.
-pub(super) fn named(text: &str, scope: Scope, home: Option<&str>) -> Option<ObjectRef> {
+pub(super) fn named(text: &str, scope: Scope, home: Option<&Arc<str>>) -> Option<ObjectRef> {
     let (namespace, name) = text.split_once('/').map_or((None, text), |(namespace, name)| (Some(namespace), name));
+    placed(name, namespace, scope, home)
+}
+
+/// Returns the object of this name and namespace. Without a namespace it is in `home`; `None` if it would be in no
+/// namespace, or if the name is empty.
+pub(super) fn placed(name: &str, namespace: Option<&str>, scope: Scope, home: Option<&Arc<str>>) -> Option<ObjectRef> {
     if name.is_empty() {
         return None;
     }
-    match scope {
-        Scope::Cluster => Some(ObjectRef::cluster(name)),
+    let namespace = match scope {
+        Scope::Cluster => None,
         Scope::Namespaced => {
-            let namespace = namespace.filter(|namespace| !namespace.is_empty()).or(home)?;
-            Some(ObjectRef::namespaced(namespace, name))
+            let given = namespace.filter(|namespace| !namespace.is_empty()).map(Arc::from);
+            Some(given.or_else(|| home.cloned())?)
         }
-    }
+    };
+    Some(ObjectRef { namespace, name: name.into() })
 }
 
 #[cfg(test)]
@@ -130,7 +154,8 @@ mod tests {
             ("", Namespaced, Some("n"), None),
             ("m/", Namespaced, Some("n"), None),
         ] {
-            let found = named(text, scope, home).map(|key| key.to_string());
+            let home = home.map(Arc::from);
+            let found = named(text, scope, home.as_ref()).map(|key| key.to_string());
             assert_eq!(found.as_deref(), expected, "{text:?}");
         }
     }

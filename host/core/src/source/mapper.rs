@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::callback::{Asked, Callback};
-use super::keys::{named, texts};
+use super::keys::{named, placed};
 use crate::manifest::{ByIndex, Keys, Mapper as Declared, MappingKeys};
 use crate::object::{Gvk, Object, ObjectRef, Owner, Scope, Text};
 
@@ -91,11 +91,8 @@ impl Mapper {
     /// Returns the primaries whose names are texts in a secondary.
     fn named(&self, keys: &Keys, secondary: &Object, asked: Asked<'_>) -> BTreeSet<ObjectRef> {
         let own = secondary.key();
-        let texts = texts(keys, "object", secondary).unwrap_or_else(|problem| {
-            asked.tell(Callback::Mapper, "mapper", own, &problem);
-            BTreeSet::new()
-        });
-        let named = texts.iter().filter_map(|text| named(text, self.scope, own.namespace.as_deref()));
+        let texts = asked.texts(keys, "object", secondary, (Callback::Mapper, "mapper"));
+        let named = texts.iter().filter_map(|text| named(text, self.scope, own.namespace.as_ref()));
         named.filter(|primary| self.reaches(own, primary)).collect()
     }
 
@@ -171,17 +168,7 @@ impl Mapper {
     /// Returns the key of a primary. Without a given namespace, a namespaced primary is in the secondary's; `None` if
     /// the secondary is cluster-scoped then.
     fn key(&self, name: &str, namespace: Option<&str>, secondary: &Object) -> Option<ObjectRef> {
-        if name.is_empty() {
-            return None;
-        }
-        let namespace = match self.scope {
-            Scope::Cluster => None,
-            Scope::Namespaced => Some(match namespace.filter(|namespace| !namespace.is_empty()) {
-                Some(namespace) => namespace.into(),
-                None => secondary.key().namespace.clone()?,
-            }),
-        };
-        Some(ObjectRef { namespace, name: name.into() })
+        placed(name, namespace, self.scope, secondary.key().namespace.as_ref())
     }
 }
 

@@ -40,7 +40,7 @@ impl Source {
         let Some(primaries) = &self.primaries else {
             return BTreeSet::new();
         };
-        let keys = self.texts(&by.key, "object", object, (Callback::Mapper, "mapper"));
+        let keys = self.asked().texts(&by.key, "object", object, (Callback::Mapper, "mapper"));
         let state = primaries.state.read();
         let Some(lookup) = state.indexes.get(&by.name) else {
             return BTreeSet::new();
@@ -99,7 +99,7 @@ impl Source {
         let object = || self.primaries.as_ref().and_then(|primaries| primaries.get(primary));
         if let Some((keys, scope)) = mapper.secondaries() {
             let texts = object().map(|object| texts(keys, "primary", &object)).transpose();
-            let name = |text: &str| named(text, scope, primary.namespace.as_deref());
+            let name = |text: &str| named(text, scope, primary.namespace.as_ref());
             let names = texts.map(|texts| {
                 let names = texts.iter().flatten().filter_map(|text| name(text));
                 Led::Named(names.filter(|key| mapper.reaches(key, primary)).collect())
@@ -112,7 +112,8 @@ impl Source {
         let by = mapper.index()?;
         let primaries = self.primaries.as_ref()?;
         let keys = primaries.spec.indexes.get(&by.name)?;
-        let texts = object().map(|object| primaries.texts(keys, "object", &object, (Callback::Index, &by.name)));
+        let texts =
+            object().map(|object| primaries.asked().texts(keys, "object", &object, (Callback::Index, &by.name)));
         Some(Ok(Led::Keyed(texts.unwrap_or_default())))
     }
 
@@ -121,22 +122,8 @@ impl Source {
         let Role::Secondary(mapper) = &self.spec.role else {
             return false;
         };
-        let own = |key: &Keys| self.texts(key, "object", object, (Callback::Mapper, "mapper"));
+        let own = |key: &Keys| self.asked().texts(key, "object", object, (Callback::Mapper, "mapper"));
         mapper.reaches(object.key(), primary) && mapper.index().is_some_and(|by| !own(&by.key).is_disjoint(keys))
-    }
-
-    /// Returns the texts that an object has; none if that fails, which is counted.
-    pub(super) fn texts(
-        &self,
-        keys: &Keys,
-        variable: &str,
-        object: &Object,
-        (callback, field): (Callback, &str),
-    ) -> BTreeSet<Box<str>> {
-        texts(keys, variable, object).unwrap_or_else(|problem| {
-            self.asked().tell(callback, field, object.key(), &problem);
-            BTreeSet::new()
-        })
     }
 
     /// Returns who takes the failures of what this source asks.

@@ -33,7 +33,9 @@ impl Source {
         };
         let indexes = self.spec.indexes.iter();
         let keys = indexes
-            .map(|(name, keys)| Move::of(change, |object| self.texts(keys, "object", object, (Callback::Index, name))))
+            .map(|(name, keys)| {
+                Move::of(change, |object| self.asked().texts(keys, "object", object, (Callback::Index, name)))
+            })
             .collect();
         Facts { primaries, keys }
     }
