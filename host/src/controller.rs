@@ -269,7 +269,7 @@ impl Task<'_> {
         }
         let known = before.as_ref();
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
-        let sources = Sources::planned(&plan, finalizer, known, &self.joined);
+        let sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
         self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
         let sought = sources.all();
         self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));

@@ -15,8 +15,10 @@ use tokio::sync::Notify;
 use crate::cache::Cache;
 use crate::manifest::Keys;
 use crate::object::{Change, Gvk, Object, ObjectRef};
+use crate::room::Holding;
 
 mod backlog;
+mod borrowed;
 pub mod callback;
 pub mod echo;
 pub mod filter;
@@ -30,10 +32,11 @@ mod state;
 mod telling;
 mod write;
 
+use borrowed::Borrowed;
 use callback::{Callback, Faults};
 use echo::Verdict;
 use filter::Filter;
-use index::Lookup;
+use index::{Key, Lookup};
 pub use known::{Doubt, Within};
 use mapper::Mapper;
 use state::{Candidates, State, is_in, watcher};
@@ -150,6 +153,13 @@ impl Source {
         let indexes = spec.indexes.keys().map(|name| (name.clone(), lookup.clone())).collect();
         let state = State { related: spec.lookup(), indexes, ..State::default() };
         Self { spec, primaries: None, state: RwLock::new(state), work: Notify::new(), progress: Notify::new() }
+    }
+
+    /// Lets the plugin borrow the memory that the keys of its look-ups take.
+    #[must_use]
+    pub fn charging(self, holding: Option<Holding>) -> Self {
+        self.state.write().borrowed = Borrowed::by(holding);
+        self
     }
 
     /// Returns the settings of the source.
@@ -438,7 +448,7 @@ impl Source {
     fn select(&self, candidates: impl FnOnce(&State) -> Candidates, wanted: impl Fn(&Object) -> bool) -> Vec<Object> {
         let (Candidates { objects, exact }, places, own, waiting) = {
             let state = self.state.read();
-            let waiting: BTreeSet<_> = state.backlog.keys().cloned().collect();
+            let waiting: BTreeSet<_> = state.unasked().cloned().collect();
             (candidates(&state), state.places.clone(), state.overlay.clone(), waiting)
         };
         let mut keys: BTreeSet<_> = objects.union(&waiting).cloned().collect();
@@ -464,7 +474,7 @@ impl Spec {
     }
 
     /// Returns an empty look-up.
-    fn lookup<K: Ord + Clone>(&self) -> Lookup<K> {
+    fn lookup<K: Key>(&self) -> Lookup<K> {
         if self.is_costly() { Lookup::exact() } else { Lookup::default() }
     }
 }
@@ -1444,6 +1454,28 @@ mod tests {
         source.answer(&tell).await;
         assert!(settled());
         assert_eq!(*told_of.lock(), ["n/p related"]);
+    }
+
+    #[test]
+    fn what_finds_no_room_in_the_look_ups_is_asked_at_each_read() {
+        // IX-2
+        let room = crate::room::Room::new(0);
+        let by_key = source(Role::Primary, Filter::default(), &[("by-key", "/spec/key")]);
+        let source = by_key.charging(Some(room.holding(&"p".into())));
+        let mut informer = Informer::new(&source, None);
+        let long = "x".repeat(300 << 10);
+        for (name, version) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)] {
+            informer.applied(keyed(name, version, &long));
+        }
+        let keyed_now = |source: &Source| source.state.read().indexes.values().map(Lookup::len).sum::<usize>();
+        assert_eq!((keyed_now(&source), source.state.read().unkeyed.len()), (3, 2));
+        assert_eq!(source.by_index("by-key", &long).unwrap().len(), 5);
+        // Where there is room again, it is used.
+        informer.event(Event::Deleted(keyed("a", 6, &long)));
+        informer.applied(keyed("e", 7, &long));
+        informer.event(Event::Deleted(keyed("d", 8, &long)));
+        assert_eq!((keyed_now(&source), source.state.read().unkeyed.len()), (3, 0));
+        assert_eq!(names(&source.by_index("by-key", &long).unwrap()), ["n/b@2", "n/c@3", "n/e@7"]);
     }
 
     #[test]

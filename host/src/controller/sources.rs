@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use capstan_core::guest::Guest;
 use capstan_core::object::Gvk;
 use capstan_core::reconciler::Controller;
 use capstan_core::rollout::Step;
@@ -48,6 +49,7 @@ impl Sources {
         finalizer: Arc<str>,
         before: Option<(&Controller, Step)>,
         joined: &Joined,
+        guest: &dyn Guest,
     ) -> Self {
         let step = before.map(|(_, step)| step);
         let stays = matches!(step, Some(Step::InPlace | Step::Elsewhere));
@@ -55,6 +57,7 @@ impl Sources {
             Some(known) => Source::heir(spec.clone(), known),
             None => Source::new(spec.clone()),
         };
+        let new = |spec: &Spec, known: Option<&Arc<Source>>| new(spec, known).charging(guest.holding());
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);

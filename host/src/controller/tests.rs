@@ -347,7 +347,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let before = pages("[n]", &environment);
     let (handle, first) = (Handle::new(pages("[n]", &environment), &environment), plan(&before));
     let mut joined = Joined::default();
-    let sources = Sources::planned(&first, "f".into(), None, &joined);
+    let sources = Sources::planned(&first, "f".into(), None, &joined, &Unasked);
     joined.become_as(&sources, &first, &environment.pool, &listener);
     until(|| has("n/a"));
     let controller = handle.assemble(&before, &environment, sources, None);
@@ -357,7 +357,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let second = plan(&pages_with(&format!("namespaces: [n], {themes}"), &environment));
     let kept: Vec<_> = second.scopes().map(|(scope, kind, _)| environment.pool.keep(scope, kind)).collect();
     until(|| kept.iter().all(|kept| kept.cache.is_synced()));
-    let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined);
+    let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
     joined.become_as(&sources, &second, &environment.pool, &listener);
     until(|| has("n/b"));
 }

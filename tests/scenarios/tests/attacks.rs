@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::wait;
-use scenarios::{Daemon, LATER, Place, Start};
+use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -444,4 +444,34 @@ fn runs_that_never_end_take_no_turn_from_another_plugin() {
     };
     assert!(spent(name) > 10.0 * spent(&format!("{name}-victim")));
     attacked.end();
+}
+
+#[test]
+fn expressions_about_what_comes_hold_up_no_events_of_others() {
+    let place = Place::new("costly-index");
+    let maps = |fields: &str| {
+        format!(
+            "sources: {{ maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap, mapper: {{ annotations: {{}} }}{fields} }} }} }}\n"
+        )
+    };
+    // As many as a controller may have, each as costly as one may be.
+    let pairs = "has(object.data) && object.data.map(a, object.data.map(b, a + b)).size() == 0 ? ['x'] : []";
+    let indexes: String = (0..30).map(|n| format!("i{n}: {{ cel: \"{pairs}\" }}, ")).collect();
+    let costly = maps(&format!(", indexes: {{ {} }}", indexes.trim_end_matches(", ")));
+    let attacker = place.manifest("probe", PRIMARY, "", &format!("labelSelector: attack\n{costly}"));
+    let victim = place.renamed(&place.probe_manifest(&format!("labelSelector: victim\n{}", maps(""))), "victim");
+    let daemon = Start::new(&format!("{attacker}---\n{victim}")).run(&place).until_ready();
+    place.labelled_probe("victim", "victim", json!({}));
+    wait::until(LATER, "its first run", || (daemon.runs_of("victim") > 0).then_some(())).unwrap();
+    let data: Map<String, Value> = (0..200).map(|n| (format!("key-{n}"), json!("x"))).collect();
+    for n in 0..300 {
+        place.create("v1", "ConfigMap", &place.config_maps(), &format!("costly-{n}"), json!({ "data": data }));
+    }
+    // What concerns the victim comes behind all that, in the same watch.
+    let news = place.map_of("victim", "news", json!({}));
+    place.create("v1", "ConfigMap", &place.config_maps(), "news", news);
+    wait::until(SOON, "the run about the news", || (daemon.runs_of("victim") > 1).then_some(())).unwrap();
+    assert_eq!(daemon.get("/readyz").0, 200);
+    let fails = || daemon.count("capstan_callback_failures_total", "");
+    wait::until(LATER, "all that to be asked", || (fails() >= 300 * 30).then_some(())).unwrap();
 }

@@ -67,6 +67,10 @@ impl Source {
                 let why = format!("changes of {} objects wait to be asked about", state.backlog.len());
                 return Err(self.doubt(&None, &why));
             }
+            Within::Related(_) | Within::Everywhere if state.unkeyed.len() > MANY => {
+                let why = "the keys of its look-ups take more memory than its plugin has (--plugin-memory)";
+                return Err(self.doubt(&None, why));
+            }
             Within::Object(_) | Within::Namespace(_) | Within::Related(_) | Within::Everywhere => {}
         }
         match within {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef};
 use crate::source::backlog::Backlog;
+use crate::source::borrowed::Borrowed;
 use crate::source::echo::{EchoFilter, Listing, Verdict};
-use crate::source::index::Lookup;
+use crate::source::index::{Key, Lookup};
 use crate::source::overlay::Overlay;
 
 /// The place that one informer watches: a namespace, or all namespaces and cluster-scoped objects (`None`).
@@ -30,6 +31,10 @@ pub(super) struct State {
     pub(super) related: Lookup<ObjectRef>,
     /// The objects under each key of each index as the caches have them: candidates too.
     pub(super) indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
+    /// The memory of the look-ups.
+    pub(super) borrowed: Borrowed,
+    /// The objects that have found no room in them.
+    pub(super) unkeyed: BTreeSet<ObjectRef>,
     /// The objects whose look-ups and changes wait for costly questions.
     pub(super) backlog: Backlog,
 }
@@ -44,7 +49,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Returns some objects of a look-up.
-    pub(super) fn of<'a, K: Ord + Clone>(lookup: &Lookup<K>, found: impl IntoIterator<Item = &'a ObjectRef>) -> Self {
+    pub(super) fn of<'a, K: Key>(lookup: &Lookup<K>, found: impl IntoIterator<Item = &'a ObjectRef>) -> Self {
         Self { objects: found.into_iter().cloned().collect(), exact: lookup.is_exact() }
     }
 }
@@ -84,11 +89,32 @@ impl State {
         self.windows.admit(change, listing)
     }
 
+    /// Lets the look-ups follow an object. If its keys find no room, it has none, and each read asks it.
     pub(super) fn look_up(&mut self, key: &ObjectRef, facts: &Facts) {
         facts.primaries.apply(key, &mut self.related);
         for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
             keys.apply(key, lookup);
         }
+        self.unkeyed.remove(key);
+        if !self.borrow() {
+            self.unkeyed.insert(key.clone());
+            self.related.moved(key, &facts.primaries.after, &BTreeSet::new());
+            for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
+                lookup.moved(key, &keys.after, &BTreeSet::new());
+            }
+            self.borrow();
+        }
+    }
+
+    /// Returns the objects that the look-ups may not lead to.
+    pub(super) fn unasked(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.backlog.keys().chain(&self.unkeyed)
+    }
+
+    /// Borrows the memory that the look-ups take. Returns false if there is not enough.
+    fn borrow(&mut self) -> bool {
+        let indexes: usize = self.indexes.values().map(Lookup::bytes).sum();
+        self.borrowed.fits(self.related.bytes() + indexes)
     }
 
     /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
@@ -124,15 +150,17 @@ impl State {
     }
 
     pub(super) fn forget_unwatched(&mut self) {
-        let Self { places, overlay, windows, related, indexes, backlog, .. } = self;
+        let Self { places, overlay, windows, related, indexes, backlog, unkeyed, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
         overlay.retain(|own| watched(own.key()));
         windows.discard(|key| !watched(key));
         related.retain(watched);
         backlog.retain(watched);
+        unkeyed.retain(watched);
         for lookup in indexes.values_mut() {
             lookup.retain(watched);
         }
+        self.borrow();
     }
 }
 
@@ -145,7 +173,7 @@ pub(super) fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
     watcher(places, key).is_some_and(|(watching, _)| watching == place)
 }
 
-impl<K: Ord + Clone> Move<K> {
+impl<K: Key> Move<K> {
     pub(super) fn nowhere() -> Self {
         Self { before: None, after: BTreeSet::new() }
     }
