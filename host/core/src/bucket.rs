@@ -31,7 +31,12 @@ impl Rate {
 impl Bucket {
     /// Takes a token, which may be a future one, and returns the time until it is there.
     pub fn take(&mut self, rate: Rate, now: Instant) -> Duration {
-        let full = self.full.map_or(now, |full| full.max(now)) + rate.interval;
+        self.take_many(1, rate, now)
+    }
+
+    /// Takes this number of tokens, which may be future ones, and returns the time until they are there.
+    pub fn take_many(&mut self, tokens: u32, rate: Rate, now: Instant) -> Duration {
+        let full = self.full.map_or(now, |full| full.max(now)) + rate.interval.saturating_mul(tokens);
         self.full = Some(full);
         (full - now).saturating_sub(rate.interval.saturating_mul(rate.burst.max(1)))
     }
@@ -68,6 +73,17 @@ mod tests {
     use super::*;
 
     const RATE: Rate = Rate { interval: Duration::from_millis(100), burst: 3 };
+
+    #[test]
+    fn many_tokens_are_waited_for_as_long_as_each_alone() {
+        let (mut bucket, mut one_by_one, start) = (Bucket::default(), Bucket::default(), Instant::now());
+        for (ms, tokens, wait) in [(0, 2, 0), (0, 2, 100), (100, 5, 500), (1000, 0, 0), (1000, 3, 0)] {
+            let now = start + Duration::from_millis(ms);
+            assert_eq!(bucket.take_many(tokens, RATE, now), Duration::from_millis(wait), "{ms}");
+            let each = (0..tokens).map(|_| one_by_one.take(RATE, now)).last();
+            assert_eq!(each.unwrap_or_default(), Duration::from_millis(wait), "{ms}");
+        }
+    }
 
     #[test]
     fn tokens_that_are_not_all_there_are_not_taken() {

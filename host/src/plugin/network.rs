@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::cpu;
 use capstan_core::manifest::{Capabilities, Limits};
 use capstan_core::network::{Closed, Destination, Scheme, Target};
@@ -42,6 +43,10 @@ const TCP: u64 = 1 << 20;
 /// Connections that one call may have open; of TCP, that it may open at all.
 const OPEN: usize = 8;
 
+/// What connections of one plugin may compute aside of its runs: a token is a microsecond, so a quarter of a core, and a
+/// tenth of a second at once.
+const PACE: Rate = Rate { interval: Duration::from_micros(4), burst: 100_000 };
+
 /// Names of one plugin that are looked up at once: the system holds a thread for each, also when nobody waits any more.
 const LOOKUPS: usize = 4;
 
@@ -67,6 +72,8 @@ pub(super) struct Network {
     /// `limits.connections`
     permits: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
+    /// What its connections may still compute aside of its runs.
+    pace: Mutex<Bucket>,
     /// Bytes that a body may have: `limits.memory`, for more of it would not do the component any good.
     body: u64,
     /// As the room knows the plugin.
@@ -108,12 +115,6 @@ struct Open {
 
 /// One of the connections of a call.
 struct Counted(Arc<OfCall>);
-
-/// A poll of a connection, which counts the time that it takes.
-struct Spending<'a> {
-    call: &'a OfCall,
-    begun: Instant,
-}
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -166,6 +167,7 @@ impl Network {
             counted: outside.connections(operator, plugin),
             permits: Arc::new(Semaphore::new(limits.connections)),
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            pace: Mutex::default(),
             body: limits.memory,
             unit: format!("{operator}/{plugin}").into(),
             room: room.clone(),
@@ -345,6 +347,13 @@ impl OfCall {
         Ok(Open { _counted: counted, _permit: permit, _held: held })
     }
 
+    /// Counts the time for which a connection has computed. Returns how long it has to rest: nobody hands out slots to it.
+    fn spend(&self, time: Duration) -> Duration {
+        self.spent.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let tokens = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        self.network.pace.lock().take_many(tokens, PACE, Instant::now())
+    }
+
     /// Does something as long as the call lasts.
     async fn within<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
         tokio::select! {
@@ -362,19 +371,6 @@ impl OfCall {
         if let Some(failed) = failed {
             self.home.log(Level::Warn, format!("no connection to {target}: {failed}"), &[]);
         }
-    }
-}
-
-impl Spending<'_> {
-    fn begin(call: &OfCall) -> Spending<'_> {
-        Spending { call, begun: Instant::now() }
-    }
-}
-
-impl Drop for Spending<'_> {
-    fn drop(&mut self) {
-        let nanos = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.call.spent.fetch_add(nanos, Ordering::Relaxed);
     }
 }
 

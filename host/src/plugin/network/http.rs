@@ -15,7 +15,7 @@ use hyper::client::conn::http1::{Builder, Connection};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep, timeout};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi_http::p2::bindings::LinkOptions;
@@ -27,7 +27,7 @@ use wasmtime_wasi_http::{
 };
 
 use super::body::Bounded;
-use super::{CONNECT, Failed, Line, OfCall, Open, Spending};
+use super::{CONNECT, Failed, Line, OfCall, Open};
 
 /// Bytes that the headers of a request may have, or those of an answer.
 const HEADERS: usize = 16 << 10;
@@ -284,12 +284,22 @@ impl OfCall {
         Ok(Box::new(stream))
     }
 
-    /// Does something and counts the time that it computes.
+    /// Does something and counts the time that it computes; it rests if that is too much.
     fn spending<T>(self: Arc<Self>, work: impl Future<Output = T> + Send) -> impl Future<Output = T> + Send {
         let mut work = Box::pin(work);
+        let mut rest = None::<Pin<Box<Sleep>>>;
         std::future::poll_fn(move |cx| {
-            let _spending = Spending::begin(&self);
-            work.as_mut().poll(cx)
+            if let Some(resting) = &mut rest {
+                ready!(resting.as_mut().poll(cx));
+                rest = None;
+            }
+            let begun = Instant::now();
+            let polled = work.as_mut().poll(cx);
+            let wait = self.spend(begun.elapsed());
+            if !wait.is_zero() {
+                rest = Some(Box::pin(sleep(wait)));
+            }
+            polled
         })
     }
 }

@@ -138,3 +138,16 @@ async fn tls_is_spoken_with_a_server_whose_certificate_is_trusted_and_no_other()
         assert_eq!(stream.is_ok(), trusted, "{stream:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_compute_much_rest_and_those_of_other_plugins_do_not() {
+    let of_plugin = || network(&tcp(&[], false), 8, &Room::default());
+    let (busy, other) = (of_plugin(), of_plugin());
+    let spend = |network: &Arc<Network>, ms| line(network).call.spend(Duration::from_millis(ms)).as_millis();
+    for (ms, rest) in [(50, 0), (50, 0), (30, 120)] {
+        assert_eq!(spend(&busy, ms), rest, "{ms}");
+    }
+    assert_eq!(spend(&other, 50), 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(spend(&busy, 100), 0);
+}
