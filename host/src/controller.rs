@@ -261,7 +261,7 @@ impl Task<'_> {
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
         // Another kind's objects may have the same names.
-        let kin = before.as_ref().is_none_or(|now| now.declared.spec.primary == declared.spec.primary);
+        let kin = before.as_ref().is_none_or(|now| now.declared.spec.primary.is_kind_of(&declared.spec.primary));
         if !kin {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);
@@ -272,6 +272,7 @@ impl Task<'_> {
         let sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
         self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
         let sought = sources.all();
+        // What those put off that go is asked by their heirs, or by nobody: it may be of another kind.
         self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));
         for source in sought {
             if !self.asking.iter().any(|asking| Arc::ptr_eq(source, &asking.source)) {

@@ -149,10 +149,20 @@ impl Source {
         {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
-        let lookup = spec.lookup::<Box<str>>();
-        let indexes = spec.indexes.keys().map(|name| (name.clone(), lookup.clone())).collect();
-        let state = State { related: spec.lookup(), indexes, ..State::default() };
-        Self { spec, primaries: None, state: RwLock::new(state), work: Notify::new(), progress: Notify::new() }
+        let source =
+            Self { spec, primaries: None, state: RwLock::default(), work: Notify::new(), progress: Notify::new() };
+        source.clear_look_ups();
+        source
+    }
+
+    fn clear_look_ups(&self) {
+        fn lookup<K: Key>(costly: bool) -> Lookup<K> {
+            if costly { Lookup::exact() } else { Lookup::default() }
+        }
+        let costly = self.is_costly();
+        let indexes = self.spec.indexes.keys().map(|name| (name.clone(), lookup(costly))).collect();
+        let mut state = self.state.write();
+        (state.related, state.indexes) = (lookup(costly), indexes);
     }
 
     /// Lets the plugin borrow the memory that the keys of its look-ups take.
@@ -169,7 +179,7 @@ impl Source {
 
     /// Returns a source that continues where another one of its kind ends: it has seen the same objects, and takes
     /// over the own writes, none of which may be under way. The caller attaches it to every cache that it is to read,
-    /// and detaches it from the others.
+    /// and detaches it from the others; once the one before is told no more, it calls [`Source::take_over`].
     pub fn heir(spec: Spec, before: &Self) -> Self {
         let heir = Self::new(spec);
         {
@@ -178,9 +188,7 @@ impl Source {
             state.listing.clone_from(&before.listing);
             state.overlay = before.overlay.clone();
             state.windows = before.windows.clone();
-            state.backlog = before.backlog.heir();
         }
-        heir.work.notify_one();
         heir
     }
 
@@ -240,7 +248,7 @@ impl Source {
     /// Adds an object to the look-ups without a trigger.
     fn learn(&self, object: Object) {
         let key = object.key().clone();
-        if self.spec.is_costly() {
+        if self.is_costly() {
             return self.note(&key);
         }
         let facts = self.facts(&Change::Added(object));
@@ -260,6 +268,8 @@ impl Source {
             state.forget_unwatched();
             cache
         };
+        // What a run waits for may have gone with it.
+        self.progress.notify_waiters();
         cache.list().iter().map(|object| object.key().clone()).collect()
     }
 
@@ -293,14 +303,14 @@ impl Source {
     /// to date afterwards, even if the filter drops the change (`IS-2`, `IS-3`); a source that asks costly questions
     /// returns none and does both in [`Source::answer`].
     pub fn on(&self, change: Change) -> Vec<Trigger> {
-        let facts = (!self.spec.is_costly()).then(|| self.facts(&change));
+        let facts = (!self.is_costly()).then(|| self.facts(&change));
         let verdict = self.state.write().take(change, facts.as_ref());
         if facts.is_none() {
             self.work.notify_one();
         }
         match (verdict, facts) {
             (Verdict::Held, _) => Vec::new(),
-            (Verdict::Pass(change), Some(facts)) => self.triggers(change, facts.primaries.either()),
+            (Verdict::Pass(change), Some(facts)) => self.triggers(&change, facts.primaries.either()),
             (Verdict::Pass(change), None) => self.triggers_of(change),
             (Verdict::Released(released), _) => self.released(released),
         }
@@ -432,7 +442,7 @@ impl Source {
         };
         let wanted =
             |object: &Object| self.asked().texts(keys, "object", object, (Callback::Index, index)).contains(key);
-        Ok(self.select(candidates, wanted))
+        Ok(self.select(None, candidates, wanted))
     }
 
     /// Returns the number of objects with a finalizer.
@@ -441,14 +451,20 @@ impl Source {
         all.filter(|object| object.header().has_finalizer(finalizer)).count()
     }
 
-    /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay. `wanted` gets the newest
+    /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay; all of them in the namespace
+    /// `home`, if there is one. `wanted` gets the newest
     /// version: the last version of a deleted object may have been under other keys than the one before, so a look-up
     /// can contain too many objects. One that is exact is taken at its word about what is in the caches, but for what
     /// waits to be asked about.
-    fn select(&self, candidates: impl FnOnce(&State) -> Candidates, wanted: impl Fn(&Object) -> bool) -> Vec<Object> {
+    fn select(
+        &self,
+        home: Option<&str>,
+        candidates: impl FnOnce(&State) -> Candidates,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> Vec<Object> {
         let (Candidates { objects, exact }, places, own, waiting) = {
             let state = self.state.read();
-            let waiting: BTreeSet<_> = state.unasked().cloned().collect();
+            let waiting: BTreeSet<_> = state.unasked(home).cloned().collect();
             (candidates(&state), state.places.clone(), state.overlay.clone(), waiting)
         };
         let mut keys: BTreeSet<_> = objects.union(&waiting).cloned().collect();
@@ -471,11 +487,6 @@ impl Spec {
             Role::Secondary(mapper) => mapper.is_costly(),
         };
         mapper || self.filter.is_costly() || self.indexes.values().any(Keys::is_costly)
-    }
-
-    /// Returns an empty look-up.
-    fn lookup<K: Key>(&self) -> Lookup<K> {
-        if self.is_costly() { Lookup::exact() } else { Lookup::default() }
     }
 }
 
@@ -1425,9 +1436,127 @@ mod tests {
         assert_eq!(informer.event(Event::Deleted(owned("t", 5, "p"))), NOBODY);
         let heir = Source::heir(source.spec().clone(), &source);
         assert_eq!(heir.attach(None, informer.writer.cache()), []);
+        heir.take_over(&source);
+        assert!(source.ask().is_none());
         let heir = Informer { source: &heir, place: None, writer: informer.writer, asks: true };
         assert_eq!(told(&heir.asked()), ["n/p related"]);
         assert_eq!(names(&heir.source.related(&key("p"))), ["n/s@1"]);
+    }
+
+    #[test]
+    fn no_question_about_one_sort_of_changes_decides_about_several() {
+        // IS-1
+        let no = |variables: &[&'static str]| Some(Expression::parse("false", variables).unwrap());
+        let no_additions = || Filters { on_add: no(&["object"]), ..Filters::default() };
+        let no_updates = || Filters { on_update: no(&["object", "oldObject"]), ..Filters::default() };
+        let (there, gone) =
+            (|version| Event::Applied(owned("s", version, "p")), |version| Event::Deleted(owned("s", version, "p")));
+        for (case, filters, before, events, passes) in [
+            ("added", no_additions(), vec![], vec![there(1)], false),
+            ("added, then updated", no_additions(), vec![], vec![there(1), there(2)], true),
+            ("updated", no_updates(), vec![there(1)], vec![there(2), there(3)], false),
+            ("made again", no_updates(), vec![there(1)], vec![gone(2), there(3)], true),
+        ] {
+            let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
+            let source = source(Role::Secondary(mapper), Filter::secondary(filters), &[]);
+            let mut informer = Informer::new(&source, None);
+            for event in before {
+                informer.event(event);
+            }
+            informer.asks = false;
+            for event in events {
+                assert_eq!(informer.event(event), NOBODY, "{case}");
+            }
+            informer.asks = true;
+            assert_eq!(!informer.asked().is_empty(), passes, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_has_gone_without_room_to_wait_in_concerns_all_whom_it_may() {
+        // IM-5
+        let primaries = Arc::new(source(Role::Primary, Filter::default(), &[("by-key", "/spec/key")]));
+        let name = Keys::Cel(Expression::parse("object.metadata.name", &["object"]).unwrap());
+        let by = ByIndex { name: "by-key".into(), key: name };
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Index(by));
+        let secondaries = source(Role::Secondary(mapper), Filter::default(), &[]).beside(&primaries);
+        let (mut pages, maps) = (Informer::new(&primaries, None), Informer::new(&secondaries, None));
+        let mut maps = Informer { asks: false, ..maps };
+        pages.applied(keyed("p", 1, "s"));
+        pages.applied(keyed("q", 2, "t"));
+        let large = "x".repeat(1 << 20);
+        for (name, version) in [("s", 3), ("t", 4), ("u", 5), ("v", 6)] {
+            maps.applied(keyed(name, version, &large));
+            maps.applied(keyed(name, version + 10, &large));
+        }
+        let gone: Vec<_> = [("s", 23), ("t", 24), ("u", 25), ("v", 26)]
+            .map(|(name, at)| maps.event(Event::Deleted(keyed(name, at, &large))))
+            .concat();
+        assert_eq!(gone, NOBODY, "nothing is asked here");
+        maps.asks = true;
+        let told_of = told(&maps.asked());
+        assert!(["n/p related", "n/q related"].iter().all(|told| told_of.contains(&(*told).to_owned())), "{told_of:?}");
+        assert!(
+            secondaries.state.read().backlog.len() == 0
+                && secondaries.state.read().indexes.values().all(Lookup::is_empty)
+        );
+    }
+
+    #[tokio::test]
+    async fn an_index_that_is_behind_is_waited_for_before_secondaries_are_asked_by_it() {
+        // IX-2
+        let cel = Keys::Cel(Expression::parse("object.spec.key", &["object"]).unwrap());
+        let plain = source(Role::Primary, Filter::default(), &[]).spec().clone();
+        let primaries = Arc::new(Source::new(Spec { indexes: [("by-key".into(), cel)].into(), ..plain }));
+        let by = ByIndex { name: "by-key".into(), key: keys("/metadata/name") };
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Index(by));
+        let secondaries = source(Role::Secondary(mapper), Filter::default(), &[]).beside(&primaries);
+        let late = |informer| Informer { asks: false, ..informer };
+        let (mut pages, mut maps) = (late(Informer::new(&primaries, None)), late(Informer::new(&secondaries, None)));
+        pages.applied(keyed("p", 1, "s"));
+        assert_eq!(maps.applied(object("s", 2, "")), NOBODY);
+        let told_of = Arc::new(Mutex::new(Vec::new()));
+        let tell: Listener = Arc::new({
+            let told_of = Arc::clone(&told_of);
+            move |triggers| told_of.lock().extend(told(&triggers))
+        });
+        let mut answers = Box::pin(secondaries.answer(&tell));
+        assert!(answers.as_mut().now_or_never().is_none(), "the index is behind");
+        primaries.ask();
+        answers.await;
+        assert_eq!(*told_of.lock(), ["n/p related"]);
+    }
+
+    #[test]
+    fn an_informer_that_is_about_to_be_left_says_nothing_about_what_another_one_shows() {
+        // NS-2, OV-1
+        let source = secondaries();
+        let (mut one, mut all) = (Informer::new(&source, Some("n")), Writer::default());
+        all.apply(Event::Applied(owned("s", 1, "p")));
+        one.applied(owned("s", 1, "p"));
+        source.begin(key("s"), |_| ()).wrote(owned("s", 5, "p"));
+        assert_eq!(source.attach(None, all.cache()), []);
+        // The one that is left is ahead: what it shows is not in the cache that is read now.
+        assert_eq!(one.applied(owned("s", 5, "p")), NOBODY);
+        assert_eq!(source.get(&key("s")).map(|object| object.version()), Some(Version(5)));
+        // And behind: what it says is over.
+        let told_now = |change: Option<Change>| told(&change.map(|change| source.on(change)).unwrap_or_default());
+        assert_eq!(told_now(all.apply(Event::Applied(owned("s", 5, "p")))), NOBODY);
+        assert_eq!(told_now(all.apply(Event::Deleted(owned("s", 6, "p")))), ["n/p related"]);
+        assert_eq!(told_now(all.apply(Event::Applied(owned("s", 7, "p")))), ["n/p related"]);
+        assert_eq!(one.event(Event::Deleted(owned("s", 6, "p"))), NOBODY);
+    }
+
+    #[tokio::test]
+    async fn a_run_does_not_wait_for_what_has_gone_with_its_namespace() {
+        // NS-2
+        let source = asking("true");
+        let mut informer = Informer { asks: false, ..Informer::new(&source, Some("n")) };
+        informer.applied(owned("s", 1, "p"));
+        let mut waits = Box::pin(source.settled());
+        assert!(waits.as_mut().now_or_never().is_none());
+        source.detach(Some("n"));
+        waits.await;
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Mapper as Mapping};
-use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::departed::Trace;
@@ -744,13 +744,17 @@ async fn a_cleanup_waits_for_its_own_object_if_that_cant_be_read_and_for_no_othe
 async fn a_finalizer_that_a_version_has_given_until_the_end_is_let_go_by_the_next_one() {
     // DI-2
     let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
-    let before = Bench::new(Script { exports, ..Script::default() }, "");
+    let mut before = Bench::new(Script { exports, ..Script::default() }, "");
+    let mut unused = Bench::new(Script::default(), "");
+    Arc::get_mut(&mut unused.controller).unwrap().heed_finalizers_of(&before.controller);
+    assert!(unused.controller.spec.former_finalizers.is_empty(), "nobody carries it: it may be another controller's");
+    before.page(json!({ "finalizers": ["sample.dev/finalizer"] }));
     let mut after = Bench::new(Script::default(), "");
-    Arc::get_mut(&mut after.controller).unwrap().heed_finalizer_of(&before.controller);
+    Arc::get_mut(&mut after.controller).unwrap().heed_finalizers_of(&before.controller);
     after.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
     assert_eq!(after.run().await.2, strings(&["patch Page a"]));
     let mut stays = Bench::new(Script { exports, ..Script::default() }, "");
-    Arc::get_mut(&mut stays.controller).unwrap().heed_finalizer_of(&before.controller);
+    Arc::get_mut(&mut stays.controller).unwrap().heed_finalizers_of(&before.controller);
     assert!(stays.controller.spec.former_finalizers.is_empty(), "it is in use");
 }
 
@@ -1477,9 +1481,11 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
     let edited =
         json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
     let edited = bench.server.put(&bench.controller.spec.primary, edited);
+    let mut pages = std::mem::take(&mut bench.pages);
     let meanwhile = async {
         sleep(Duration::from_millis(500)).await;
-        bench.controller.primaries.on(Change::Added(edited))
+        let change = pages.apply(Watch::Applied(edited)).unwrap();
+        bench.controller.primaries.on(change)
     };
     let (_, at_once) = tokio::join!(bench.run(), meanwhile);
     assert_eq!(at_once, []);

@@ -313,7 +313,7 @@ impl Handle {
         };
         let mut controller = assemble(declared, environment, sources, kept);
         if let Some(before) = before {
-            controller.heed_finalizer_of(&before.controller);
+            controller.heed_finalizers_of(&before.controller);
         }
         controller
     }

@@ -20,6 +20,8 @@ pub(super) struct Sources {
     /// By name; a source that several dependents share is there under each name.
     pub(super) secondaries: BTreeMap<Arc<str>, Arc<Source>>,
     pub(super) finalizer: Arc<str>,
+    /// Sources with those that they continue.
+    heirs: Vec<(Arc<Source>, Arc<Source>)>,
 }
 
 /// The informers that a controller has joined.
@@ -72,15 +74,21 @@ impl Sources {
                 Some(known) if stays => Arc::clone(known),
                 _ => Arc::new(new(&planned.spec, known).beside(&primaries)),
             };
-            (Arc::clone(name), source)
+            (Arc::clone(name), source, known)
         });
-        let mut secondaries: BTreeMap<_, _> = secondaries.collect();
+        let planned: Vec<_> = secondaries.collect();
+        let continued = planned.iter().filter_map(|(_, source, known)| Some((source, (*known)?)));
+        let mut secondaries: BTreeMap<_, _> =
+            planned.iter().map(|(name, source, _)| (Arc::clone(name), Arc::clone(source))).collect();
         for (name, holder) in &plan.shared {
             if let Some(source) = secondaries.get(holder).cloned() {
                 secondaries.insert(Arc::clone(name), source);
             }
         }
-        Self { primaries, secondaries, finalizer }
+        let continued = known.into_iter().map(|known| (&primaries, known)).chain(continued);
+        let heirs = continued.filter(|(source, known)| !Arc::ptr_eq(source, known));
+        let heirs = heirs.map(|(source, known)| (Arc::clone(source), Arc::clone(known))).collect();
+        Self { primaries, secondaries, finalizer, heirs }
     }
 
     /// Returns the sources of a controller, for the one that takes its place and watches the same.
@@ -89,6 +97,7 @@ impl Sources {
             primaries: Arc::clone(&controller.primaries),
             secondaries: controller.secondaries.clone(),
             finalizer: Arc::clone(&controller.finalizer),
+            heirs: Vec::new(),
         }
     }
 
@@ -141,6 +150,9 @@ impl Joined {
             });
         }
         drop(left);
+        for (heir, before) in &sources.heirs {
+            heir.take_over(before);
+        }
         for source in sources.all() {
             for place in source.places().into_keys() {
                 let stays = |wanted: &Wanted<'_>| Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place;

@@ -84,14 +84,18 @@ impl Controller {
         all.filter(|source| seen.insert(Arc::as_ptr(source))).collect()
     }
 
-    /// Lets go of the finalizer that the version `before` puts on primaries of the same kind: it may have done so since
-    /// it was decided that this one may take its place.
-    pub fn heed_finalizer_of(&mut self, before: &Self) {
+    /// Lets go of the finalizers of the version `before` that primaries of the same kind carry: it may have given them
+    /// since it was decided that this one may take its place.
+    pub fn heed_finalizers_of(&mut self, before: &Self) {
         let same = self.spec.primary.is_kind_of(&before.spec.primary);
-        let given = before.used_finalizer().filter(|name| same && self.used_finalizer() != Some(name));
-        if !self.spec.all_events() && !before.spec.all_events() {
-            self.spec.former_finalizers.extend(given.map(Arc::from));
+        if !same || self.spec.all_events() || before.spec.all_events() {
+            return;
         }
+        let Finalizers { own, former } = before.finalizers();
+        let given = own.into_iter().chain(former.iter().map(|name| &**name));
+        let unheeded = given.filter(|name| self.used_finalizer() != Some(name) && before.primaries.carrying(name) > 0);
+        let unheeded: Vec<Arc<str>> = unheeded.map(Arc::from).collect();
+        self.spec.former_finalizers.extend(unheeded);
     }
 
     /// Returns the finalizers that it uses and has used.

@@ -211,7 +211,12 @@ fn status(
         let mut before = tree(primary, budget)?;
         before.retain(|name, _| name == "status");
         let after = without_nulls(Map::from_iter([("status".to_owned(), status)]), &before);
-        let difference = difference(before, after, None, budget)?;
+        let mut difference = difference(before, after, None, budget)?;
+        if !difference.0.is_empty() {
+            // Not what has been made again under its name. An apply can't say so: the API server looks at nothing but the status.
+            let (path, value) = (patch::Path::of(["metadata", "uid"]), (&*primary.header().uid).into());
+            difference.0.insert(0, patch::Operation::Test { path, value });
+        }
         return Ok(patched(target, difference, manner));
     }
     let mut body = Map::new();
@@ -220,10 +225,8 @@ fn status(
     }
     let mut meta = json!({ "name": &*primary.key().name });
     let given = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
-    // Not what has been made again under its name.
-    let uid = Some(Value::from(&*primary.header().uid));
     for (name, value) in
-        [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("uid", uid), ("resourceVersion", given)]
+        [("namespace", primary.key().namespace.as_deref().map(Value::from)), ("resourceVersion", given)]
     {
         if let (Some(meta), Some(value)) = (meta.as_object_mut(), value) {
             meta.insert(name.to_owned(), value);
@@ -327,7 +330,7 @@ mod tests {
     fn a_status_is_applied_with_nothing_but_itself() {
         // UC-2
         let update = PrimaryUpdate::Status(r#"{"spec":{"html":"y"},"status":{"ok":true}}"#.to_owned());
-        let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n","uid":"u"},"status":{"ok":true}}"#;
+        let body = r#"{"apiVersion":"sample.dev/v1","kind":"Page","metadata":{"name":"a","namespace":"n"},"status":{"ok":true}}"#;
         assert_eq!(bodies(&update, true), [(Some("status".to_owned()), body.to_owned())]);
     }
 
@@ -355,7 +358,7 @@ mod tests {
     fn without_server_side_apply_the_difference_is_sent() {
         // UC-4
         let update = PrimaryUpdate::Status(r#"{"status":{"old":null,"ok":true}}"#.to_owned());
-        let body = r#"[{"op":"add","path":"/status/ok","value":true},{"op":"remove","path":"/status/old"}]"#;
+        let body = r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"add","path":"/status/ok","value":true},{"op":"remove","path":"/status/old"}]"#;
         assert_eq!(bodies(&update, false), [(Some("status".to_owned()), body.to_owned())]);
         let same = PrimaryUpdate::Status(r#"{"status":{"old":1}}"#.to_owned());
         assert_eq!(bodies(&same, false), []);
@@ -379,7 +382,7 @@ mod tests {
         let bodies = planned.into_iter().map(|planned| planned.write.verb.body().into_owned());
         let expected = [
             r#"[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"remove","path":"/spec/html"}]"#,
-            r#"[{"op":"add","path":"/status/ok","value":true}]"#,
+            r#"[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"add","path":"/status/ok","value":true}]"#,
         ];
         assert_eq!(bodies.collect::<Vec<_>>(), expected);
     }

@@ -31,6 +31,9 @@ pub(super) struct Waiting {
     pub(super) now: Option<Now>,
     /// The primaries that get a trigger besides those of the change.
     pub(super) mapped: BTreeSet<ObjectRef>,
+    /// True if the change stands for several of different sorts, or it is not known which: a question about one sort
+    /// does not decide about it.
+    pub(super) mixed: bool,
 }
 
 /// How an object is after all changes that wait.
@@ -57,49 +60,67 @@ impl Backlog {
         }
     }
 
-    /// Notes a change, and more primaries that are to be told of it. Returns it again if there is no room to keep it:
-    /// then it has to be passed on without a question.
+    /// Notes a change, and more primaries that are to be told of it. Returns a deletion again if there is no room to keep
+    /// it: then it has to be passed on without a question, and nothing of its object waits any more.
     pub(super) fn add(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) -> Option<(Change, BTreeSet<ObjectRef>)> {
+        let key = change.object().key();
+        let more = change.object().json().len();
+        if matches!(change, Change::Deleted { .. }) && self.bytes + more > MOST {
+            let waiting = self.waiting.remove(key).unwrap_or_default();
+            self.bytes -= waiting.bytes();
+            return Some((change, waiting.mapped.into_iter().chain(mapped).collect()));
+        }
+        self.put(change, mapped);
+        None
+    }
+
+    fn put(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) {
         let key = change.object().key().clone();
         self.note(&key);
-        let waiting = self.waiting.get_mut(&key)?;
+        let Some(waiting) = self.waiting.get_mut(&key) else {
+            return;
+        };
         self.bytes -= waiting.bytes();
-        if matches!(change, Change::Deleted { .. }) && self.bytes + change.object().json().len() > MOST {
-            let Waiting { mapped: before, .. } = std::mem::take(waiting);
-            return Some((change, before.into_iter().chain(mapped).collect()));
-        }
         waiting.add(change);
         waiting.mapped.extend(mapped);
-        if self.bytes + waiting.bytes() > MOST {
+        if self.bytes + waiting.bytes() > MOST && waiting.first.take().is_some() {
             // What it was is not kept: it counts as new.
-            waiting.first = None;
+            waiting.mixed = true;
         }
         self.bytes += waiting.bytes();
-        None
+    }
+
+    /// Takes over all that waits in another one, which is empty then.
+    pub(super) fn take_over(&mut self, other: &mut Self) {
+        while let Some((key, Waiting { first, now, mapped, mixed })) = other.take() {
+            other.asked();
+            self.note(&key);
+            let change = change(first, now);
+            if let Some(change) = change {
+                self.put(change, mapped);
+            }
+            if let Some(waiting) = self.waiting.get_mut(&key) {
+                waiting.mixed |= mixed;
+            }
+        }
     }
 
     /// Returns the object that has waited longest, which counts as waiting until [`Backlog::asked`].
     pub(super) fn take(&mut self) -> Option<(ObjectRef, Waiting)> {
-        let (number, key) = self.order.pop_front()?;
-        let waiting = self.waiting.remove(&key)?;
-        self.bytes -= waiting.bytes();
-        self.asked = Some((number, key.clone()));
-        Some((key, waiting))
+        while let Some((number, key)) = self.order.pop_front() {
+            // What was passed on without a question does not wait any more.
+            if let Some(waiting) = self.waiting.remove(&key) {
+                self.bytes -= waiting.bytes();
+                self.asked = Some((number, key.clone()));
+                return Some((key, waiting));
+            }
+        }
+        None
     }
 
     /// Takes in that all questions about the object that was taken have been asked.
     pub(super) fn asked(&mut self) {
         self.asked = None;
-    }
-
-    /// Returns the same for a source that continues where this one ends. What is being asked about is passed on by the
-    /// other; the look-ups of the new one have to follow it, too.
-    pub(super) fn heir(&self) -> Self {
-        let mut heir = Self { asked: None, ..self.clone() };
-        if let Some((_, key)) = &self.asked {
-            heir.note(key);
-        }
-        heir
     }
 
     /// Returns the objects whose look-ups may be behind the caches.
@@ -131,17 +152,42 @@ impl Backlog {
 }
 
 impl Waiting {
+    /// Adds a change. Changes may come in another order than they have happened in: what is newest counts as now.
     fn add(&mut self, change: Change) {
-        let known = self.now.is_some();
+        let version = change.object().version();
+        let late = self.now.as_ref().is_some_and(|now| now.object().version() > version);
+        let again = matches!((&self.now, &change), (Some(Now::Gone { .. }), Change::Added(_) | Change::Updated { .. }));
+        self.mixed |= self.now.as_ref().is_some_and(|now| late || again || !self.is_like(now, &change));
         let (before, now) = match change {
             Change::Added(new) => (None, Now::There(new)),
             Change::Updated { old, new } => (Some(old), Now::There(new)),
-            Change::Deleted { last, unknown } => (Some(last.clone()), Now::Gone { last, unknown }),
+            Change::Deleted { last, unknown } => (None, Now::Gone { last, unknown }),
         };
-        if !known {
-            self.first = before;
+        let older = |first: &Object| before.as_ref().is_none_or(|before| before.version() < first.version());
+        match &self.now {
+            None => self.first = before,
+            // It was deleted and made again in between.
+            Some(Now::Gone { last, .. }) if again && !late => self.first = Some(last.clone()),
+            Some(_) if late && self.first.as_ref().is_some_and(older) => self.first = before,
+            // All count as added.
+            Some(Now::There(_)) if before.is_none() => self.first = None,
+            Some(_) => {}
         }
-        self.now = Some(now);
+        if !late {
+            self.now = Some(now);
+        }
+    }
+
+    /// Returns true if a change is of the sort of those that wait.
+    fn is_like(&self, now: &Now, change: &Change) -> bool {
+        match change {
+            Change::Added(_) => matches!(now, Now::There(_)) && self.first.is_none(),
+            Change::Updated { old, new } => {
+                let same = old.header().uid == new.header().uid;
+                same && matches!(now, Now::There(_)) && self.first.is_some()
+            }
+            Change::Deleted { .. } => matches!(now, Now::Gone { .. }),
+        }
     }
 
     /// Returns the bytes of objects that it keeps, where caches do not.
@@ -153,14 +199,32 @@ impl Waiting {
         gone + self.first.as_ref().map_or(0, |first| first.json().len())
     }
 
-    /// Returns the change that all changes add up to.
-    pub(super) fn change(&self) -> Option<Change> {
-        Some(match (self.now.clone()?, self.first.clone()) {
-            (Now::There(new), None) => Change::Added(new),
-            (Now::There(new), Some(old)) => Change::Updated { old, new },
-            (Now::Gone { last, unknown }, _) => Change::Deleted { last, unknown },
-        })
+    /// Returns the change that all changes add up to. What is gone as far as they say may be there again as the cache has
+    /// it.
+    pub(super) fn change(&self, cached: Option<&Object>) -> Option<Change> {
+        match (&self.now, cached) {
+            (Some(Now::Gone { last, .. }), Some(new)) if new.version() > last.version() => {
+                Some(Change::Updated { old: last.clone(), new: new.clone() })
+            }
+            _ => change(self.first.clone(), self.now.clone()),
+        }
     }
+}
+
+impl Now {
+    fn object(&self) -> &Object {
+        match self {
+            Self::There(object) | Self::Gone { last: object, .. } => object,
+        }
+    }
+}
+
+fn change(first: Option<Object>, now: Option<Now>) -> Option<Change> {
+    Some(match (now?, first) {
+        (Now::There(new), None) => Change::Added(new),
+        (Now::There(new), Some(old)) => Change::Updated { old, new },
+        (Now::Gone { last, unknown }, _) => Change::Deleted { last, unknown },
+    })
 }
 
 #[cfg(test)]
@@ -202,12 +266,17 @@ mod tests {
             ("", "-"),
             ("A1", "A1"),
             ("U2", "U2<1"),
-            ("A1 U2 U3", "A3"),
+            ("A1 U2 U3", "A3*"),
             ("U2 U3", "U3<1"),
-            ("A1 D2", "D2"),
-            ("U2 D3", "D3"),
-            ("D2 A3", "U3<2"),
-            ("U2 D3 A4 U5", "U5<1"),
+            ("A1 D2", "D2*"),
+            ("U2 D3", "D3*"),
+            ("D2 A3", "U3<2*"),
+            ("U2 D3 A4 U5", "U5<3*"),
+            // In another order than they have happened in.
+            ("U3 A2", "A3*"),
+            ("U3 U2", "U3<1*"),
+            ("D3 U2", "D3*"),
+            ("A2 A2", "A2"),
         ] {
             let mut backlog = Backlog::default();
             backlog.note(&ObjectRef::namespaced("n", "a"));
@@ -215,7 +284,8 @@ mod tests {
                 assert_eq!(backlog.add(change(word, 0), BTreeSet::new()), None);
             }
             let (_, waiting) = backlog.take().unwrap();
-            assert_eq!(show(waiting.change()), expected, "{words}");
+            let mixed = if waiting.mixed { "*" } else { "" };
+            assert_eq!(format!("{}{mixed}", show(waiting.change(None))), expected, "{words}");
             assert_eq!((backlog.take(), backlog.bytes), (None, 0));
         }
     }
@@ -232,8 +302,8 @@ mod tests {
         let deleted = Change::Deleted { last: object("c", 3, 2000), unknown: false };
         assert_eq!(backlog.add(deleted.clone(), mapped.clone()), Some((deleted, mapped)));
         let shown =
-            std::iter::from_fn(|| backlog.take()).map(|(key, waiting)| format!("{key} {}", show(waiting.change())));
-        assert_eq!(shown.collect::<Vec<_>>(), ["n/b U2<1", "n/a A2", "n/c -"]);
+            std::iter::from_fn(|| backlog.take()).map(|(key, waiting)| format!("{key} {}", show(waiting.change(None))));
+        assert_eq!(shown.collect::<Vec<_>>(), ["n/b U2<1", "n/a A2"]);
         assert_eq!(backlog.bytes, 0);
     }
 
@@ -258,13 +328,31 @@ mod tests {
                 backlog.keys().filter(|other| **other == key).count(),
                 if past || key != keys[0] { 1 } else { 2 }
             );
-            // One that continues meanwhile asks about it, too.
-            assert!(backlog.heir().waiting.contains_key(&key) && backlog.heir().asked.is_none());
             backlog.asked();
         }
         assert!(backlog.keys().next().is_none() && backlog.is_past(backlog.mark()));
         backlog.note(&keys[0]);
         backlog.retain(|key| *key != keys[0]);
         assert_eq!((backlog.len(), backlog.take(), backlog.is_past(backlog.mark())), (0, None, true));
+    }
+
+    #[test]
+    fn what_waits_is_handed_over_and_what_has_come_since_counts() {
+        let (mut before, mut heir) = (Backlog::default(), Backlog::default());
+        for word in ["U2", "D3"] {
+            assert_eq!(before.add(change(word, 0), BTreeSet::new()), None);
+        }
+        let added = object("a", 4, 0);
+        assert_eq!(heir.add(Change::Added(added.clone()), BTreeSet::new()), None);
+        before.note(&ObjectRef::namespaced("n", "b"));
+        heir.take_over(&mut before);
+        assert_eq!((before.len(), before.bytes, heir.len()), (0, 0, 2));
+        let (_, waiting) = heir.take().unwrap();
+        assert_eq!((show(waiting.change(None)).as_str(), waiting.mixed), ("A4", true));
+        // What is there again is not told as gone.
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.add(change("D3", 0), BTreeSet::new()), None);
+        let (_, waiting) = backlog.take().unwrap();
+        assert_eq!(show(waiting.change(Some(&added))), "U4<3");
     }
 }

@@ -46,10 +46,19 @@ impl Filter {
     /// Returns true if the change matters. A question that has no answer is passed to `asked`, and counts as answered
     /// with yes: an event too many does no harm.
     pub fn accepts(&self, change: &Change, asked: Asked<'_>) -> bool {
+        self.lets(change, true, asked)
+    }
+
+    /// The same for a change that stands for several, of different sorts: no question about one sort decides.
+    pub(super) fn accepts_mixed(&self, change: &Change, asked: Asked<'_>) -> bool {
+        self.lets(change, false, asked)
+    }
+
+    fn lets(&self, change: &Change, alike: bool, asked: Asked<'_>) -> bool {
         match &self.primary {
             Some(filter) if is_awaited(change, filter.finalizer.as_deref()) => true,
-            Some(filter) => accepts(change, filter) && self.lets_pass(change, asked),
-            None => self.lets_pass(change, asked),
+            Some(filter) => accepts(change, filter) && self.lets_pass(change, alike, asked),
+            None => self.lets_pass(change, alike, asked),
         }
     }
 
@@ -64,15 +73,15 @@ impl Filter {
     }
 
     /// Returns true if the user's questions let a change pass.
-    fn lets_pass(&self, change: &Change, asked: Asked<'_>) -> bool {
+    fn lets_pass(&self, change: &Change, alike: bool, asked: Asked<'_>) -> bool {
         let (field, specific) = match change {
             Change::Added(_) => ("onAdd", &self.user.on_add),
             Change::Updated { .. } => ("onUpdate", &self.user.on_update),
             Change::Deleted { .. } => ("onDelete", &self.user.on_delete),
         };
-        let questions = [(field, specific), ("generic", &self.user.generic)];
+        let questions = [(field, specific.as_ref().filter(|_| alike)), ("generic", self.user.generic.as_ref())];
         questions.into_iter().all(|(field, question)| {
-            question.as_ref().is_none_or(|question| {
+            question.is_none_or(|question| {
                 holds(question, change).unwrap_or_else(|problem| {
                     asked.tell(Callback::Filter, field, change.object().key(), &problem);
                     true

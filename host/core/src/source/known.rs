@@ -63,15 +63,8 @@ impl Source {
         }
         let state = self.state.read();
         match within {
-            Within::Related(_) | Within::Everywhere if state.backlog.len() > MANY => {
-                let why = format!("changes of {} objects wait to be asked about", state.backlog.len());
-                return Err(self.doubt(&None, &why));
-            }
-            Within::Related(_) | Within::Everywhere if state.unkeyed.len() > MANY => {
-                let why = "the keys of its look-ups take more memory than its plugin has (--plugin-memory)";
-                return Err(self.doubt(&None, why));
-            }
-            Within::Object(_) | Within::Namespace(_) | Within::Related(_) | Within::Everywhere => {}
+            Within::Related(_) | Within::Everywhere => self.asked_about(&state, within)?,
+            Within::Object(_) | Within::Namespace(_) => {}
         }
         match within {
             Within::Object(key) => self.knows(&state, key),
@@ -140,6 +133,31 @@ impl Source {
             Err(self.doubt(place, FULL))
         } else {
             Ok(())
+        }
+    }
+
+    /// Checks that a read does not have to ask about many objects.
+    fn asked_about(&self, state: &State, within: Within<'_>) -> Result<(), Doubt> {
+        let home = match within {
+            Within::Related(primary) => self.home_of(primary),
+            Within::Object(_) | Within::Namespace(_) | Within::Everywhere => None,
+        };
+        if state.unasked(home).take(MANY + 1).count() <= MANY {
+            return Ok(());
+        }
+        let why = if state.unkeyed.len() > MANY {
+            "the keys of its look-ups take more memory than its plugin has (--plugin-memory)".to_owned()
+        } else {
+            format!("changes of {} objects wait to be asked about", state.backlog.len())
+        };
+        Err(self.doubt(&None, &why))
+    }
+
+    /// Returns the namespace that has all objects of a primary, if it is known that one has.
+    pub(super) fn home_of<'p>(&self, primary: &'p ObjectRef) -> Option<&'p str> {
+        match &self.spec.role {
+            Role::Secondary(mapper) if mapper.stays_at_home(primary) => primary.namespace.as_deref(),
+            Role::Primary | Role::Secondary(_) => None,
         }
     }
 

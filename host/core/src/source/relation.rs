@@ -26,7 +26,10 @@ impl Source {
     /// Lets the source look into the primaries of its controller.
     #[must_use]
     pub fn beside(self, primaries: &Arc<Self>) -> Self {
-        Self { primaries: Some(Arc::clone(primaries)), ..self }
+        let source = Self { primaries: Some(Arc::clone(primaries)), ..self };
+        // An index of theirs that costs much is behind: so is what is found by it.
+        source.clear_look_ups();
+        source
     }
 
     /// Returns the primaries that a secondary belongs to (`IM-3`).
@@ -58,7 +61,7 @@ impl Source {
         match self.led(primary) {
             None => {
                 let candidates = |state: &State| Candidates::of(&state.related, state.related.get(primary));
-                self.select(candidates, |object| mapper.maps(object, primary, self.asked()))
+                self.select(self.home_of(primary), candidates, |object| mapper.maps(object, primary, self.asked()))
             }
             Some(Ok(Led::Named(names))) => names.iter().filter_map(|key| self.get(key)).collect(),
             Some(Ok(Led::Keyed(keys))) => {
@@ -69,7 +72,7 @@ impl Source {
                     }
                     None => Candidates::default(),
                 };
-                self.select(candidates, |object| self.is_led(object, primary, &keys))
+                self.select(self.home_of(primary), candidates, |object| self.is_led(object, primary, &keys))
             }
             Some(Err(_)) => Vec::new(),
         }

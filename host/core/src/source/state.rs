@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) related: Lookup<ObjectRef>,
     /// The objects under each key of each index as the caches have them: candidates too.
     pub(super) indexes: BTreeMap<Arc<str>, Lookup<Box<str>>>,
+    /// True if something has gone that may concern any primary.
+    pub(super) everybody: bool,
     /// The memory of the look-ups.
     pub(super) borrowed: Borrowed,
     /// The objects that have found no room in them.
@@ -79,7 +81,14 @@ impl State {
         let Some((place, cache)) = watcher(&self.places, &key) else {
             return Verdict::Held;
         };
-        let synced = cache.version();
+        let (synced, (cached, seen)) = (cache.version(), cache.look(&key));
+        // While informers change, another one may still tell: what is read now has its own.
+        let version = change.object().version();
+        let same = cached.as_ref().is_some_and(|cached| cached.version() == version);
+        let ahead = version > seen && !same && !cache.is_unreadable(&key);
+        if ahead || cached.is_some_and(|cached| cached.version() > version) {
+            return Verdict::Held;
+        }
         let listing = if self.listing.contains(place) { Listing::Running } else { Listing::Idle };
         match facts {
             Some(facts) => self.look_up(&key, facts),
@@ -106,9 +115,10 @@ impl State {
         }
     }
 
-    /// Returns the objects that the look-ups may not lead to.
-    pub(super) fn unasked(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.backlog.keys().chain(&self.unkeyed)
+    /// Returns the objects of a namespace, or of all (`None`), that the look-ups may not lead to.
+    pub(super) fn unasked(&self, namespace: Option<&str>) -> impl Iterator<Item = &ObjectRef> {
+        let all = self.backlog.keys().chain(&self.unkeyed);
+        all.filter(move |key| namespace.is_none() || key.namespace.as_deref() == namespace)
     }
 
     /// Borrows the memory that the look-ups take. Returns false if there is not enough.

@@ -45,18 +45,17 @@ impl Source {
         if let Some(object) = object {
             return self.facts(&Change::Added(object.clone()));
         }
-        let asks_primaries = matches!(&self.spec.role, Role::Secondary(mapper) if mapper.asks_primaries());
-        let primaries = if asks_primaries { Move::nowhere() } else { Move::away() };
+        let primaries = if self.asks_primaries() { Move::nowhere() } else { Move::away() };
         Facts { primaries, keys: self.spec.indexes.iter().map(|_| Move::away()).collect() }
     }
 
     /// Returns the triggers for what a window releases.
     pub(super) fn released(&self, Released { change, mut mapped }: Released) -> Vec<Trigger> {
-        if self.spec.is_costly() {
+        if self.is_costly() {
             return self.put_off(change, mapped);
         }
         mapped.extend(self.primaries_of(&change));
-        self.triggers(change, mapped)
+        self.triggers(&change, mapped)
     }
 
     /// Returns the triggers for a change that no window has held.
@@ -73,16 +72,16 @@ impl Source {
     }
 
     /// Returns the triggers for a change that no window holds back (`FW-6`).
-    pub(super) fn triggers(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
+    pub(super) fn triggers(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        if concerns_nobody || !self.spec.filter.accepts(&change, self.asked()) {
+        if concerns_nobody || !self.spec.filter.accepts(change, self.asked()) {
             return Vec::new();
         }
         self.accepted(change, primaries)
     }
 
     /// Returns the triggers for a change that matters.
-    fn accepted(&self, change: Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
+    fn accepted(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         match &self.spec.role {
             Role::Primary => {
                 let key = change.object().key().clone();
@@ -90,7 +89,7 @@ impl Source {
                 // The daemon's state of a primary belongs to its uid.
                 let before = change.made_again().map(|last| TriggerKind::Deleted { last: last.clone(), unknown: true });
                 let before: Vec<_> = before.into_iter().map(trigger).collect();
-                let now = trigger(TriggerKind::of(change));
+                let now = trigger(TriggerKind::of(change.clone()));
                 before.into_iter().chain([now]).collect()
             }
             Role::Secondary(_) => {
@@ -117,12 +116,41 @@ impl Source {
 
     /// Asks about all that waits, and passes on the triggers. Gives others a turn after each object.
     pub async fn answer(&self, tell: &Listener) {
-        while let Some(triggers) = self.ask() {
+        loop {
+            if let Some(primaries) = self.index_of_primaries() {
+                primaries.settled().await;
+            }
+            let Some(triggers) = self.ask() else {
+                return;
+            };
             if !triggers.is_empty() {
                 tell(triggers);
             }
             cpu::rest().await;
         }
+    }
+
+    /// Returns the primaries if objects are found by an index of theirs that is behind them for a while.
+    fn index_of_primaries(&self) -> Option<&Self> {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return None;
+        };
+        let primaries = self.primaries.as_deref().filter(|primaries| primaries.spec.is_costly());
+        primaries.filter(|_| mapper.index().is_some())
+    }
+
+    /// Returns true if what the user asks costs much more than a look at the text of objects: then it is asked elsewhere
+    /// than where events come in.
+    pub(super) fn is_costly(&self) -> bool {
+        self.spec.is_costly() || self.index_of_primaries().is_some()
+    }
+
+    /// Takes over what another source, which this one continues, has put off and is told no more.
+    pub fn take_over(&self, before: &Self) {
+        let mut theirs = std::mem::take(&mut before.state.write().backlog);
+        self.state.write().backlog.take_over(&mut theirs);
+        before.progress.notify_waiters();
+        self.work.notify_one();
     }
 
     /// Waits until all that waits now has been asked about: from then on, look-ups show at least what the caches show
@@ -145,25 +173,41 @@ impl Source {
         self.work.notify_one();
     }
 
-    /// Lets a change be asked about later. Returns the triggers for the queue if there is no room to keep it: then
-    /// no filter is asked, as if it had no answer.
+    /// Lets a change be asked about later. Returns the triggers for the queue if it is a deletion that there is no room
+    /// to keep: then no filter is asked, as if it had no answer, and all primaries run that it may concern.
     fn put_off(&self, change: Change, mapped: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         let left = self.state.write().backlog.add(change, mapped);
-        self.work.notify_one();
         let Some((change, mut primaries)) = left else {
+            self.work.notify_one();
             return Vec::new();
         };
-        let known = self.state.read().related.known(change.object().key()).cloned();
-        primaries.extend(known.into_iter().flatten());
-        if matches!(&self.spec.role, Role::Secondary(mapper) if mapper.asks_primaries()) {
-            primaries.extend(self.primaries_of(&change));
+        let key = change.object().key();
+        let gone = self.facts_now(None);
+        {
+            let mut state = self.state.write();
+            primaries.extend(state.related.known(key).cloned().into_iter().flatten());
+            state.look_up(key, &gone);
+            state.everybody |= self.asks_primaries();
         }
-        self.accepted(change, primaries)
+        self.work.notify_one();
+        self.accepted(&change, primaries)
+    }
+
+    fn asks_primaries(&self) -> bool {
+        matches!(&self.spec.role, Role::Secondary(mapper) if mapper.asks_primaries())
     }
 
     /// Asks about the object that has waited longest. Returns the triggers for the queue; `None` if nothing waits.
     pub(super) fn ask(&self) -> Option<Vec<Trigger>> {
-        let (key, waiting) = self.state.write().backlog.take()?;
+        let (key, waiting, everybody) = {
+            let mut state = self.state.write();
+            let everybody = std::mem::take(&mut state.everybody);
+            match state.backlog.take() {
+                Some((key, waiting)) => (key, waiting, everybody),
+                None if everybody => return Some(self.triggers_of_all()),
+                None => return None,
+            }
+        };
         let newest = self.cached(&key);
         let facts = self.facts_now(newest.as_ref());
         let known = {
@@ -174,10 +218,11 @@ impl Source {
             known
         };
         self.progress.notify_waiters();
-        let change = waiting.change();
-        let Waiting { first, mapped: mut primaries, .. } = waiting;
+        let all = if everybody { self.triggers_of_all() } else { Vec::new() };
+        let change = waiting.change(newest.as_ref());
+        let Waiting { first, mapped: mut primaries, mixed, .. } = waiting;
         let Some(change) = change else {
-            return Some(Vec::new());
+            return Some(all);
         };
         primaries.extend(known.into_iter().flatten().chain(facts.primaries.after));
         if matches!(self.spec.role, Role::Secondary(_)) {
@@ -185,7 +230,27 @@ impl Source {
             let others = first.iter().chain([change.object()]).filter(|object| Some(object.version()) != newest);
             primaries.extend(others.flat_map(|object| self.primaries_of_object(object)));
         }
-        Some(self.triggers(change, primaries))
+        let triggers = if mixed { self.mixed(&change, primaries) } else { self.triggers(&change, primaries) };
+        Some(all.into_iter().chain(triggers).collect())
+    }
+
+    /// Returns the triggers for a change that stands for several.
+    fn mixed(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
+        let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
+        if concerns_nobody || !self.spec.filter.accepts_mixed(change, self.asked()) {
+            return Vec::new();
+        }
+        self.accepted(change, primaries)
+    }
+
+    /// Returns a trigger for each primary: something has gone, and it is not known whom it concerns.
+    fn triggers_of_all(&self) -> Vec<Trigger> {
+        let all = self.primaries.as_ref().map(|primaries| primaries.list(None)).unwrap_or_default();
+        let related = |primary: &Object| Trigger {
+            primary: primary.key().clone(),
+            what: TriggerKind::Related { source: Arc::clone(&self.spec.name), object: ObjectRef::cluster("") },
+        };
+        all.iter().map(related).collect()
     }
 
     /// Returns an object as the caches have it.
