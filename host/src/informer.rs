@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
 use capstan_core::cluster::Error;
+use capstan_core::object::fields::Fields;
 use capstan_core::object::{Change, Version};
 use capstan_core::source::{Listener, Source, Trigger};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -18,9 +19,11 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
+use kept::Kept;
 use list_watch::{End, Item, ListWatch};
 use state::{Held, LONGEST_PAUSE};
 
+mod kept;
 pub mod list_watch;
 pub mod pool;
 mod state;
@@ -50,8 +53,14 @@ pub struct Subscriber {
     pub listener: Listener,
 }
 
-/// Each with the number of its subscription.
-type Subscribers = Vec<(u64, Subscriber)>;
+/// Who shares an informer, each with the number of its subscription.
+#[derive(Default)]
+struct Subscribers {
+    /// Those who are told of changes.
+    present: Vec<(u64, Subscriber)>,
+    /// Those who need more fields than what is cached has.
+    waiting: Vec<(u64, Subscriber)>,
+}
 
 /// What the informer's task and its subscribers share.
 pub(crate) struct Shared {
@@ -62,6 +71,8 @@ pub(crate) struct Shared {
     /// None once the task has it.
     writer: Mutex<Option<Writer>>,
     subscribers: RwLock<Subscribers>,
+    /// What is kept of objects.
+    kept: Kept,
     state: watch::Sender<State>,
     /// A list is being taken in.
     listing: AtomicBool,
@@ -92,7 +103,7 @@ fn aside<T>(work: impl FnOnce() -> T) -> T {
 }
 
 fn deliver(subscribers: &Subscribers, change: &Change) {
-    for (_, subscriber) in subscribers {
+    for (_, subscriber) in &subscribers.present {
         subscriber.tell(subscriber.source.on(change.clone()));
     }
 }
@@ -115,20 +126,39 @@ impl Shared {
         ))
     }
 
-    fn before_list(&self) {
+    /// Takes in that a list begins. Returns what it is cut down to.
+    fn before_list(&self) -> Fields {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.present();
         self.listing.store(true, Ordering::Relaxed);
-        for (_, subscriber) in &*subscribers {
+        let fields = self.kept.begin(self.cache.is_empty());
+        for (_, subscriber) in &subscribers.present {
             subscriber.source.before_list(self.scope.namespace.as_deref());
         }
+        fields
     }
 
     fn after_list(&self, subscribers: &Subscribers) {
         self.listing.store(false, Ordering::Relaxed);
-        for (_, subscriber) in subscribers {
+        for (_, subscriber) in &subscribers.present {
             subscriber.tell(subscriber.source.after_list(self.scope.namespace.as_deref()));
         }
+    }
+
+    /// Lets those join who have waited for fields that every cached object has by now.
+    fn let_in(&self) {
+        let subscribers = &self.subscribers;
+        let mut subscribers = subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write()));
+        self.kept.end();
+        let waiting = std::mem::take(&mut subscribers.waiting).into_iter();
+        let (ready, waiting): (Vec<_>, _) =
+            waiting.partition(|(_, subscriber)| self.kept.has(&subscriber.source.spec().fields));
+        subscribers.waiting = waiting;
+        for (number, subscriber) in ready {
+            self.attach(&mut subscribers, number, subscriber);
+        }
+        // Whoever waits for a filled cache looks again.
+        self.state.send_modify(|_| {});
     }
 
     /// Says that something is left out, once.
@@ -220,8 +250,7 @@ impl Informer {
 
     /// Lists, in one stream with the watch if the API server can, and watches on.
     async fn list_and_watch(&mut self) -> Result<End, Error> {
-        self.list_watch.refresh();
-        self.shared.before_list();
+        self.list_watch.refresh(self.shared.before_list());
         self.listing = true;
         self.writer.start_list();
         if self.streaming {
@@ -250,6 +279,7 @@ impl Informer {
 /// Takes one thing in, and hands on what it changes.
 fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     let subscribers = shared.present();
+    let complete = *listing && matches!(item, Item::Synced(_));
     let change = match item {
         Item::Connected => {
             // A list that is under way says itself when it is complete.
@@ -275,7 +305,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         Item::Deleted(object) => writer.apply(Event::Deleted(object)),
         Item::Bookmark(version) => {
             writer.apply(Event::Bookmark(version));
-            for (_, subscriber) in &*subscribers {
+            for (_, subscriber) in &subscribers.present {
                 let namespace = shared.scope.namespace.as_deref();
                 subscriber.tell(subscriber.source.passed(namespace));
             }
@@ -295,6 +325,9 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
         deliver(&subscribers, &change);
     }
     drop(subscribers);
+    if complete {
+        shared.let_in();
+    }
     if !writer.cache().is_complete() {
         shared.fill_up();
     }
@@ -307,14 +340,15 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::object::pointer::Pointer;
     use capstan_core::object::{Managers, Object, ObjectRef};
     use capstan_core::room::Room;
-    use capstan_core::source::TriggerKind;
+    use capstan_core::source::{TriggerKind, Within};
     use tokio::time::sleep;
 
     use super::list_watch::tests::{end_of_list, event, map, scope};
     use super::pool::Pool;
-    use super::pool::tests::subscriber;
+    use super::pool::tests::{keeping, subscriber};
     use super::*;
     use crate::client::tests::{Answer, Step, config_maps, scripted};
 
@@ -352,7 +386,7 @@ mod tests {
             let mut first = vec![Step::Comes(whole), Step::Rests(later)];
             first.extend(end);
             let (pool, asked) = pool(vec![first]);
-            let member = pool.keep(&scope(), &config_maps());
+            let member = pool.keep(&scope(), &config_maps(), &Fields::whole());
             let mut state = member.state.clone();
             let seen = Arc::new(Mutex::new(vec![state.borrow_and_update().clone()]));
             let noted = Arc::clone(&seen);
@@ -484,5 +518,42 @@ mod tests {
             assert_eq!((heard_of(&own, &told), source.own_writes()), (vec![heard], 0), "{what}");
             assert_eq!(*member.state.borrow(), State::Watching);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_needs_more_fields_waits_for_a_list_that_has_them_and_others_notice_nothing() {
+        // BC-2
+        let only = |field| Fields::only(&[Pointer::parse(field).unwrap()]);
+        let item = event("ADDED", "a", 1).replace("\"metadata\"", r#""data":{"a":"1","b":"2"},"metadata""#);
+        let list = |version| vec![Step::Comes(item.clone() + &end_of_list(version)), Step::Silent];
+        let (pool, asked) = pool(vec![list(1), list(2), list(3)]);
+        let has = |object: Option<Object>| {
+            let text = object.unwrap().json().to_owned();
+            [text.contains("\"a\":\"1\""), text.contains("\"b\":\"2\"")]
+        };
+        let key = ObjectRef::namespaced("n", "a");
+        let soon = Duration::from_millis(10);
+        let (one, told_one) = keeping(only("/data/a"));
+        let first = pool.join(&scope(), &config_maps(), one.clone());
+        sleep(soon).await;
+        assert_eq!((first.is_filled(), told_one.lock().len()), (true, 1));
+        assert_eq!(has(first.cache.get(&key)), [true, false]);
+
+        let (two, told_two) = keeping(only("/data/b"));
+        let second = pool.join(&scope(), &config_maps(), two.clone());
+        let unknown = two.source.known(Within::Everywhere).is_err();
+        assert_eq!((second.is_filled(), unknown, told_two.lock().len()), (false, true, 0));
+        let mut state = second.state.clone();
+        state.borrow_and_update();
+        state.changed().await.unwrap();
+        sleep(soon).await;
+        assert_eq!((second.is_filled(), told_one.lock().len(), told_two.lock().len()), (true, 1, 1));
+        assert_eq!((sorts(&asked), has(first.cache.get(&key))), ("stream, stream".to_owned(), [true, true]));
+        assert_eq!((has(one.source.get(&key)), has(two.source.get(&key))), ([true, false], [false, true]));
+
+        drop(first);
+        sleep(soon).await;
+        assert_eq!((sorts(&asked), has(second.cache.get(&key))), ("stream, stream, stream".to_owned(), [false, true]));
+        assert_eq!((second.is_filled(), told_two.lock().len()), (true, 1), "what is the same is no change");
     }
 }

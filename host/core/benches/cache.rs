@@ -69,6 +69,7 @@ fn source() -> Source {
         role: Role::Secondary(mapper),
         filter: Filter::default(),
         indexes: std::collections::BTreeMap::new(),
+        fields: capstan_core::object::fields::Fields::whole(),
         faults: std::sync::Arc::default(),
     })
 }

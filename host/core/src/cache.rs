@@ -383,7 +383,7 @@ impl Writer {
 impl Slot {
     /// Returns its approximate size in bytes: the text, and the header, whose names are copies.
     fn size(&self) -> usize {
-        HEADER + self.object.header().size() + self.object.json().len()
+        HEADER + self.object.header().size() + self.object.size()
     }
 }
 

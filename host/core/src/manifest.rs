@@ -24,6 +24,7 @@ mod check;
 mod dependent;
 mod destinations;
 pub mod filters;
+mod keep;
 mod names;
 mod parse;
 mod raw;
@@ -33,6 +34,7 @@ mod units;
 
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
 pub use filters::Filters;
+pub use keep::Keep;
 pub use parse::{Defaults, parse, parse_with};
 pub use raw::{schema, schema_of_defaults};
 pub use unique::{Origin, check_together};
@@ -219,6 +221,8 @@ pub struct Controller {
     pub shard_selector: Option<Shard>,
     /// Objects in a page where primaries are listed in pages; default 500.
     pub page_size: u32,
+    /// What is kept of primaries (`BC-2`); default everything.
+    pub keep: Keep,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`, `CF-3`); default true.
     pub generation_aware: bool,
     /// What of its primaries makes it run.
@@ -332,6 +336,8 @@ pub struct Source {
     pub shard_selector: Option<Shard>,
     /// Objects in a page where they are listed in pages; default 500.
     pub page_size: u32,
+    /// What is kept of them (`BC-2`); default everything.
+    pub keep: Keep,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
     /// The names of its objects that a primary has (`IM-4`); `None`: they follow from the mapper.

@@ -3,18 +3,20 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::budget::{self, Budget};
 
+pub mod fields;
 pub mod labels;
 pub mod pointer;
 mod read;
 pub mod shard;
 
+use fields::Fields;
 use read::{Named, View, cut};
 
 /// The name of an object whose kind is clear from the place (`ID-1`): neither kind nor uid take part, so a deleted and
@@ -108,14 +110,26 @@ pub struct Header {
     pub paused: Option<Box<str>>,
 }
 
-/// A Kubernetes object: JSON text without managedFields, beside its header. Cheap to clone.
-#[derive(Clone, PartialEq, Eq)]
+/// A Kubernetes object: JSON text without managedFields, or with some of its fields only, beside its header. Cheap to
+/// clone.
+#[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
-#[derive(PartialEq, Eq)]
-struct Inner {
-    header: Header,
-    json: Box<str>,
+enum Inner {
+    /// As it was read.
+    Read {
+        header: Header,
+        /// The fields that `json` was cut down to.
+        fields: Fields,
+        json: Box<str>,
+    },
+    /// Some fields of another one.
+    Part {
+        of: Object,
+        fields: Fields,
+        /// Made when it is asked for.
+        json: OnceLock<Box<str>>,
+    },
 }
 
 /// A change of an object.
@@ -370,7 +384,21 @@ impl Object {
                 text
             }
         };
-        Ok(Self(Arc::new(Inner { header, json: json.into_boxed_str() })))
+        Ok(Self(Arc::new(Inner::Read { header, fields: Fields::whole(), json: json.into_boxed_str() })))
+    }
+
+    /// Reads an object as [`Object::parse`] does, and cuts it down to some fields. An object that was sent as metadata
+    /// alone gets its own kind.
+    ///
+    /// # Errors
+    /// Those of [`Object::parse`].
+    pub fn parse_fields(json: &str, gvk: &Gvk, managers: &Managers, fields: &Fields) -> Result<Self, Error> {
+        if fields.is_whole() {
+            return Self::parse(json, gvk, managers);
+        }
+        let view: View<'_> = serde_json::from_str(json)?;
+        let header = view.header(managers)?;
+        Ok(Self(Arc::new(Inner::Read { header, fields: fields.clone(), json: fields.cut(json, Some(gvk)) })))
     }
 
     /// Returns the object with nothing but its type and what tells it from others: name, uid, version and generation.
@@ -402,7 +430,8 @@ impl Object {
             paused: None,
             ..self.header().clone()
         };
-        Ok(Self(Arc::new(Inner { header, json: bare.into_boxed_str() })))
+        let fields = self.fields().clone();
+        Ok(Self(Arc::new(Inner::Read { header, fields, json: bare.into_boxed_str() })))
     }
 
     /// Returns the name of an object that may be unreadable otherwise; `None` if the name can't be read either.
@@ -413,22 +442,82 @@ impl Object {
 
     /// Returns the JSON text, without managedFields.
     pub fn json(&self) -> &str {
-        &self.0.json
+        match &*self.0 {
+            Inner::Read { json, .. } => json,
+            Inner::Part { of, fields, json } => json.get_or_init(|| fields.cut(of.json(), None)),
+        }
+    }
+
+    /// Returns the number of bytes that have to be read for its text: of that itself, or of what it is a part of.
+    pub fn size(&self) -> usize {
+        self.read().1.len()
+    }
+
+    /// Returns the number of bytes that are still to be read for its text; none once it is made.
+    pub fn uncut(&self) -> usize {
+        match &*self.0 {
+            Inner::Part { of, json, .. } if json.get().is_none() => of.size(),
+            Inner::Read { .. } | Inner::Part { .. } => 0,
+        }
+    }
+
+    /// Returns the fields that it was cut down to.
+    pub fn fields(&self) -> &Fields {
+        let (Inner::Read { fields, .. } | Inner::Part { fields, .. }) = &*self.0;
+        fields
+    }
+
+    /// Returns the object with some of its fields only. The text is cut when it is asked for, once for all clones.
+    #[must_use]
+    pub fn part(&self, fields: &Fields) -> Self {
+        if fields.covers(self.fields()) {
+            return self.clone();
+        }
+        let of = match &*self.0 {
+            Inner::Read { .. } => self.clone(),
+            Inner::Part { of, .. } => of.clone(),
+        };
+        Self(Arc::new(Inner::Part { of, fields: self.fields().meet(fields), json: OnceLock::new() }))
+    }
+
+    /// Returns the object with some of its fields only, without the others in memory.
+    #[must_use]
+    pub fn cut(self, fields: &Fields) -> Self {
+        if fields.covers(self.fields()) {
+            return self;
+        }
+        let part = self.part(fields);
+        match &*part.0 {
+            Inner::Read { .. } => part,
+            Inner::Part { fields, .. } => Self(Arc::new(Inner::Read {
+                header: part.header().clone(),
+                fields: fields.clone(),
+                json: part.json().into(),
+            })),
+        }
+    }
+
+    /// Returns header and text as they were read.
+    fn read(&self) -> (&Header, &str) {
+        match &*self.0 {
+            Inner::Read { header, json, .. } => (header, json),
+            Inner::Part { of, .. } => of.read(),
+        }
     }
 
     /// Returns the header.
     pub fn header(&self) -> &Header {
-        &self.0.header
+        self.read().0
     }
 
     /// Returns name and namespace.
     pub fn key(&self) -> &ObjectRef {
-        &self.0.header.key
+        &self.header().key
     }
 
     /// Returns the `resourceVersion`.
     pub fn version(&self) -> Version {
-        self.0.header.version
+        self.header().version
     }
 
     /// Returns the whole body as a tree, for comparisons; trees are never kept.
@@ -437,7 +526,7 @@ impl Object {
     /// [`Error::Tree`] for an object that costs more than is left of the budget, or is deeper than a tree may be: the
     /// API server accepts custom resources with thousands of levels.
     pub fn tree(&self, budget: &mut Budget) -> Result<Value, Error> {
-        Ok(budget.read(&self.0.json)?)
+        Ok(budget.read(self.json())?)
     }
 
     /// Returns labels and annotations, which are read from the body at each call.
@@ -447,7 +536,12 @@ impl Object {
             #[serde(borrow, default)]
             metadata: Tags<'a>,
         }
-        serde_json::from_str::<Body<'_>>(&self.0.json).unwrap_or_default().metadata
+        // All labels are in any part, so that the text of a part need not be made for them.
+        let mut tags = serde_json::from_str::<Body<'_>>(self.read().1).unwrap_or_default().metadata;
+        if !self.fields().is_whole() {
+            tags.annotations.retain(|key, _| self.fields().has(["metadata", "annotations", &*key.0]));
+        }
+        tags
     }
 
     /// Returns true if an owner reference on the object `key` leads to this object, which is of kind `gvk`. A
@@ -489,6 +583,14 @@ impl Header {
     }
 }
 
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.same(other) || (self.header() == other.header() && self.json() == other.json())
+    }
+}
+
+impl Eq for Object {}
+
 impl fmt::Debug for Object {
     /// Writes key and version only: bodies may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -523,6 +625,19 @@ impl Change {
         match self {
             Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted { last: object, .. } => object,
         }
+    }
+
+    /// Returns the change as it is to those who see of objects what `show` returns; `None` if that is nothing. A new object of
+    /// which the old one can't be seen is an addition.
+    pub fn seen(self, show: impl Fn(Object) -> Option<Object>) -> Option<Self> {
+        Some(match self {
+            Self::Added(object) => Self::Added(show(object)?),
+            Self::Updated { old, new } => match (show(old), show(new)?) {
+                (Some(old), new) => Self::Updated { old, new },
+                (None, new) => Self::Added(new),
+            },
+            Self::Deleted { last, unknown } => Self::Deleted { last: show(last)?, unknown },
+        })
     }
 
     /// Returns the old object if it was deleted and another one has been created under the same name.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, Filters, Keys, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
+    self, Capabilities, Controller, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
     ServiceAccount, Source,
 };
 use crate::object::Gvk;
@@ -59,6 +59,7 @@ struct Watched<'a> {
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
     indexes: &'a BTreeMap<Arc<str>, Keys>,
+    keep: &'a Keep,
     sources: &'a BTreeMap<Arc<str>, Source>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
 }
@@ -223,6 +224,7 @@ impl Shape<'_> {
             filters: &spec.filters,
             finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
             indexes: &spec.indexes,
+            keep: &spec.keep,
             sources: &spec.sources,
             dependents: dependents.collect(),
         }

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::cache::Cache;
 use crate::manifest::Keys;
+use crate::object::fields::Fields;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 use crate::room::Holding;
 
@@ -28,6 +29,7 @@ mod known;
 pub mod mapper;
 pub mod overlay;
 mod relation;
+mod shown;
 mod state;
 mod telling;
 mod write;
@@ -68,6 +70,8 @@ pub struct Spec {
     pub filter: Filter,
     /// Its indexes, by name (`IX-1`).
     pub indexes: BTreeMap<Arc<str>, Keys>,
+    /// The fields that it shows of its objects: to all that asks about them, too (`BC-2`).
+    pub fields: Fields,
     /// Takes the failures of what the user asks about objects.
     pub faults: Arc<Faults>,
 }
@@ -206,10 +210,12 @@ impl Source {
         // event counts.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, shown_to) = cache.snapshot(None);
+        let present = self.all_shown(present);
         let entered = cache.clone();
         {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
+            state.awaited.remove(&place);
             let places = Arc::make_mut(&mut state.places);
             if place.is_none() {
                 // Otherwise what they showed last would be read for as long as they are there.
@@ -303,6 +309,9 @@ impl Source {
     /// to date afterwards, even if the filter drops the change (`IS-2`, `IS-3`); a source that asks costly questions
     /// returns none and does both in [`Source::answer`].
     pub fn on(&self, change: Change) -> Vec<Trigger> {
+        let Some(change) = self.seen(change) else {
+            return Vec::new();
+        };
         let facts = (!self.is_costly()).then(|| self.facts(&change));
         let verdict = self.state.write().take(change, facts.as_ref());
         if facts.is_none() {
@@ -392,7 +401,7 @@ impl Source {
             (state.cache(key)?.clone(), state.overlay.get(key).cloned())
         };
         let (cached, synced) = cache.look(key);
-        overlay::newest(own.as_ref(), cached, synced)
+        overlay::newest(own.as_ref(), cached, synced).and_then(|object| self.show(&object))
     }
 
     /// Returns the objects of one namespace, or of all (`None`), ordered by namespace and name.
@@ -411,7 +420,7 @@ impl Source {
             let own = own.iter().filter(|own| wanted(own.key()) && is_in(&places, own.key(), place));
             overlay::merge(own, cached, &seen)
         });
-        merged.collect()
+        self.all_shown(merged.collect())
     }
 
     /// Returns the objects as they are in the caches, without own writes.
@@ -425,7 +434,7 @@ impl Source {
             }
         };
         let objects = caches.into_iter().flat_map(|cache| cache.snapshot(namespace).0);
-        objects.collect()
+        self.all_shown(objects.collect())
     }
 
     /// Returns the objects under a key of an index, ordered by namespace and name.
@@ -472,7 +481,7 @@ impl Source {
         let newest = keys.iter().filter_map(|key| {
             let (cached, synced) = watcher(&places, key)?.1.look(key);
             let known = exact && own.get(key).is_none() && !waiting.contains(key);
-            Some((overlay::newest(own.get(key), cached, synced)?, known))
+            Some((self.show(&overlay::newest(own.get(key), cached, synced)?)?, known))
         });
         newest.filter(|(object, known)| *known || wanted(object)).map(|(object, _)| object).collect()
     }
@@ -568,7 +577,15 @@ mod tests {
 
     fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
         let indexes = indexes.iter().map(|(name, pointer)| ((*name).into(), keys(pointer))).collect();
-        Source::new(Spec { name: "test".into(), gvk: gvk("Page"), role, filter, indexes, faults: Arc::default() })
+        Source::new(Spec {
+            name: "test".into(),
+            gvk: gvk("Page"),
+            role,
+            filter,
+            indexes,
+            fields: Fields::whole(),
+            faults: Arc::default(),
+        })
     }
 
     fn secondaries() -> Source {
@@ -1394,6 +1411,7 @@ mod tests {
         let indexes = [("fails".into(), cel("object.spec.key + 1")), ("by-key".into(), cel("object.spec.key"))];
         let source = Source::new(Spec {
             indexes: indexes.into(),
+            fields: Fields::whole(),
             faults: Arc::new(Faults::new("c", move |_| *counted.lock() += 1)),
             ..source(Role::Secondary(mapper), Filter::default(), &[]).spec().clone()
         });

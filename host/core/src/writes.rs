@@ -18,6 +18,7 @@ use crate::source::{Source, Within};
 mod compose;
 mod context;
 mod grant;
+mod reduced;
 mod request;
 
 pub use compose::is_applied;
@@ -25,6 +26,8 @@ use compose::{compose, is_ours, matches};
 pub use context::WriteContext;
 use context::{cached, sources};
 use grant::check_permission;
+pub use reduced::torn;
+use reduced::{can_compare, check_whole};
 use request::{Body, Request, invalid, named, parsed, read};
 
 /// Carries out a write and returns the object as it is afterwards, or the cached object if nothing would change
@@ -36,13 +39,15 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     let mut request = read(request, &mut context.budget.lock())?;
     check_target(context, &request.target)?;
     check_permission(context, &mut request, primary)?;
+    check_whole(context, &request)?;
     let source = source(context, &request, primary)?;
     if let Some(source) = source.filter(|_| !matches!(request.verb, Body::Create(_))) {
         let known = source.known(Within::Object(&request.target.key));
         known.map_err(|doubt| CallError::new(CallReason::Unreachable, doubt.to_string()))?;
     }
     let actual = actual(&request, source, &mut context.budget.lock())?;
-    if let (Some(by), Some((cached, tree))) = (request.compare, &actual)
+    let compare = request.compare.filter(|_| can_compare(&request, source.map(|source| &**source)));
+    if let (Some(by), Some((cached, tree))) = (compare, &actual)
         && matches(context, &request, by, cached.as_ref(), tree)
     {
         return Ok(unchanged(context, primary, &request, cached.as_ref(), tree));
@@ -70,6 +75,10 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     if source.is_some() && request.target.gvk == context.primaries.spec().gvk {
         context.primaries.put(answer.clone());
     }
+    let answer = match source {
+        Some(source) => source.cut(answer),
+        None => answer,
+    };
     let created = matches!(request.verb, Body::Create(_));
     if created || context.may_see(primary, &request.target.gvk, &answer) {
         return Ok(answer.json().to_owned());
@@ -153,11 +162,14 @@ pub fn compare(
             let target = named(&desired)?;
             let cached =
                 cached(context, primary, &target).filter(|object| context.may_see(primary, &target.gvk, object));
-            let cached = cached.ok_or_else(|| {
-                let message =
-                    format!("{} {} is in no cache: nobody knows which fields are ours", target.gvk, target.key);
+            let missing = |why: &str| {
+                let message = format!("{} {} is in no cache{why}", target.gvk, target.key);
                 CallError::new(CallReason::Missing, message)
-            })?;
+            };
+            let cached = cached.ok_or_else(|| missing(": nobody knows which fields are ours"))?;
+            if !cached.fields().has_part(None) {
+                return Err(missing(" with all its fields (`keep`, `drop`): nobody knows whether it differs"));
+            }
             let part = Part::Object;
             let share = dependent::share(&cached, context.manager, part)
                 .map_err(|e| CallError::new(CallReason::Other, e.to_string()))?;

@@ -24,7 +24,7 @@ use std::time::Duration;
 use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
 use capstan_core::guest::*;
-use capstan_core::manifest::{self, Mapper as Mapping};
+use capstan_core::manifest::{self, Keep, Mapper as Mapping};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
@@ -356,13 +356,14 @@ impl Bench {
             writer.start_list();
             writer.finish_list(capstan_core::object::Version(0));
         }
-        let source = |gvk: Gvk, role, writer: &Writer| {
+        let source = |gvk: Gvk, role, keep: &Keep, writer: &Writer| {
             let source = Source::new(Spec {
                 name: "s".into(),
                 gvk,
                 role,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
+                fields: keep.fields(),
                 faults: Arc::default(),
             });
             source.attach(None, writer.cache());
@@ -373,7 +374,8 @@ impl Bench {
             _ => Mapping::OwnerReference,
         };
         let mapper = Mapper::new(spec.primary.clone(), Scope::Namespaced, mapping);
-        let maps_source = source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), &maps);
+        let kept = spec.sources.get("s").map(|source| source.keep.clone()).unwrap_or_default();
+        let maps_source = source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), &kept, &maps);
         let server = Arc::new(Server::default());
         let mode = if spec.all_events() { queue::Mode::AllEvents } else { queue::Mode::Normal };
         let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, mode, ..Policy::default() });
@@ -383,7 +385,7 @@ impl Bench {
         let controller = Controller {
             operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
-            primaries: source(spec.primary.clone(), Role::Primary, &pages),
+            primaries: source(spec.primary.clone(), Role::Primary, &spec.keep, &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
@@ -2095,5 +2097,114 @@ async fn pages_follow_one_another_in_order_whatever_goes_meanwhile() {
             assert_eq!(asked_and_written(&bench).await.0, ["n/c"]);
         }
         assert_eq!(*after.lock(), None);
+    }
+}
+
+/// Returns a write about what a component has seen of an object, given what changes its data.
+type Writing = fn(Value, fn(Value, Value) -> String) -> WriteVerb;
+
+#[tokio::test(start_paused = true)]
+async fn what_a_component_has_not_seen_of_an_object_it_does_not_delete() {
+    // BC-2
+    let change = |mut seen: Value, data: Value| {
+        json_patch::merge(&mut seen, &json!({ "data": data }));
+        seen.to_string()
+    };
+    let refused = |what: &str| format!("Invalid: {what}");
+    let source = "source s does not keep all";
+    let table: [(&str, Writing, String, usize); 6] = [
+        (
+            "an update replaces all",
+            |seen, change| WriteVerb::Update(change(seen, json!({ "k": "w" }))),
+            refused(&format!(
+                "update of v1 ConfigMap n/x: {source} fields (`keep`, `drop`), and an update would delete the others: use `edit`, `apply` or a patch"
+            )),
+            0,
+        ),
+        (
+            "an edit of what is seen",
+            |seen, change| WriteVerb::Edit(change(seen, json!({ "k": "w" }))),
+            "done".into(),
+            1,
+        ),
+        ("an edit of nothing", |seen, _| WriteVerb::Edit(seen.to_string()), "done".into(), 0),
+        (
+            "an edit beside what is seen",
+            |seen, change| WriteVerb::Edit(change(seen, json!({ "hidden": "new" }))),
+            refused(&format!(
+                "edit of v1 ConfigMap n/x: it changes /data/hidden, of which {source} (`keep`, `drop`): use `apply` or a patch"
+            )),
+            0,
+        ),
+        (
+            "a patch that changes nothing of what is seen",
+            |_, _| WriteVerb::MergePatch(target("n", "x"), r#"{"data":{"k":"v"}}"#.to_owned()),
+            "done".into(),
+            1,
+        ),
+        ("an apply as well", |_, _| WriteVerb::Apply(document("n", "x", json!({}))), "done".into(), 1),
+    ];
+    for (what, verb, expected, sent) in table {
+        let ask = move |run: Arc<dyn Context>| async move {
+            let found = run.find_named(Place::Kind(config_map()), ObjectRef::namespaced("n", "x")).unwrap().unwrap();
+            let seen: Value = serde_json::from_str(&found).unwrap();
+            let verb = verb(seen.clone(), change);
+            let done = run.write(WriteRequest { verb, options: WriteOptions::default() }).await;
+            let answer = done.as_ref().map_or(Value::Null, |text| serde_json::from_str(text).unwrap());
+            [&seen, &answer]
+                .into_iter()
+                .map(|object| object["data"]["hidden"].to_string())
+                .chain([told(done)])
+                .collect()
+        };
+        let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, update, patch, apply] }";
+        let keep = "sources: { s: { informer: { apiVersion: v1, kind: ConfigMap, keep: [/data/k] } } }";
+        let mut bench = asking(grants, &format!("{EXPLICITLY}\n{keep}"), ask);
+        let tree =
+            json!({ "metadata": { "namespace": "n", "name": "x", "uid": "x" }, "data": { "k": "v", "hidden": "h" } });
+        let map = bench.server.put(&config_map(), tree);
+        bench.maps.apply(Watch::Applied(map));
+        let (answers, writes) = asked_and_written(&bench).await;
+        assert_eq!(answers, ["null", "null", &expected], "{what}");
+        assert_eq!((writes.len(), bench.data("x")["hidden"].as_str()), (sent, Some("h")), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_changes_nothing_of_the_primary_that_the_component_has_not_seen() {
+    // BC-2, UC-4
+    for (update, error, writes) in [
+        (PrimaryUpdate::Object(r#"{"spec":{"a":2}}"#.to_owned()), None, 1),
+        (PrimaryUpdate::Object(r#"{"spec":{}}"#.to_owned()), None, 1),
+        (PrimaryUpdate::Object(r#"{"spec":{"a":1,"b":3}}"#.to_owned()), Some("(object) changes /spec/b"), 0),
+        (PrimaryUpdate::Object("{}".to_owned()), Some("(object) changes /spec"), 0),
+        (PrimaryUpdate::Status(r#"{"status":{"s":1}}"#.to_owned()), Some("(status) changes /status"), 0),
+    ] {
+        let what = format!("{update:?}");
+        let script = Script {
+            reconcile: Ok(UpdateControl { update, reschedule: None }),
+            exports: &[Interface::Reconciler],
+            ..Script::default()
+        };
+        let mut bench = Bench::new(script, "serverSideApply: false\nkeep: [/spec/a]");
+        bench.page_of(json!({ "uid": "page" }), json!({ "a": 1, "b": 2 }));
+        let key = ObjectRef::namespaced("n", "a");
+        bench.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
+        let ticket = bench.queue.next().await.unwrap();
+        let ended = execute(Arc::clone(&bench.controller), &ticket, NOW).await;
+        ticket.finish(ended.finished, Instant::now());
+        match error {
+            None => assert_eq!(ended.error, None, "{what}"),
+            Some(error) => {
+                let said = ended.error.unwrap();
+                assert!(
+                    said.contains(error) && said.contains("of which the cache does not keep all"),
+                    "{what}: {said}"
+                );
+            }
+        }
+        assert_eq!(bench.server.writes.lock().len(), writes, "{what}");
+        let page = bench.server.objects.lock()[&(bench.controller.spec.primary.clone(), key)].clone();
+        assert_eq!(page["spec"]["b"], 2, "{what}");
     }
 }

@@ -13,12 +13,27 @@ pub(crate) type Asked = http::Result<Request<Bytes>>;
 
 const JSON: &str = "application/json";
 
+/// Asks for the metadata of an object, or of a list, and for whole objects where the API server knows no other form.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// Which objects of a kind are listed or watched; `None` stands for all.
 pub(crate) struct Selection<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) labels: Option<&'a str>,
     pub(crate) fields: Option<&'a str>,
     pub(crate) shard: Option<&'a str>,
+    pub(crate) form: Form,
+}
+
+/// How much is sent of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// All of them.
+    #[default]
+    Whole,
+    /// Their metadata.
+    Metadata,
 }
 
 /// Asks which kinds there are of this group and version.
@@ -34,14 +49,18 @@ pub(super) fn get(who: &Identity, kind: &Kind, target: &Target) -> Asked {
 /// Asks for an object as a list has it, for which the right to list is enough.
 pub(super) fn look(who: &Identity, kind: &Kind, key: &ObjectRef) -> Asked {
     let (namespace, name) = (key.namespace.as_deref(), format!("metadata.name={}", key.name));
-    let which = Selection { namespace, labels: None, fields: Some(&name), shard: None };
+    let which = Selection { namespace, labels: None, fields: Some(&name), shard: None, form: Form::Whole };
     who.asks(Method::GET, &which.path(kind, []), None)
 }
 
 /// Asks for a page of so many objects, behind those that end with `next`.
 pub(crate) fn page(kind: &Kind, which: &Selection<'_>, limit: u32, next: Option<&str>) -> Asked {
     let path = which.path(kind, [("limit", Some(&*limit.to_string())), ("continue", next)]);
-    Identity::Daemon.asks(Method::GET, &path, None)
+    let accept = match which.form {
+        Form::Whole => JSON,
+        Form::Metadata => METADATA_LIST,
+    };
+    Identity::Daemon.asks_for(accept, Method::GET, &path, None)
 }
 
 /// Asks for changes from a version on, for so many seconds; without one, for all objects and then their changes.
@@ -56,7 +75,11 @@ pub(crate) fn watch(kind: &Kind, which: &Selection<'_>, from: Option<Version>, s
         ("allowWatchBookmarks", Some("true")),
         ("timeoutSeconds", Some(&*seconds)),
     ];
-    Identity::Daemon.asks(Method::GET, &which.path(kind, parameters), None)
+    let accept = match which.form {
+        Form::Whole => JSON,
+        Form::Metadata => METADATA,
+    };
+    Identity::Daemon.asks_for(accept, Method::GET, &which.path(kind, parameters), None)
 }
 
 /// Asks for a write.
@@ -119,8 +142,13 @@ fn with<'a>(path: String, parameters: impl IntoIterator<Item = (&'a str, Option<
 impl Identity {
     /// Returns a request in this name, with a body of this type.
     pub(super) fn asks(&self, method: Method, path: &str, body: Option<(&'static str, String)>) -> Asked {
+        self.asks_for(JSON, method, path, body)
+    }
+
+    /// Returns a request in this name for an answer of the type `accept`.
+    fn asks_for(&self, accept: &str, method: Method, path: &str, body: Option<(&'static str, String)>) -> Asked {
         let mut request = Request::builder().method(method).uri(path).header("user-agent", USER_AGENT);
-        request = request.header("accept", JSON);
+        request = request.header("accept", accept);
         // This header alone: with the groups left out, the API server fills in those of the service account.
         if let Self::Operator(user) = self {
             request = request.header("impersonate-user", user.clone());
@@ -134,7 +162,7 @@ impl Identity {
 
 impl Selection<'_> {
     fn path<'a>(&'a self, kind: &Kind, parameters: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
-        let Self { namespace, labels, fields, shard } = *self;
+        let Self { namespace, labels, fields, shard, form: _ } = *self;
         let selectors = [("labelSelector", labels), ("fieldSelector", fields), ("shardSelector", shard)];
         with(kind.path(namespace), parameters.into_iter().chain(selectors))
     }
@@ -190,9 +218,10 @@ mod tests {
     fn each_read_has_its_path_and_query() {
         let (daemon, kind) = (&Identity::Daemon, config_maps());
         let pages = Gvk::parse("sample.dev/v1", "Page").unwrap();
-        let all = Selection { namespace: None, labels: None, fields: None, shard: None };
+        let form = Form::Whole;
+        let all = Selection { namespace: None, labels: None, fields: None, shard: None, form };
         let fields = Some("metadata.namespace!=m");
-        let some = Selection { namespace: Some("n"), labels: Some("a=b,c"), fields, shard: None };
+        let some = Selection { namespace: Some("n"), labels: Some("a=b,c"), fields, shard: None, form };
         let shard = Selection { shard: Some("shardRange(a, 'b')"), ..all };
         for (asked, expected) in [
             (discover(&kind.gvk), "/api/v1"),
@@ -215,6 +244,22 @@ mod tests {
             ),
         ] {
             assert_eq!(written(asked), format!("GET {expected}"));
+        }
+    }
+
+    #[test]
+    fn metadata_alone_are_asked_for_where_nothing_else_is_kept() {
+        // BC-2
+        let all = Selection { namespace: None, labels: None, fields: None, shard: None, form: Form::Whole };
+        let metadata = Selection { form: Form::Metadata, ..all };
+        let kind = config_maps();
+        for (asked, accepted) in [
+            (page(&kind, &all, 500, None), JSON),
+            (watch(&kind, &all, None, 9), JSON),
+            (page(&kind, &metadata, 500, None), METADATA_LIST),
+            (watch(&kind, &metadata, None, 9), METADATA),
+        ] {
+            assert_eq!(asked.unwrap().headers()["accept"], accepted);
         }
     }
 

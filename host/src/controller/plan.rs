@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::manifest::{self, Dependent, Namespaces};
+use capstan_core::object::fields::Fields;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
 use capstan_core::source::callback::Faults;
@@ -80,10 +81,10 @@ impl Plan {
         Self { primaries, secondaries, shared }
     }
 
-    /// Returns all that is watched, and whether each is needed.
-    pub(super) fn scopes(&self) -> impl Iterator<Item = (&Scope, &Kind, Needed)> {
+    /// Returns all that is watched, each with the source that watches it.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = (&Scope, &Kind, &Planned)> {
         let planned = std::iter::once(&self.primaries).chain(self.secondaries.values());
-        planned.flat_map(|Planned { scopes, needed, .. }| scopes.iter().map(|(scope, kind)| (scope, kind, *needed)))
+        planned.flat_map(|planned| planned.scopes.iter().map(move |(scope, kind)| (scope, kind, planned)))
     }
 
     /// Leaves out what may not be read, which `why` says of a kind in a namespace or everywhere (none).
@@ -129,6 +130,7 @@ impl Planner<'_> {
             role: Role::Primary,
             filter: Filter::primary(built_in, spec.filters.clone()),
             indexes: spec.indexes.clone(),
+            fields: spec.keep.fields(),
             faults: Arc::clone(self.faults),
         };
         let watch = Watch {
@@ -163,6 +165,7 @@ impl Planner<'_> {
             let source = Spec {
                 filter: Filter::secondary(declared.filters.clone()),
                 indexes: declared.indexes.clone(),
+                fields: declared.fields(),
                 ..self.secondary(name, &declared.gvk, mapper)
             };
             (Arc::clone(name), self.plan(&watch, source))
@@ -214,6 +217,7 @@ impl Planner<'_> {
             role: Role::Secondary(mapper),
             filter: Filter::default(),
             indexes: BTreeMap::new(),
+            fields: Fields::whole(),
             faults: Arc::clone(self.faults),
         }
     }

@@ -60,7 +60,8 @@ impl Rights {
             return None;
         };
         let mut reads: Vec<(Read, Needed)> = Vec::new();
-        for (scope, kind, needed) in plan.scopes() {
+        for (scope, kind, planned) in plan.scopes() {
+            let needed = planned.needed;
             let read = Read { kind: kind.clone(), namespace: scope.namespace.clone() };
             match reads.iter_mut().find(|(known, _)| *known == read) {
                 Some((_, known)) if needed == Needed::Always => *known = needed,

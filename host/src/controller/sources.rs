@@ -184,6 +184,7 @@ fn predecessor<'a>(
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::object::fields::Fields;
     use capstan_core::source::Role;
     use capstan_core::source::filter::Filter;
 
@@ -200,6 +201,7 @@ mod tests {
                 role: Role::Primary,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
+                fields: Fields::whole(),
                 faults: Arc::default(),
             };
             (Arc::from(name), Arc::new(Source::new(spec)))

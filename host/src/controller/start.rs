@@ -121,16 +121,16 @@ pub(super) async fn prepare(
         None => BTreeMap::new(),
     };
     handle.set(entry.filling());
-    let keep = plan.scopes().map(|(scope, kind, needed)| {
-        let subscription = environment.pool.keep(scope, kind);
-        (scope.to_string().into(), needed, subscription)
+    let keep = plan.scopes().map(|(scope, kind, planned)| {
+        let subscription = environment.pool.keep(scope, kind, &planned.spec.fields);
+        (scope.to_string().into(), planned.needed, subscription)
     });
     let mut places: Vec<_> = keep.collect();
     if let Err(why) = patience.filled(&mut places).await {
         return handle.failed(why).await;
     }
     let (filled, unfilled): (Vec<_>, Vec<_>) =
-        places.into_iter().partition(|(_, _, subscription)| subscription.cache.is_synced());
+        places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
     let needed = kinds_of(spec).into_iter();
     let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
     let kinds_missing = kinds_missing.map(|(gvk, needed)| (gvk.to_string().into(), needed));
@@ -344,8 +344,7 @@ async fn can_be_had(kinds: &BTreeSet<Gvk>, rights: Option<&Rights>, api: &ApiSer
 /// Waits until one of these caches is filled, and leaves it. Returns its name.
 async fn filled(places: &mut Vec<Subscription>) -> Arc<str> {
     loop {
-        let synced = |place: &Subscription| place.cache.is_synced();
-        if let Some(at) = places.iter().position(synced) {
+        if let Some(at) = places.iter().position(Subscription::is_filled) {
             return places.swap_remove(at).name();
         }
         if places.is_empty() {
@@ -393,7 +392,7 @@ fn lacking(error: &Error) -> Fill {
 }
 
 fn fill(subscription: &Subscription) -> Fill {
-    if subscription.cache.is_synced() {
+    if subscription.is_filled() {
         return Fill::Filled;
     }
     match &*subscription.state.borrow() {

@@ -355,7 +355,10 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let themes =
         "sources: { themes: { informer: { apiVersion: sample.dev/v1, kind: Theme, mapper: ownerReference } } }";
     let second = plan(&pages_with(&format!("namespaces: [n], {themes}"), &environment));
-    let kept: Vec<_> = second.scopes().map(|(scope, kind, _)| environment.pool.keep(scope, kind)).collect();
+    let kept: Vec<_> = second
+        .scopes()
+        .map(|(scope, kind, planned)| environment.pool.keep(scope, kind, &planned.spec.fields))
+        .collect();
     until(|| kept.iter().all(|kept| kept.cache.is_synced()));
     let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
     joined.become_as(&sources, &second, &environment.pool, &listener);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::object::fields::Fields;
 use capstan_core::object::shard::Shard;
 use capstan_core::object::{Managers, Object, ObjectRef, Version};
 use capstan_core::text::{LONGEST, said_within};
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::backoff::Chance;
-use crate::client::request::{self, Asked, Selection};
+use crate::client::request::{self, Asked, Form, Selection};
 use crate::client::{ApiServer, Broken, Kind, collect};
 
 /// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
@@ -77,6 +78,8 @@ pub(crate) struct ListWatch {
     kind: Kind,
     scope: Scope,
     managers: Managers,
+    /// What is kept of objects.
+    fields: Fields,
     chance: Chance,
 }
 
@@ -123,12 +126,13 @@ impl ListWatch {
     pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
         let chance = api.chance().of(&scope.to_string());
-        Self { api, kind, scope, managers, chance }
+        Self { api, kind, scope, managers, fields: Fields::whole(), chance }
     }
 
-    /// Learns whose shares of objects are to be kept by now.
-    pub(crate) fn refresh(&mut self) {
+    /// Learns whose shares of objects are to be kept by now, and which of their fields.
+    pub(crate) fn refresh(&mut self, fields: Fields) {
         self.managers = self.api.managers();
+        self.fields = fields;
     }
 
     /// Returns by what pauses differ.
@@ -179,7 +183,8 @@ impl ListWatch {
         // Fewer if they are so large that the page is too long.
         let (mut next, mut limit) = (None::<String>, self.scope.page.0);
         loop {
-            let request = self.scope.asks(|which| request::page(&self.kind, which, limit, next.as_deref()));
+            let request =
+                self.scope.asks(self.form(), |which| request::page(&self.kind, which, limit, next.as_deref()));
             let body = self.api.stream(&self.kind, "list", request).await?;
             let page = tokio::time::timeout(PAGE_TIMEOUT, collect(body, PAGE_BYTES)).await;
             let bytes = match page {
@@ -221,9 +226,13 @@ impl ListWatch {
         }
     }
 
+    fn form(&self) -> Form {
+        if self.fields.is_metadata() { Form::Metadata } else { Form::Whole }
+    }
+
     fn changes(&self, from: Option<Version>) -> Asked {
         let seconds = self.chance().jitter(WATCH).as_secs();
-        self.scope.asks(|which| request::watch(&self.kind, which, from, seconds))
+        self.scope.asks(self.form(), |which| request::watch(&self.kind, which, from, seconds))
     }
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
@@ -305,7 +314,7 @@ impl ListWatch {
 
     /// Reads an object; none if it is of another shard, of which an API server that knows no shards tells, too.
     fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Option<Item> {
-        match Object::parse(json, &self.kind.gvk, &self.managers) {
+        match Object::parse_fields(json, &self.kind.gvk, &self.managers, &self.fields) {
             Ok(object) => {
                 let ours = self.scope.selectors.shard.as_ref().is_none_or(|shard| shard.takes(object.header()));
                 ours.then(|| item(object))
@@ -364,13 +373,14 @@ struct PageMeta {
 
 impl Scope {
     /// Returns what is asked for of its objects.
-    fn asks(&self, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
+    fn asks(&self, form: Form, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
         let Self { namespace, except, selectors: Selectors { labels, fields, shard }, .. } = self;
         let except = except.as_ref().map(|except| format!("metadata.namespace!={except}"));
         let fields: Vec<&str> = except.as_deref().into_iter().chain(fields.as_deref()).collect();
         let fields = (!fields.is_empty()).then(|| fields.join(","));
         let [namespace, labels] = [namespace, labels].map(Option::as_deref);
-        request(&Selection { namespace, labels, fields: fields.as_deref(), shard: shard.as_ref().map(Shard::as_str) })
+        let (fields, shard) = (fields.as_deref(), shard.as_ref().map(Shard::as_str));
+        request(&Selection { namespace, labels, fields, shard, form })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::{Cache, Writer};
+use capstan_core::object::fields::Fields;
 use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::room::Room;
 use parking_lot::{Mutex, RwLock};
@@ -13,7 +14,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Informer, Scope, Shared, State, Subscriber, aside};
+use super::kept::Kept;
+use super::{Informer, Scope, Shared, State, Subscriber, Subscribers, aside};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
 
@@ -73,6 +75,8 @@ pub struct Subscription {
     pool: Arc<Inner>,
     shared: Arc<Shared>,
     number: u64,
+    /// What is needed of each object.
+    fields: Fields,
 }
 
 impl Pool {
@@ -88,19 +92,20 @@ impl Pool {
     }
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
-    /// that is there as if it were new (`PO-3`).
+    /// that is there as if it were new (`PO-3`); once it is there, if it needs more fields than others did.
     pub fn join(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Subscription {
-        self.enter(scope, kind, Some(subscriber))
+        let fields = subscriber.source.spec().fields.clone();
+        self.enter(scope, kind, fields, Some(subscriber))
     }
 
-    /// Keeps an informer going, and starts it if it does not run yet; nobody is told of what it sees.
-    pub fn keep(&self, scope: &Scope, kind: &Kind) -> Subscription {
-        self.enter(scope, kind, None)
+    /// Keeps an informer going that keeps these fields, and starts it if it does not run yet; nobody is told of what it sees.
+    pub fn keep(&self, scope: &Scope, kind: &Kind, fields: &Fields) -> Subscription {
+        self.enter(scope, kind, fields.clone(), None)
     }
 
-    fn enter(&self, scope: &Scope, kind: &Kind, subscriber: Option<Subscriber>) -> Subscription {
+    fn enter(&self, scope: &Scope, kind: &Kind, fields: Fields, subscriber: Option<Subscriber>) -> Subscription {
         let Self(inner) = self;
-        let (subscription, stop) = inner.admit(scope);
+        let (subscription, stop) = inner.admit(scope, fields);
         let Subscription { shared, number, .. } = &subscription;
         if let Some(subscriber) = subscriber {
             // Nobody waits for this but those who share the informer: there may be very much to tell.
@@ -151,7 +156,7 @@ impl Pool {
 
 impl Inner {
     /// Counts a member in, and returns what ends the informer.
-    fn admit(self: &Arc<Self>, scope: &Scope) -> (Subscription, CancellationToken) {
+    fn admit(self: &Arc<Self>, scope: &Scope, fields: Fields) -> (Subscription, CancellationToken) {
         let mut running = self.running.lock();
         // Those that have ended since are let go.
         while running.tasks.try_join_next().is_some() {}
@@ -159,27 +164,44 @@ impl Inner {
         let number = running.number;
         let entry = running.entry(scope, self);
         entry.members += 1;
+        if entry.shared.kept.add(number, &fields) {
+            entry.shared.relist.notify_one();
+        }
         let subscription = Subscription {
             cache: entry.shared.cache.clone(),
             state: entry.shared.state.subscribe(),
             pool: Arc::clone(self),
             shared: Arc::clone(&entry.shared),
             number,
+            fields,
         };
         (subscription, entry.stop.clone())
     }
 }
 
 impl Shared {
-    /// Adds a subscriber, and tells it of all that is there. No change comes in meanwhile.
+    /// Adds a subscriber, and tells it of all that is there. No change comes in meanwhile. One that needs fields which are not there waits
+    /// for the list that has them.
     fn subscribe(&self, number: u64, subscriber: Subscriber) {
-        let namespace = self.scope.namespace.as_deref();
         let mut subscribers = self.subscribers.write();
+        if self.kept.has(&subscriber.source.spec().fields) {
+            self.attach(&mut subscribers, number, subscriber);
+            return;
+        }
+        let namespace = self.scope.namespace.as_deref();
+        // What it goes on from may have been shown with fewer fields.
+        subscriber.source.awaits(namespace);
+        subscribers.waiting.push((number, subscriber));
+    }
+
+    /// Adds a subscriber to those who are told of changes.
+    pub(super) fn attach(&self, subscribers: &mut Subscribers, number: u64, subscriber: Subscriber) {
+        let namespace = self.scope.namespace.as_deref();
         subscriber.tell(subscriber.source.attach(namespace, self.cache.clone()));
         if self.listing.load(Ordering::Relaxed) {
             subscriber.source.before_list(namespace);
         }
-        subscribers.push((number, subscriber));
+        subscribers.present.push((number, subscriber));
     }
 }
 
@@ -195,6 +217,7 @@ impl Running {
                 bound: inner.bound,
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
+                kept: Kept::default(),
                 state: watch::Sender::new(State::Listing),
                 listing: AtomicBool::new(false),
                 relist: Notify::new(),
@@ -210,22 +233,34 @@ impl Subscription {
     pub fn name(&self) -> Arc<str> {
         self.shared.scope.to_string().into()
     }
+
+    /// Returns true if the cache is filled: a list has ended, and of every object there is what is needed.
+    pub fn is_filled(&self) -> bool {
+        self.cache.is_synced() && self.shared.kept.has(&self.fields)
+    }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.
+        let stays = |(number, _): &(u64, Subscriber)| *number != self.number;
         let subscribers = &self.shared.subscribers;
-        subscribers
-            .try_write()
-            .unwrap_or_else(|| aside(|| subscribers.write()))
-            .retain(|(number, _)| *number != self.number);
+        {
+            let mut subscribers = subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write()));
+            subscribers.present.retain(stays);
+            for (_, gone) in subscribers.waiting.extract_if(.., |one| !stays(one)) {
+                gone.source.gives_up(self.shared.scope.namespace.as_deref());
+            }
+        }
         let scope = &self.shared.scope;
         let mut running = self.pool.running.lock();
         let Some(entry) = running.informers.get_mut(scope) else {
             return;
         };
         entry.members = entry.members.saturating_sub(1);
+        if self.shared.kept.remove(self.number) {
+            self.shared.relist.notify_one();
+        }
         if entry.members == 0 {
             entry.stop.cancel();
             running.informers.remove(scope);
@@ -274,13 +309,18 @@ pub(super) mod tests {
         let entered = runtime.enter();
         let pool = Pool::new(Arc::new(api), Arc::default(), (1 << 20, Room::default()), CancellationToken::new());
         drop(entered);
-        let member = runtime.block_on(async { pool.keep(&scope, &config_maps()) });
+        let member = runtime.block_on(async { pool.keep(&scope, &config_maps(), &Fields::whole()) });
         let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
         Place { pool, scope, shared, member: Some(member), runtime }
     }
 
     /// Returns a subscriber, and what it is told.
     pub(in super::super) fn subscriber() -> (Subscriber, Arc<Mutex<Vec<Trigger>>>) {
+        keeping(Fields::whole())
+    }
+
+    /// Returns a subscriber that keeps some fields, and what it is told.
+    pub(in super::super) fn keeping(fields: Fields) -> (Subscriber, Arc<Mutex<Vec<Trigger>>>) {
         let told = Arc::<Mutex<Vec<Trigger>>>::default();
         let subscriber = Subscriber {
             source: Arc::new(Source::new(Spec {
@@ -289,6 +329,7 @@ pub(super) mod tests {
                 role: Role::Primary,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
+                fields,
                 faults: Arc::default(),
             })),
             listener: Arc::new({
@@ -372,7 +413,7 @@ pub(super) mod tests {
         let parse = |json| Object::parse(json, &config_maps().gvk, &Managers::default());
         let (mut writer, (subscriber, told)) = (Writer::bounded(1 << 20), subscriber());
         subscriber.source.attach(None, writer.cache());
-        shared.subscribers.write().push((1, subscriber));
+        shared.subscribers.write().present.push((1, subscriber));
         let unreadable =
             |gone| Item::Unreadable { key: Object::name_of(broken), gone, error: parse(broken).unwrap_err() };
         let taken = |writer: &mut Writer, item| {
@@ -401,6 +442,7 @@ pub(super) mod tests {
             bound: 1 << 20,
             writer: Mutex::new(None),
             subscribers: RwLock::default(),
+            kept: Kept::default(),
             state: watch::Sender::new(State::Watching),
             listing: AtomicBool::new(false),
             relist: Notify::new(),
@@ -444,7 +486,7 @@ pub(super) mod tests {
         let size = (1 << 20, Room::default());
         let pool = Pool::new(Arc::new(api), Arc::default(), size, stop.clone());
         let names = ["hangs", "silent", "watches", "fails"];
-        let _members = names.map(|name| pool.keep(&scope(name), &config_maps()));
+        let _members = names.map(|name| pool.keep(&scope(name), &config_maps(), &Fields::whole()));
         sleep(Duration::from_secs(10)).await;
         assert!(asked.lock().len() >= names.len());
         let (began, asked_before) = (Instant::now(), asked.lock().len());

@@ -198,6 +198,7 @@ fn controller(workflow: Workflow) -> Controller {
         field_selector: None,
         shard_selector: None,
         page_size: 500,
+        keep: capstan_core::manifest::Keep::Whole,
         filters: capstan_core::manifest::Filters::default(),
         generation_aware: true,
         triggered_by: TriggeredBy::Changes,

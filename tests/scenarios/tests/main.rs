@@ -26,6 +26,7 @@ mod expectations;
 mod following;
 mod identity;
 mod image;
+mod kept;
 mod kinds;
 mod languages;
 mod lifecycle;

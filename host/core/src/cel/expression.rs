@@ -74,6 +74,20 @@ impl Expression {
         self.reads.contains(&variable)
     }
 
+    /// Returns the fields of a variable that it looks at, each as the names that lead there; the empty path stands for the whole
+    /// value. What is behind a call, an index or a macro is not followed.
+    ///
+    /// ```
+    /// # use capstan_core::cel::Expression;
+    /// let cel = Expression::parse("object.spec.a == 1 && has(object.spec.b) && size(object) > 1", &["object"]).unwrap();
+    /// assert_eq!(cel.paths("object"), [vec!["spec", "a"], vec!["spec", "b"], vec![]]);
+    /// ```
+    pub fn paths(&self, variable: &str) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        paths(self.program.expression(), variable, &mut found);
+        found
+    }
+
     /// Evaluates a condition, which the budget pays for; says why, if it is not met. Where the expression needs a field that is not
     /// there, so that it has no value, that is the reason: `primary.spec.exposed` is met only if the field is there and true, and
     /// `dependent.status.phase == "Bound"` only if the dependent is not null.
@@ -284,6 +298,30 @@ fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
 
 fn depth(node: &IdedExpr) -> usize {
     1 + children(node).into_iter().map(depth).max().unwrap_or(0)
+}
+
+/// Adds to `found` every path of names that begins at a variable.
+fn paths(node: &IdedExpr, variable: &str, found: &mut Vec<Vec<String>>) {
+    let (mut names, mut at) = (Vec::new(), node);
+    while let Expr::Select(select) = &at.expr {
+        names.push(select.field.clone());
+        at = &select.operand;
+    }
+    match &at.expr {
+        Expr::Ident(name) if name == variable => {
+            names.reverse();
+            found.push(names);
+        }
+        Expr::Call(_)
+        | Expr::Comprehension(_)
+        | Expr::Ident(_)
+        | Expr::List(_)
+        | Expr::Literal(_)
+        | Expr::Map(_)
+        | Expr::Select(_)
+        | Expr::Struct(_)
+        | Expr::Unspecified => children(at).into_iter().for_each(|child| paths(child, variable, found)),
+    }
 }
 
 /// Adds to `found` every variable that no comprehension around it binds.

@@ -25,6 +25,7 @@ use super::{
 
 mod dependent;
 mod filters;
+mod keep;
 mod plugin;
 mod source;
 
@@ -313,6 +314,10 @@ impl<'a> Check<'a> {
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
+        let keep = self.keep(&raw.keep, &raw.drop);
+        let looks_at =
+            keep::of_primaries(&filters, &indexes, &sources, [&workflow].into_iter().chain(standalone.values()));
+        self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
         self.not_too_many(*place);
         Some(Controller {
             name: Arc::clone(name),
@@ -323,6 +328,7 @@ impl<'a> Check<'a> {
             field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
             page_size: page_size(&raw.page_size),
+            keep,
             // CF-3: without the built-in rules every update counts, as it does for whoever does not look at generations.
             generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true)
                 && flag(&raw.default_filters, true),

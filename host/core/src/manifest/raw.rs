@@ -48,7 +48,15 @@ macro_rules! words {
     };
 }
 
-words!(All = "all", Own = "own", Nothing = "none", Unlimited = "unlimited", Fresh = "fresh", Warmed = "warm");
+words!(
+    All = "all",
+    Own = "own",
+    Nothing = "none",
+    Unlimited = "unlimited",
+    Fresh = "fresh",
+    Warmed = "warm",
+    OnlyMetadata = "metadata"
+);
 
 /// Returns the JSON schema (draft 2020-12) of one document. It says less than [`parse`](super::parse()) checks: neither
 /// names that refer to each other, nor what is within CEL and selectors.
@@ -306,6 +314,12 @@ pub(super) struct Controller {
     /// (`IN-3`).
     #[schemars(extend("default" = 500))]
     pub(super) page_size: MaybeLeaf<Objects>,
+    /// Keep only these fields of primaries in memory, by JSON pointers, or with `metadata` none beside the metadata, of which the API server then
+    /// sends no more. What identifies an object, its labels and owner references are always kept, annotations only if they are named
+    /// (`BC-2`).
+    pub(super) keep: Maybe<Kept>,
+    /// Keep all fields of primaries but these. Of the metadata, only annotations can be left out; not together with `keep` (`BC-2`).
+    pub(super) drop: Maybe<Vec<Leaf<Pointer>>>,
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,
@@ -393,6 +407,9 @@ pub(super) struct Kind {
 /// Namespaces: `all`, `own`, or a list.
 pub(super) type Namespaces = OrWord<All, OrWord<Own, Names>>;
 
+/// The fields that are kept of objects: `metadata`, or pointers.
+pub(super) type Kept = OrWord<OnlyMetadata, Vec<Leaf<Pointer>>>;
+
 /// The retry policy.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -454,6 +471,12 @@ pub(super) struct Informer {
     /// (`IN-3`).
     #[schemars(extend("default" = 500))]
     pub(super) page_size: MaybeLeaf<Objects>,
+    /// Keep only these fields of objects in memory, by JSON pointers, or with `metadata` none beside the metadata, of which the API server then
+    /// sends no more. What identifies an object, its labels and owner references are always kept, annotations only if they are named
+    /// (`BC-2`).
+    pub(super) keep: Maybe<Kept>,
+    /// Keep all fields of objects but these. Of the metadata, only annotations can be left out; not together with `keep` (`BC-2`).
+    pub(super) drop: Maybe<Vec<Leaf<Pointer>>>,
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,

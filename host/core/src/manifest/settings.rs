@@ -6,10 +6,12 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Filters, Keys, Mapper, MappingKeys, Matching, Namespaces, Source, Time, Workflow,
+    Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, MappingKeys, Matching, Namespaces, Source, Time,
+    Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
+use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 
 impl Controller {
@@ -38,6 +40,8 @@ impl Controller {
             "fieldSelector": self.field_selector.as_deref(),
             "shardSelector": self.shard_selector.as_ref().map(Shard::as_str),
             "pageSize": self.page_size,
+            "keep": keep(&self.keep),
+            "drop": drop(&self.keep),
             "generationAware": self.generation_aware,
             "triggerOnAllEvents": self.all_events(),
             "filters": filters(&self.filters),
@@ -78,6 +82,8 @@ fn source(source: &Source) -> Value {
         "fieldSelector": source.field_selector.as_deref(),
         "shardSelector": source.shard_selector.as_ref().map(Shard::as_str),
         "pageSize": source.page_size,
+        "keep": keep(&source.keep),
+        "drop": drop(&source.keep),
         "mapper": mapper,
         "secondaries": source.secondaries.as_ref().map(keys),
         "acrossNamespaces": source.across_namespaces,
@@ -169,6 +175,25 @@ fn namespaces(namespaces: &Namespaces) -> Value {
     }
 }
 
+fn keep(keep: &Keep) -> Value {
+    match keep {
+        Keep::Whole | Keep::Without(_) => Value::Null,
+        Keep::Metadata => json!("metadata"),
+        Keep::Only(kept) => pointers(kept),
+    }
+}
+
+fn drop(keep: &Keep) -> Value {
+    match keep {
+        Keep::Whole | Keep::Metadata | Keep::Only(_) => Value::Null,
+        Keep::Without(left_out) => pointers(left_out),
+    }
+}
+
+fn pointers(pointers: &[Pointer]) -> Value {
+    pointers.iter().map(|pointer| &**pointer.text()).collect()
+}
+
 fn kind(gvk: &Gvk) -> Value {
     json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind })
 }
@@ -215,9 +240,11 @@ spec:
       defaultFilters: false
       filters: { generic: { cel: has(object.spec) } }
       indexes: { by: { cel: object.spec.a }, at: { pointer: /spec/b } }
+      keep: [/spec]
       sources:
         s: { informer: { apiVersion: v1, kind: Secret, mapper: { index: { name: by } }, secondaries: { pointer: /spec/s }, acrossNamespaces: true, filters: { onDelete: { cel: finalStateUnknown } } } }
-        t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a } } }
+        t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a }, drop: [/status] } }
+        u: { informer: { apiVersion: v1, kind: Node, keep: metadata } }
       workflow:
         dependents:
           cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }

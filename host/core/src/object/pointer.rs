@@ -45,6 +45,11 @@ impl Pointer {
         &self.text
     }
 
+    /// Returns the names that it leads through.
+    pub fn path(&self) -> &[Box<str>] {
+        &self.path
+    }
+
     /// Returns the keys of an object: the string at the pointer, or the strings of the list there. The set is empty
     /// if there is no value, or one of another type. Reads the text without building a tree.
     ///

@@ -91,7 +91,7 @@ impl Context for Run {
         let newest = sources
             .iter()
             .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
-            .max_by_key(Object::version);
+            .max_by_key(|found| (found.version(), found.fields().is_whole()));
         if newest.is_none() {
             let mut sources = sources.iter();
             let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
@@ -197,14 +197,16 @@ impl Run {
         if let Some(selector) = &query.labels {
             let selector =
                 Selector::parse(selector).map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
-            let text = objects.iter().map(|object| object.json().len()).sum();
+            let text = objects.iter().map(Object::size).sum();
             budget.text(text).map_err(too_much)?;
             objects.retain(|object| {
                 let tags = object.tags();
                 selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
             });
         }
-        objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())));
+        let whole = |object: &Object| object.fields().is_whole();
+        // Of one version, the one first of which a source keeps all.
+        objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())).then(whole(b).cmp(&whole(a))));
         if query.newest_only {
             objects.dedup_by(|later, first| later.key() == first.key());
         }
@@ -333,7 +335,7 @@ impl Run {
 
     /// Charges the budget for objects that had to be read to be found.
     fn read(&self, objects: Vec<Object>) -> Result<Vec<Object>, CallError> {
-        let text = objects.iter().map(|object| object.json().len()).sum();
+        let text = objects.iter().map(Object::size).sum();
         self.budget.lock().text(text).map_err(too_much)?;
         Ok(objects)
     }

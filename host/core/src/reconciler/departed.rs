@@ -129,7 +129,7 @@ impl Kept {
 }
 
 fn size(object: &Object) -> u64 {
-    EACH + u64::try_from(object.json().len()).unwrap_or(u64::MAX / 2)
+    EACH + u64::try_from(object.size()).unwrap_or(u64::MAX / 2)
 }
 
 #[cfg(test)]

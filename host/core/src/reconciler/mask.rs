@@ -72,6 +72,7 @@ impl Mask {
     /// # Errors
     /// [`Exceeded`] if that costs more than the budget allows.
     pub fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
+        budget.text(object.uncut())?;
         let Some(level) = &self.0 else {
             budget.text(object.json().len())?;
             return Ok(object.json().to_owned());

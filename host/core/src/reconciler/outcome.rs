@@ -11,6 +11,7 @@ use crate::guest::{Failure, PrimaryUpdate};
 use crate::object::{Gvk, Object, Version, clean_metadata};
 use crate::patch::{self, Patch};
 use crate::permission::ties::{self, Before, Effect, Writer};
+use crate::writes;
 
 /// The manner in which a controller writes to its primaries.
 #[derive(Clone, Debug)]
@@ -181,6 +182,7 @@ fn object(
         // UC-4: a version that the guest left in makes the patch fail if another client has written since.
         let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
         let difference = difference(before, document, version, budget)?;
+        not_torn(&difference, "object", primary)?;
         return Ok(patched(target, difference, manner));
     }
     let mut document = document;
@@ -212,6 +214,7 @@ fn status(
         before.retain(|name, _| name == "status");
         let after = without_nulls(Map::from_iter([("status".to_owned(), status)]), &before);
         let mut difference = difference(before, after, None, budget)?;
+        not_torn(&difference, "status", primary)?;
         if !difference.0.is_empty() {
             // Not what has been made again under its name. An apply can't say so: the API server looks at nothing but the status.
             let (path, value) = (patch::Path::of(["metadata", "uid"]), (&*primary.header().uid).into());
@@ -260,6 +263,16 @@ fn difference(
         patch.0.insert(0, patch::Operation::Test { path, value });
     }
     Ok(patch)
+}
+
+/// Checks that a patch changes nothing of which the cache keeps only a part: the component has not seen the rest.
+fn not_torn(patch: &Patch, case: &str, primary: &Object) -> Result<(), Failure> {
+    match writes::torn(patch, primary.fields()) {
+        None => Ok(()),
+        Some(path) => Err(Failure::other(format!(
+            "the answer of `reconcile` ({case}) changes {path}, of which the cache does not keep all (`keep`, `drop`): apply or patch that through `operations`"
+        ))),
+    }
 }
 
 /// Returns the write that sends a patch; `None` if it is empty.

@@ -74,7 +74,7 @@ impl Controller {
         Ok(match self.until_no_conflict(primary, plan).await? {
             Settled::Read(now) | Settled::Wrote(now) => {
                 self.primaries.put(now.clone());
-                now
+                self.primaries.cut(now)
             }
             Settled::Gone => primary.clone(),
         })
@@ -94,13 +94,14 @@ impl Controller {
         };
         Ok(match self.until_no_conflict(&now, plan).await? {
             Settled::Wrote(left) => {
-                window.wrote(left.clone());
-                Some(left)
+                let seen = self.primaries.cut(left.clone());
+                window.wrote(left);
+                Some(seen)
             }
             // The event of this version is that of another client's write, and counts.
             Settled::Read(now) => {
                 self.primaries.put(now.clone());
-                Some(now)
+                Some(self.primaries.cut(now))
             }
             Settled::Gone => None,
         })

@@ -50,6 +50,18 @@ impl Source {
         self.state.write().lacking = places;
     }
 
+    /// Takes in that the cache of a namespace, or of all (`None`), has not all fields of objects that the source keeps: nothing
+    /// is known until it is attached.
+    pub fn awaits(&self, namespace: Option<&str>) {
+        self.detach(namespace);
+        self.state.write().awaited.insert(namespace.map(Arc::from));
+    }
+
+    /// Takes in that such a cache is not waited for any more.
+    pub fn gives_up(&self, namespace: Option<&str>) {
+        self.state.write().awaited.remove(&namespace.map(Arc::from));
+    }
+
     /// Checks that the source knows all objects within `within`. An object that it shows is known, even if others are
     /// not.
     ///
@@ -123,8 +135,13 @@ impl Source {
             return own.map_or_else(|| self.nothing_lacks(state, key.namespace.as_deref()), |_| Ok(()));
         };
         let (cached, synced) = cache.look(key);
-        if overlay::newest(own, cached, synced).is_some() {
-            return Ok(());
+        if let Some(found) = overlay::newest(own, cached, synced) {
+            let all = found.fields().covers(&self.spec.fields);
+            return if all {
+                Ok(())
+            } else {
+                Err(self.doubt(place, "its cache has not all fields of this object yet"))
+            };
         }
         self.filled(place, cache)?;
         if cache.is_unreadable(key) {
@@ -180,6 +197,9 @@ impl Source {
 
     fn nothing_lacks(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
         let concerns = |place: &Place| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
+        if let Some(place) = state.awaited.iter().find(|place| concerns(place)) {
+            return Err(self.doubt(place, "its cache has not all fields of objects yet"));
+        }
         let mut lacking = state.lacking.iter();
         match lacking.find(|(place, _)| concerns(place)) {
             Some((place, why)) => Err(self.doubt(place, why)),

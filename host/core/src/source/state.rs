@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) places: Places,
     /// The places that the source should watch but can't, with the reason.
     pub(super) lacking: BTreeMap<Place, Arc<str>>,
+    /// The places whose cache is waited for, as it has not all fields of objects yet.
+    pub(super) awaited: BTreeSet<Place>,
     /// The places of which a list is being read.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,

@@ -253,9 +253,9 @@ impl Source {
         all.iter().map(related).collect()
     }
 
-    /// Returns an object as the caches have it.
+    /// Returns an object as this source shows it of the caches.
     fn cached(&self, key: &ObjectRef) -> Option<Object> {
         let cache = self.state.read().cache(key).cloned();
-        cache?.get(key)
+        cache?.get(key).and_then(|object| self.show(&object))
     }
 }

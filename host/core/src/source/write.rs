@@ -38,6 +38,7 @@ impl Source {
     /// After a deletion there is nothing to keep, unless the answer is an object that still exists and is marked for
     /// deletion.
     pub fn put(&self, answer: Object) {
+        let answer = self.cut(answer);
         let facts = self.facts(&Change::Added(answer.clone()));
         self.state.write().put(answer, &facts);
     }
@@ -66,6 +67,7 @@ impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
     /// Ends the write with its answer, which is read from now on and whose echo is swallowed; not if it has made a
     /// primary, of which the queue learns by that event.
     pub fn wrote(mut self, answer: Object) {
+        let answer = self.source.cut(answer);
         if self.has_made_primary(&answer) {
             return self.source.put(answer);
         }
@@ -76,6 +78,7 @@ impl<F: FnOnce(Vec<Trigger>)> OwnWrite<'_, F> {
     /// Ends the write with its answer, which is read from now on. Its echo is swallowed unless it may be the event of
     /// another client's change, as the answer differs in more than what `manager` owns, or in nothing (`FW-8`, `RO-7`).
     pub fn answered(self, answer: Object, manager: &str) {
+        let answer = self.source.cut(answer);
         if self.is_alone(&answer) && managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {
             self.wrote(answer);
         } else {

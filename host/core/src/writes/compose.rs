@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::context::{WriteContext, sources};
 use super::grant::{may_be_marked, permit_effect};
+use super::reduced::check_edit;
 use super::request::{Body, Request, invalid, version_path};
 use crate::budget::Budget;
 use crate::cluster::{Target, Verb, Write};
@@ -27,7 +28,7 @@ pub fn is_applied(
     subresource: Option<&str>,
     budget: &mut Budget,
 ) -> bool {
-    let Some(part) = part(subresource) else {
+    let Some(part) = part(subresource).filter(|_| actual.fields().has_part(subresource)) else {
         return false;
     };
     let verdict = dependent::compare_applied(actual, document, manager, part, budget);
@@ -155,6 +156,7 @@ pub(super) fn compose(
             let effect =
                 ties::of_patch(&patch, || may_be_marked(context, primary, &request.target)).map_err(invalid)?;
             permit_effect(context, &request.target, effect)?;
+            check_edit(context, &request.target, &patch)?;
             if patch.0.is_empty() {
                 return Ok(None);
             }

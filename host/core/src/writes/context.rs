@@ -76,5 +76,7 @@ pub(super) fn sources<'a>(context: &WriteContext<'a>, gvk: &Gvk) -> Vec<&'a Arc<
 pub(super) fn cached(context: &WriteContext<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {
     let found = sources(context, &target.gvk).into_iter().filter_map(|source| source.get(&target.key));
     let is_primary = target.gvk == context.primaries.spec().gvk && target.key == *primary.key();
-    found.max_by_key(Object::version).or_else(|| is_primary.then(|| primary.clone()))
+    found
+        .max_by_key(|object| (object.version(), object.fields().is_whole()))
+        .or_else(|| is_primary.then(|| primary.clone()))
 }

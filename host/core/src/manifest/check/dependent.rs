@@ -14,7 +14,7 @@ use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 use super::super::names::{Export, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
-    Called, Condition, Conditions, Dependent, Filters, GenericMatching, Manage, MappingKeys, Matching, OnRename,
+    Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching, OnRename,
     ReadyKind, Source, Workflow,
 };
 use super::{Check, flag, get, located, mapping_keys, names, object};
@@ -157,6 +157,7 @@ impl Check<'_> {
         let source = self.source(raw, gvk.as_ref(), scope);
         let filters = self.filters(&raw.filters);
         self.filtered_source(raw);
+        self.compared_whole(raw, manage, scope);
         let called = self.called(raw, gvk.as_ref(), scope.primary);
         let conditions = Conditions {
             activation: self.condition(&raw.activation, gvk.as_ref()),
@@ -318,6 +319,17 @@ impl Check<'_> {
             self.fault(*place, format!("found `{name}`, which watches {}; expected a source of {gvk}", source.gvk));
         }
         Some(Arc::clone(name))
+    }
+
+    /// Finds a dependent that would be compared with an object of which its source keeps only some fields.
+    fn compared_whole(&mut self, raw: &raw::Dependent, manage: Manage, scope: &Scope<'_>) {
+        let Some(Located { value: Scalar(Name(name)), place }) = located(&raw.source) else {
+            return;
+        };
+        let reduced = scope.sources.get(name).is_some_and(|source| source.keep != Keep::Whole);
+        if reduced && (manage.create || manage.update) {
+            self.fault(*place, format!("found `{name}`, which does not keep all fields (`keep`, `drop`), so that the dependent can't be compared with its object; expected a source that keeps all, or `readOnly: true`"));
+        }
     }
 
     pub(super) fn cel(

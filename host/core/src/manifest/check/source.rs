@@ -58,19 +58,22 @@ impl Check<'_> {
         let across_namespaces = self.across_namespaces(raw, mapper.as_ref());
         let filters = self.filters(&raw.filters);
         let indexes = self.indexes(&raw.indexes);
-        Some(Source {
+        let source = Source {
             gvk: gvk?,
             namespaces,
             label_selector,
             field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
             page_size: page_size(&raw.page_size),
+            keep: self.keep(&raw.keep, &raw.drop),
             mapper: mapper.unwrap_or(Mapper::OwnerReference),
             secondaries,
             across_namespaces,
             filters,
             indexes,
-        })
+        };
+        self.looked_at((&raw.keep, &raw.drop), &source.fields(), source.looks_at());
+        Some(source)
     }
 
     fn mapper(&mut self, mapper: &Located<raw::Mapper>, primaries: &Indexes) -> Mapper {

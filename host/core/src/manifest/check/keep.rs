@@ -1,0 +1,137 @@
+//! What caches keep: pointers that can't be kept or left out, and settings that would look at what is not there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::keep::{Keep, Path, named, of_both, of_keys};
+use super::super::raw::{self, Maybe};
+use super::super::{Condition, Conditions, Dependent, Filters, Keys, Source, Workflow};
+use super::{Check, located};
+use crate::object::fields::Fields;
+use crate::object::pointer::Pointer;
+use crate::object::{MARK, PAUSED};
+use crate::yaml::{Leaf, Located, OrWord, Quoted, Scalar, Slot};
+
+/// The most pointers of a `keep` or `drop`, and names in one of them.
+const POINTERS: usize = 64;
+const NAMES: usize = 32;
+
+/// The variable that holds a primary.
+const PRIMARY: &str = "primary";
+
+impl Check<'_> {
+    /// Returns what is kept.
+    pub(super) fn keep(&mut self, keep: &Maybe<raw::Kept>, drop: &Maybe<Vec<Leaf<Pointer>>>) -> Keep {
+        if let (Some(_), Some(Located { place, .. })) = (located(keep), located(drop)) {
+            self.fault(*place, "found `drop` beside `keep`; expected one of them");
+        }
+        match (located(keep), located(drop)) {
+            (Some(Located { value: OrWord::Word(_), .. }), _) => Keep::Metadata,
+            (Some(Located { value: OrWord::Value(pointers), place }), _) => {
+                Keep::Only(self.pointers(pointers, *place, "at least one pointer, or `metadata`"))
+            }
+            (None, Some(Located { value: pointers, place })) => {
+                let found = self.pointers(pointers, *place, "at least one pointer");
+                self.always_kept(pointers);
+                Keep::Without(found)
+            }
+            (None, None) => Keep::Whole,
+        }
+    }
+
+    fn pointers(&mut self, pointers: &[Leaf<Pointer>], place: usize, expected: &str) -> Vec<Pointer> {
+        if pointers.is_empty() {
+            self.fault(place, format!("found an empty list; expected {expected}"));
+        }
+        if pointers.len() > POINTERS {
+            self.fault(place, format!("found {} pointers; expected at most {POINTERS}", pointers.len()));
+        }
+        self.set(pointers, place, |Scalar(pointer)| pointer.text().clone());
+        let mut found = Vec::new();
+        for Located { value: Scalar(pointer), place } in pointers.iter().filter_map(Slot::read) {
+            if pointer.path().is_empty() {
+                self.fault(*place, "found the empty pointer, which leads to the whole object; expected one to a field, such as `/spec`");
+            }
+            if pointer.path().len() > NAMES {
+                self.fault(
+                    *place,
+                    format!("found a pointer of {} names; expected at most {NAMES}", pointer.path().len()),
+                );
+            }
+            found.push(pointer.clone());
+        }
+        found
+    }
+
+    /// Finds fields that can't be left out.
+    fn always_kept(&mut self, pointers: &[Leaf<Pointer>]) {
+        for Located { value: Scalar(pointer), place } in pointers.iter().filter_map(Slot::read) {
+            let path: Vec<&str> = pointer.path().iter().map(|name| &**name).collect();
+            let found = Quoted(pointer.text());
+            match *path.as_slice() {
+                ["metadata", "annotations", MARK | PAUSED, ..] => {
+                    self.fault(
+                        *place,
+                        format!("found {found}, an annotation that the daemon itself reads; expected another one"),
+                    );
+                }
+                ["metadata", "annotations", ..] => {}
+                ["apiVersion" | "kind" | "metadata", ..] => {
+                    self.fault(*place, format!("found {found}, which is always kept, as it says which object it is and whose; of the metadata only annotations can be left out"));
+                }
+                [..] => {}
+            }
+        }
+    }
+
+    /// Finds settings that look at fields which are not kept: they would find nothing there, and nobody would know why.
+    pub(super) fn looked_at(
+        &mut self,
+        (keep, drop): (&Maybe<raw::Kept>, &Maybe<Vec<Leaf<Pointer>>>),
+        fields: &Fields,
+        looks_at: impl IntoIterator<Item = (&'static str, Path)>,
+    ) {
+        let kept = located(keep).map(|keep| (keep.place, "without", "expected it there"));
+        let left_out = located(drop).map(|drop| (drop.place, "with", "expected it to stay"));
+        let (Some((place, with, expected)), word) = (kept.or(left_out), if keep.is_some() { "keep" } else { "drop" })
+        else {
+            return;
+        };
+        let mut looks_at = looks_at.into_iter();
+        let lacking = looks_at.find(|(_, path)| fields.lacks(path.iter().map(String::as_str)));
+        if let Some((setting, path)) = lacking {
+            let names: Vec<_> = path.iter().map(|name| name.replace('~', "~0").replace('/', "~1")).collect();
+            let path = format!("/{}", names.join("/"));
+            self.fault(
+                place,
+                format!("found `{word}` {with} {}, at which `{setting}` looks; {expected}", Quoted(&path)),
+            );
+        }
+    }
+}
+
+/// Returns the fields of primaries at which the settings of a controller look.
+pub(super) fn of_primaries<'w>(
+    filters: &Filters,
+    indexes: &BTreeMap<Arc<str>, Keys>,
+    sources: &BTreeMap<Arc<str>, Source>,
+    workflows: impl Iterator<Item = &'w Workflow>,
+) -> Vec<(&'static str, Path)> {
+    let secondaries = sources.values().filter_map(|source| source.secondaries.as_ref());
+    let secondaries = secondaries.flat_map(|keys| named("secondaries", of_keys(keys, PRIMARY)));
+    let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
+    let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
+    of_both(filters, indexes.values()).chain(secondaries).chain(dependents).collect()
+}
+
+fn of_dependent(dependent: &Dependent) -> Vec<Path> {
+    let called = dependent.called.iter().flat_map(|called| called.namespace.iter().chain([&called.name]));
+    let Conditions { activation, reconcile_precondition, ready_postcondition, delete_postcondition } =
+        &dependent.conditions;
+    let conditions = [activation, reconcile_precondition, ready_postcondition, delete_postcondition];
+    let conditions = conditions.into_iter().flatten().filter_map(|condition| match condition {
+        Condition::Cel(cel) => Some(cel),
+        Condition::Gone | Condition::Export(_) | Condition::Ready(_) => None,
+    });
+    called.chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).collect()
+}

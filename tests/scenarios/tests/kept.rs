@@ -1,0 +1,107 @@
+//! What is kept of what controllers watch, and with whom they share it.
+
+use cluster::wait;
+use scenarios::{Daemon, Folder, Place, SOON};
+use serde_json::{Value, json};
+
+const PROBES: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+
+/// The sources of a controller: config maps that name their primary in an annotation.
+fn maps(more: &str) -> String {
+    format!(
+        "sources:\n  maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap, mapper: {{ annotations: {{}} }}{more} }} }}\n"
+    )
+}
+
+/// Returns the scopes of the informers of config maps of this place, in order.
+fn informers_of_maps(daemon: &Daemon, place: &Place) -> Vec<String> {
+    let informers = daemon.informers(place.namespace.name()).into_iter();
+    let mut scopes: Vec<_> = informers.map(|informer| informer["scope"].as_str().unwrap().to_owned()).collect();
+    scopes.retain(|scope| scope.starts_with("v1 ConfigMap"));
+    scopes.sort_unstable();
+    scopes
+}
+
+/// Makes a config map, and waits for the run of its primary.
+fn wakes(daemon: &Daemon, place: &Place, primary: &str, name: &str) {
+    let before = daemon.runs_of(primary);
+    place.cluster.api().create(&place.config_maps(), &place.map_of(primary, name, json!({ "a": "1" }))).unwrap();
+    wait::until(SOON, "a run", || (daemon.runs_of(primary) > before).then_some(())).unwrap();
+}
+
+#[test]
+fn controllers_that_share_a_watch_see_of_it_what_each_keeps() {
+    // BC-2
+    let place = Place::new("kept");
+    let grants = "capabilities:\n  kubernetes: [{ apiVersion: v1, kind: ConfigMap, verbs: [get, update, patch] }]\n";
+    let manifest = |which: &str, more: &str| {
+        let fields = format!("labelSelector: test.capstan.dev/which={which}\n{}", maps(more));
+        place.renamed(&place.manifest("probe", PROBES, grants, &fields), which)
+    };
+    let folder = Folder::new();
+    folder.put("a.yaml", manifest("a", ", keep: [/data/a]"));
+    let daemon = folder.daemon(&place);
+    for (which, seen) in [
+        ("a", json!([{ "/data/a": "1", "/data/b": null, "/kind": "ConfigMap" }])),
+        ("b", json!([{ "/data/a": null, "/data/b": "2", "/kind": "ConfigMap" }])),
+        ("c", json!([{ "/data/a": null, "/data/b": null, "/kind": "ConfigMap" }])),
+    ] {
+        let name = format!("map-{which}");
+        place
+            .cluster
+            .api()
+            .create(&place.config_maps(), &place.map_of(which, &name, json!({ "a": "1", "b": "2" })))
+            .unwrap();
+        let read = json!({ "read": { "in": { "source": "maps" }, "select": "related" }, "show": ["/data/a", "/data/b", "/kind"] });
+        let labels = json!({ "test.capstan.dev/which": which });
+        let probe = json!({ "metadata": { "labels": labels }, "spec": { "reconcile": { "do": [read] } } });
+        place.create("test.capstan.dev/v1", "Probe", &place.probes(), which, probe);
+        // Each comes while the others run, and needs other fields than they.
+        match which {
+            "b" => folder.put("b.yaml", manifest("b", ", drop: [/data/a]")),
+            "c" => folder.put("c.yaml", manifest("c", ", keep: metadata")),
+            _ => {}
+        }
+        place.await_object(&place.probes(), which, "what it sees", |p| p["status"]["read"] == seen);
+    }
+    daemon.await_quiet();
+    assert_eq!(informers_of_maps(&daemon, &place).len(), 1);
+
+    // An update would delete what it has not seen; a patch does not.
+    let done = |deed: Value, what: &str, wanted: &dyn Fn(&Value) -> bool| {
+        let steps = json!([{ "write": deed, "mayFail": true, "as": "done", "show": ["/data/a", "/data/b"] }]);
+        place.merge(&place.probes(), "a", &json!({ "spec": { "reconcile": { "do": steps } } }));
+        let probe = place.await_object(&place.probes(), "a", what, |p| wanted(&p["status"]["done"]));
+        probe["status"]["done"].clone()
+    };
+    let update =
+        json!({ "verb": "update", "mode": "force-filter", "object": place.map_of("a", "map-a", json!({ "a": "3" })) });
+    let refused = done(update, "the refusal", &|done| done["refused"] == "invalid");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("source maps does not keep all fields"), "{message}");
+    let target =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "namespace": place.namespace.name(), "name": "map-a" });
+    let patch = json!({ "verb": "mergePatch", "target": target, "patch": { "data": { "a": "3" } } });
+    let answer = done(patch, "the patch", &|done| done["/data/a"] == "3");
+    assert_eq!(answer["/data/b"], Value::Null, "nor is it told by the answer");
+    let map = place.find(&place.config_maps(), "map-a").unwrap();
+    assert_eq!(map["data"], json!({ "a": "3", "b": "2" }));
+}
+
+#[test]
+fn metadata_alone_are_watched_if_nobody_needs_more() {
+    // BC-2
+    let place = Place::new("metadata");
+    let large = json!({ "a": "x".repeat(100_000) });
+    place.cluster.api().create(&place.config_maps(), &place.map_of("p", "large", large)).unwrap();
+    let daemon = place.daemon(&place.probe_manifest(&maps(", keep: metadata")));
+    let shown = ["/apiVersion", "/kind", "/metadata/annotations", "/data"];
+    let read = json!({ "read": { "in": { "source": "maps" }, "select": "one" }, "show": shown });
+    place.probe("p", json!({ "reconcile": { "do": [read] } }));
+    let probe = place.await_object(&place.probes(), "p", "what it sees", |p| p["status"]["read"].is_object());
+    let annotations = json!({ "capstan.dev/primary-name": "p" });
+    let seen =
+        json!({ "/apiVersion": "v1", "/kind": "ConfigMap", "/metadata/annotations": annotations, "/data": null });
+    assert_eq!(probe["status"]["read"], seen);
+    wakes(&daemon, &place, "p", "later");
+}
