@@ -338,6 +338,8 @@ pub struct Source {
     pub page_size: u32,
     /// What is kept of them (`BC-2`); default everything.
     pub keep: Keep,
+    /// Whether others that watch the same share its informer (`PO-4`); default true.
+    pub shared: bool,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
     /// The names of its objects that a primary has (`IM-4`); `None`: they follow from the mapper.

@@ -49,6 +49,8 @@ struct Watch<'a> {
     gvk: &'a Gvk,
     namespaces: &'a Namespaces,
     selectors: Selectors,
+    /// The source that has informers of its own.
+    alone: Option<Arc<str>>,
     page: PageSize,
     needed: Needed,
 }
@@ -141,6 +143,7 @@ impl Planner<'_> {
                 fields: spec.field_selector.clone(),
                 shard: spec.shard_selector.clone(),
             },
+            alone: None,
             page: PageSize(spec.page_size),
             needed: Needed::Always,
         };
@@ -156,7 +159,8 @@ impl Planner<'_> {
                 shard: declared.shard_selector.clone(),
             };
             let page = PageSize(declared.page_size);
-            let watch = Watch { gvk: &declared.gvk, namespaces, selectors, page, needed: Needed::Always };
+            let alone = (!declared.shared).then(|| format!("{}/{name}", self.spec.name).into());
+            let watch = Watch { gvk: &declared.gvk, namespaces, selectors, alone, page, needed: Needed::Always };
             let mapper = self.mapper(declared.mapper.clone()).across(declared.across_namespaces);
             let mapper = match &declared.secondaries {
                 Some(names) => mapper.led_by(names.clone(), self.scope(&declared.gvk)),
@@ -190,7 +194,7 @@ impl Planner<'_> {
                 continue;
             }
             let (namespaces, selectors, page) = (&self.spec.namespaces, Selectors::default(), PageSize::default());
-            let watch = Watch { gvk, namespaces, selectors, page, needed };
+            let watch = Watch { gvk, namespaces, selectors, alone: None, page, needed };
             let source = Spec {
                 filter: Filter::secondary(dependent.filters.clone()),
                 ..self.secondary(name, gvk, self.mapper(mapper.clone()))
@@ -246,7 +250,8 @@ impl Watch<'_> {
         let scope = |namespace: Option<&Arc<str>>| {
             let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced).cloned();
             let (gvk, selectors, page) = (self.gvk.clone(), self.selectors.clone(), self.page);
-            (Scope { gvk, namespace: namespace.cloned(), except, selectors, page }, kind.clone())
+            let alone = self.alone.clone();
+            (Scope { gvk, namespace: namespace.cloned(), except, selectors, alone, page }, kind.clone())
         };
         let open = namespaces.into_iter().filter(|namespace| namespace.is_none() || *namespace != closed);
         open.map(scope).collect()
@@ -339,6 +344,8 @@ mod tests {
             ("[a]", informer(CM, ", namespaces: all"), closed, vec![in_a, "s: v1 ConfigMap outside of home"]),
             ("[a]", informer(namespace, ""), closed, vec![in_a, "s: v1 Namespace"]),
             ("[a]", informer(theme, ""), open, vec![in_a, "s: (not served)"]),
+            // PO-4
+            ("[a]", informer(CM, ", shared: false"), open, vec![in_a, "s: v1 ConfigMap in a for pages/s alone"]),
         ] {
             let fields = format!("namespaces: {namespaces}, {more}");
             assert_eq!(told(&plan(&fields, home)), expected, "{fields} {home:?}");

@@ -52,6 +52,8 @@ pub struct Scope {
     pub except: Option<Arc<str>>,
     /// What selects objects.
     pub selectors: Selectors,
+    /// The source that does not share it with any other (`PO-4`).
+    pub alone: Option<Arc<str>>,
     /// The objects of a page, where lists come in pages.
     pub page: PageSize,
 }
@@ -399,6 +401,9 @@ impl std::fmt::Display for Scope {
         for (at, selector) in all.into_iter().flatten().enumerate() {
             write!(f, " {} {selector}", if at == 0 { "where" } else { "and" })?;
         }
+        if let Some(source) = &self.alone {
+            write!(f, " for {source} alone")?;
+        }
         Ok(())
     }
 }
@@ -451,6 +456,7 @@ pub(crate) mod tests {
             namespace: None,
             except: None,
             selectors: Selectors::default(),
+            alone: None,
             page: PageSize::default(),
         }
     }

@@ -474,6 +474,7 @@ pub(super) mod tests {
             namespace: Some(namespace.into()),
             except: None,
             selectors: Selectors::default(),
+            alone: None,
             page: PageSize::default(),
         };
         let (client, asked) = scripted(|path| match path {

@@ -1,10 +1,11 @@
 //! What is kept of what controllers watch, and with whom they share it.
 
 use cluster::wait;
-use scenarios::{Daemon, Folder, Place, SOON};
+use scenarios::{Daemon, Folder, LATER, Place, SOON};
 use serde_json::{Value, json};
 
 const PROBES: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+const PAGES: &str = "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }";
 
 /// The sources of a controller: config maps that name their primary in an annotation.
 fn maps(more: &str) -> String {
@@ -22,11 +23,87 @@ fn informers_of_maps(daemon: &Daemon, place: &Place) -> Vec<String> {
     scopes
 }
 
+/// Makes a primary of each controller, with this spec of the probe.
+fn primaries(place: &Place, spec: Value) {
+    place.probe("p", spec);
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "page", json!({ "spec": { "html": "" } }));
+}
+
 /// Makes a config map, and waits for the run of its primary.
 fn wakes(daemon: &Daemon, place: &Place, primary: &str, name: &str) {
     let before = daemon.runs_of(primary);
     place.cluster.api().create(&place.config_maps(), &place.map_of(primary, name, json!({ "a": "1" }))).unwrap();
     wait::until(SOON, "a run", || (daemon.runs_of(primary) > before).then_some(())).unwrap();
+}
+
+#[test]
+fn s152_two_controllers_have_an_informer_of_a_kind_each() {
+    // PO-4
+    let place = Place::new("s152");
+    let name = place.namespace.name();
+    let manifest = |kind: &str| place.manifest("probe", kind, "", &maps(", shared: false"));
+    let pages = place.renamed(&manifest(PAGES), "pages");
+    let daemon = place.daemon(&format!("{}---\n{pages}", manifest(PROBES)));
+    primaries(&place, json!({}));
+    daemon.await_runs(4);
+    daemon.await_quiet();
+    let expected =
+        [format!("{name}-pages"), name.to_owned()].map(|who| format!("v1 ConfigMap in {name} for {who}/maps alone"));
+    assert_eq!(informers_of_maps(&daemon, &place), expected);
+    assert_eq!(daemon.informers(name).len(), 4, "and one of each kind of primaries");
+    for primary in ["p", "page"] {
+        wakes(&daemon, &place, primary, primary);
+    }
+}
+
+#[test]
+fn s154_one_of_two_informers_of_a_kind_goes_with_its_controller_and_the_other_stays() {
+    // PO-4
+    let place = Place::new("s154");
+    let name = place.namespace.name();
+    let folder = Folder::new();
+    let manifest = |kind: &str| place.manifest("probe", kind, "", &maps(", shared: false"));
+    folder.put("probes.yaml", manifest(PROBES));
+    folder.put("pages.yaml", place.renamed(&manifest(PAGES), "pages"));
+    let daemon = folder.daemon(&place);
+    primaries(&place, json!({}));
+    daemon.await_runs(4);
+    daemon.await_quiet();
+    assert_eq!(informers_of_maps(&daemon, &place).len(), 2);
+    std::fs::remove_file(folder.path("pages.yaml")).unwrap();
+    let left = format!("v1 ConfigMap in {name} for {name}/maps alone");
+    wait::until(LATER, "the end of one informer", || {
+        (informers_of_maps(&daemon, &place) == [left.clone()]).then_some(())
+    })
+    .unwrap();
+    let of_page = daemon.runs_of("page");
+    wakes(&daemon, &place, "p", "one");
+    place.cluster.api().create(&place.config_maps(), &place.map_of("page", "other", json!({}))).unwrap();
+    wakes(&daemon, &place, "p", "two");
+    assert_eq!(daemon.runs_of("page"), of_page);
+}
+
+#[test]
+fn s156_a_source_that_comes_later_has_an_informer_of_its_own_and_is_told_what_there_is() {
+    // PO-3, PO-4
+    let place = Place::new("s156");
+    let folder = Folder::new();
+    // Only what the source is told can cause a run.
+    let manifest = |fields: &str| place.manifest("probe", PROBES, "onSwap: nothing\n", fields);
+    folder.put("probes.yaml", manifest(""));
+    folder.put("pages.yaml", place.renamed(&place.manifest("probe", PAGES, "", &maps(", shared: false")), "pages"));
+    let daemon = folder.daemon(&place);
+    let read = json!({ "read": { "in": { "source": "maps" }, "select": "related" }, "mayFail": true });
+    primaries(&place, json!({ "reconcile": { "do": [read] } }));
+    place.cluster.api().create(&place.config_maps(), &place.map_of("p", "m", json!({}))).unwrap();
+    daemon.await_runs(4);
+    daemon.await_quiet();
+    let before = daemon.runs_of("p");
+    assert_eq!(informers_of_maps(&daemon, &place).len(), 1);
+    folder.put("probes.yaml", manifest(&maps(", shared: false")));
+    place.await_object(&place.probes(), "p", "what there is", |p| p["status"]["read"] == json!(["m"]));
+    daemon.await_quiet();
+    assert_eq!((daemon.runs_of("p"), informers_of_maps(&daemon, &place).len()), (before + 1, 2));
 }
 
 #[test]

@@ -477,6 +477,10 @@ pub(super) struct Informer {
     pub(super) keep: Maybe<Kept>,
     /// Keep all fields of objects but these. Of the metadata, only annotations can be left out; not together with `keep` (`BC-2`).
     pub(super) drop: Maybe<Vec<Leaf<Pointer>>>,
+    /// Whether others that watch the same, with the same selectors, share its informer. With `false` it has one of its own: one more watch
+    /// and one more copy in memory, with which nobody else has to do (`PO-4`).
+    #[schemars(extend("default" = true))]
+    pub(super) shared: Maybe<bool>,
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,

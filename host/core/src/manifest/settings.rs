@@ -84,6 +84,7 @@ fn source(source: &Source) -> Value {
         "pageSize": source.page_size,
         "keep": keep(&source.keep),
         "drop": drop(&source.keep),
+        "shared": source.shared,
         "mapper": mapper,
         "secondaries": source.secondaries.as_ref().map(keys),
         "acrossNamespaces": source.across_namespaces,
@@ -243,7 +244,7 @@ spec:
       keep: [/spec]
       sources:
         s: { informer: { apiVersion: v1, kind: Secret, mapper: { index: { name: by } }, secondaries: { pointer: /spec/s }, acrossNamespaces: true, filters: { onDelete: { cel: finalStateUnknown } } } }
-        t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a }, drop: [/status] } }
+        t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a }, drop: [/status], shared: false } }
         u: { informer: { apiVersion: v1, kind: Node, keep: metadata } }
       workflow:
         dependents:

@@ -66,6 +66,7 @@ impl Check<'_> {
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
             page_size: page_size(&raw.page_size),
             keep: self.keep(&raw.keep, &raw.drop),
+            shared: flag(&raw.shared, true),
             mapper: mapper.unwrap_or(Mapper::OwnerReference),
             secondaries,
             across_namespaces,
