@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
 use capstan_core::cluster::Error;
-use capstan_core::object::fields::Fields;
 use capstan_core::object::{Change, Version};
 use capstan_core::source::{Listener, Source, Trigger};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -20,6 +19,7 @@ use crate::backoff::Backoff;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
 use kept::Kept;
+pub use kept::Need;
 use list_watch::{End, Item, ListWatch};
 use state::{Held, LONGEST_PAUSE};
 
@@ -127,15 +127,15 @@ impl Shared {
     }
 
     /// Takes in that a list begins. Returns what it is cut down to.
-    fn before_list(&self) -> Fields {
+    fn before_list(&self) -> Need {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.present();
         self.listing.store(true, Ordering::Relaxed);
-        let fields = self.kept.begin(self.cache.is_empty());
+        let need = self.kept.begin(self.cache.is_empty());
         for (_, subscriber) in &subscribers.present {
             subscriber.source.before_list(self.scope.namespace.as_deref());
         }
-        fields
+        need
     }
 
     fn after_list(&self, subscribers: &Subscribers) {
@@ -152,7 +152,7 @@ impl Shared {
         self.kept.end();
         let waiting = std::mem::take(&mut subscribers.waiting).into_iter();
         let (ready, waiting): (Vec<_>, _) =
-            waiting.partition(|(_, subscriber)| self.kept.has(&subscriber.source.spec().fields));
+            waiting.partition(|(_, subscriber)| self.kept.has(subscriber.source.spec().stays()));
         subscribers.waiting = waiting;
         for (number, subscriber) in ready {
             self.attach(&mut subscribers, number, subscriber);
@@ -250,7 +250,9 @@ impl Informer {
 
     /// Lists, in one stream with the watch if the API server can, and watches on.
     async fn list_and_watch(&mut self) -> Result<End, Error> {
-        self.list_watch.refresh(self.shared.before_list());
+        let Need { comes, stays } = self.shared.before_list();
+        self.list_watch.refresh(comes);
+        self.writer.keep(stays);
         self.listing = true;
         self.writer.start_list();
         if self.streaming {
@@ -340,6 +342,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::object::fields::Fields;
     use capstan_core::object::pointer::Pointer;
     use capstan_core::object::{Managers, Object, ObjectRef};
     use capstan_core::room::Room;
@@ -386,7 +389,7 @@ mod tests {
             let mut first = vec![Step::Comes(whole), Step::Rests(later)];
             first.extend(end);
             let (pool, asked) = pool(vec![first]);
-            let member = pool.keep(&scope(), &config_maps(), &Fields::whole());
+            let member = pool.keep(&scope(), &config_maps(), Need::all(Fields::whole()));
             let mut state = member.state.clone();
             let seen = Arc::new(Mutex::new(vec![state.borrow_and_update().clone()]));
             let noted = Arc::clone(&seen);

@@ -57,6 +57,7 @@ pub struct Runs {
     retried: Family<ByController, Counter>,
     outages: Family<ByController, Counter>,
     exceeded: Family<ByController, Counter>,
+    recalled: Family<ByController, Counter>,
     events: Family<ByEvent, Counter>,
     callbacks: Family<ByCallback, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
@@ -81,6 +82,8 @@ pub struct ControllerRuns {
     pub outages: Counter,
     /// Runs whose work on documents went over its budget.
     pub exceeded: Counter,
+    /// Objects that runs read from the API server because a bounded cache had forgotten them.
+    pub recalled: Counter,
     /// Events of primaries.
     pub primary_events: Counter,
     /// Events of secondaries.
@@ -173,6 +176,7 @@ impl Default for Runs {
             retried: Family::default(),
             outages: Family::default(),
             exceeded: Family::default(),
+            recalled: Family::default(),
             events: Family::default(),
             callbacks: Family::default(),
             duration: Family::new_with_constructor(buckets),
@@ -197,6 +201,7 @@ impl Runs {
             retried: self.retried.get_or_create_owned(&label),
             outages: self.outages.get_or_create_owned(&label),
             exceeded: self.exceeded.get_or_create_owned(&label),
+            recalled: self.recalled.get_or_create_owned(&label),
             primary_events: event("primary"),
             secondary_events: event("secondary"),
             failed_filters: failed("filter"),
@@ -231,6 +236,11 @@ impl Runs {
             "reconciliations_over_budget",
             "Runs whose work on documents cost more than it may; the log says what and whose",
             self.exceeded.clone(),
+        );
+        registry.register(
+            "reconciliations_recalled",
+            "Objects that runs read from the API server because a bounded cache had forgotten them",
+            self.recalled.clone(),
         );
         registry.register("events_received", "Events that reached a controller", self.events.clone());
         registry.register(

@@ -70,6 +70,7 @@ fn source() -> Source {
         filter: Filter::default(),
         indexes: std::collections::BTreeMap::new(),
         fields: capstan_core::object::fields::Fields::whole(),
+        bounded: None,
         faults: std::sync::Arc::default(),
     })
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering as Memory};
 
 use parking_lot::RwLock;
 
+use crate::object::fields::Fields;
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::room::Holding;
 
@@ -37,6 +38,8 @@ pub struct Writer {
     cache: Cache,
     /// The number of the list under way, or of the last one.
     list: u32,
+    /// The fields that are kept of objects; what a change shows of a new one may be more.
+    fields: Fields,
     /// The most bytes that all objects may take.
     bound: usize,
     /// Their share of the memory that all caches have together; `None`: no such limit.
@@ -204,12 +207,18 @@ impl Default for Writer {
 impl Writer {
     /// Returns the writer of an empty cache whose objects may take `bound` bytes.
     pub fn bounded(bound: usize) -> Self {
-        Self { cache: Cache::default(), list: 0, bound, holding: None, short: false, nameless: false }
+        let (cache, fields) = (Cache::default(), Fields::whole());
+        Self { cache, list: 0, fields, bound, holding: None, short: false, nameless: false }
     }
 
     /// Returns the writer with a share in the memory that all caches have together.
     pub fn sharing(self, holding: Holding) -> Self {
         Self { holding: Some(holding), ..self }
+    }
+
+    /// Keeps only these fields of objects that come in from now on.
+    pub fn keep(&mut self, fields: Fields) {
+        self.fields = fields;
     }
 
     /// Returns a reader.
@@ -310,8 +319,8 @@ impl Writer {
     }
 
     fn replace(&mut self, object: Object, synced: Version) -> Option<Change> {
-        let new = object.clone();
-        let slot = Slot { object, list: self.list };
+        let new = object;
+        let slot = Slot { object: new.clone().cut(&self.fields), list: self.list };
         let shared = Arc::clone(&self.cache.0);
         let Objects { slots, unreadable } = &mut *shared.objects.write();
         let known = slots.get(slot.object.key()).map_or(0, Slot::size);
@@ -450,6 +459,7 @@ mod tests {
 
     #[test]
     fn a_list_is_taken_in_page_by_page_and_what_it_lacks_is_gone_at_its_end() {
+        // BC-3
         let mut writer = Writer::default();
         let cache = writer.cache();
         for name in ["kept", "changed", "gone"] {

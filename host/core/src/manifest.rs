@@ -34,7 +34,7 @@ mod units;
 
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
 pub use filters::Filters;
-pub use keep::Keep;
+pub use keep::{Bound, Keep};
 pub use parse::{Defaults, parse, parse_with};
 pub use raw::{schema, schema_of_defaults};
 pub use unique::{Origin, check_together};
@@ -340,6 +340,8 @@ pub struct Source {
     pub keep: Keep,
     /// Whether others that watch the same share its informer (`PO-4`); default true.
     pub shared: bool,
+    /// How much of them is in memory whole (`BC-1`); `None`: all.
+    pub bounded: Option<Bound>,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
     /// The names of its objects that a primary has (`IM-4`); `None`: they follow from the mapper.

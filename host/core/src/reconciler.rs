@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -55,6 +56,8 @@ pub struct Ended {
     /// The last refusal of the run's budget for work on documents; `None` if there was none. A run with a refusal
     /// need not have failed.
     pub exceeded: Option<Exceeded>,
+    /// How many objects were read from the API server because a bounded source had forgotten them (`BC-1`).
+    pub recalled: u32,
 }
 
 /// The failure of a run, before it is decided what follows from it.
@@ -151,7 +154,8 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
         reconcile(&run, &*session, ticket).await
     };
     let exceeded = run.budget.lock().refused();
-    Ended { exceeded, ..ended }
+    let recalled = run.recalled.load(Ordering::Relaxed);
+    Ended { exceeded, recalled, ..ended }
 }
 
 async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> Ended {
@@ -374,7 +378,7 @@ impl Ended {
     }
 
     const fn well(finished: Finished) -> Self {
-        Self { finished, error: None, exceeded: None }
+        Self { finished, error: None, exceeded: None, recalled: 0 }
     }
 
     fn again(again: Option<Duration>) -> Self {
@@ -382,7 +386,7 @@ impl Ended {
     }
 
     fn failed(error: String, sort: queue::Failure) -> Self {
-        Self { finished: Finished::Failed(sort), error: Some(text::kept(error)), exceeded: None }
+        Self { finished: Finished::Failed(sort), error: Some(text::kept(error)), exceeded: None, recalled: 0 }
     }
 }
 

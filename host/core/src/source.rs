@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::cache::Cache;
-use crate::manifest::Keys;
+use crate::manifest::{Bound, Keys};
 use crate::object::fields::Fields;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 use crate::room::Holding;
@@ -28,6 +28,7 @@ mod keys;
 mod known;
 pub mod mapper;
 pub mod overlay;
+mod recent;
 mod relation;
 mod shown;
 mod state;
@@ -41,6 +42,7 @@ use filter::Filter;
 use index::{Key, Lookup};
 pub use known::{Doubt, Within};
 use mapper::Mapper;
+use recent::Recent;
 use state::{Candidates, State, is_in, watcher};
 pub use write::OwnWrite;
 
@@ -50,6 +52,8 @@ pub struct Source {
     spec: Spec,
     /// The primaries of its controller, for secondaries that are found through them.
     primaries: Option<Arc<Source>>,
+    /// The objects that a bounded source has not forgotten.
+    recent: Option<Mutex<Recent>>,
     state: RwLock<State>,
     /// Something waits to be asked about.
     work: Notify,
@@ -72,8 +76,19 @@ pub struct Spec {
     pub indexes: BTreeMap<Arc<str>, Keys>,
     /// The fields that it shows of its objects: to all that asks about them, too (`BC-2`).
     pub fields: Fields,
+    /// What is forgotten of them (`BC-1`); `None`: nothing.
+    pub bounded: Option<Bounded>,
     /// Takes the failures of what the user asks about objects.
     pub faults: Arc<Faults>,
+}
+
+/// What a source forgets of objects that have not been used lately.
+#[derive(Clone, Debug)]
+pub struct Bounded {
+    /// The fields that stay of each object: what identifies it, and what leads to it.
+    pub stays: Fields,
+    /// What is not forgotten.
+    pub bound: Bound,
 }
 
 /// The role of objects for a controller (`ID-3`).
@@ -153,8 +168,9 @@ impl Source {
         {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
-        let source =
-            Self { spec, primaries: None, state: RwLock::default(), work: Notify::new(), progress: Notify::new() };
+        let recent = spec.bounded.as_ref().map(|bounded| Mutex::new(Recent::new(bounded.bound)));
+        let (state, work, progress) = (RwLock::default(), Notify::new(), Notify::new());
+        let source = Self { spec, primaries: None, recent, state, work, progress };
         source.clear_look_ups();
         source
     }
@@ -534,7 +550,6 @@ mod tests {
     use std::collections::VecDeque;
 
     use futures::FutureExt;
-    use parking_lot::Mutex;
     use proptest::prelude::*;
 
     use super::*;
@@ -584,6 +599,7 @@ mod tests {
             filter,
             indexes,
             fields: Fields::whole(),
+            bounded: None,
             faults: Arc::default(),
         })
     }
@@ -1412,6 +1428,7 @@ mod tests {
         let source = Source::new(Spec {
             indexes: indexes.into(),
             fields: Fields::whole(),
+            bounded: None,
             faults: Arc::new(Faults::new("c", move |_| *counted.lock() += 1)),
             ..source(Role::Secondary(mapper), Filter::default(), &[]).spec().clone()
         });

@@ -45,7 +45,11 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         let known = source.known(Within::Object(&request.target.key));
         known.map_err(|doubt| CallError::new(CallReason::Unreachable, doubt.to_string()))?;
     }
-    let actual = actual(&request, source, &mut context.budget.lock())?;
+    let cached = match source {
+        Some(source) => recalled(context, source, &request).await?,
+        None => None,
+    };
+    let actual = actual(&request, cached, &mut context.budget.lock())?;
     let compare = request.compare.filter(|_| can_compare(&request, source.map(|source| &**source)));
     if let (Some(by), Some((cached, tree))) = (compare, &actual)
         && matches(context, &request, by, cached.as_ref(), tree)
@@ -269,8 +273,19 @@ fn source<'a>(
 /// The cached object, if there is one, and the document to compare with: given, or of the cached object.
 type Actual = (Option<Object>, Value);
 
-fn actual(request: &Request, source: Option<&Arc<Source>>, budget: &mut Budget) -> Result<Option<Actual>, CallError> {
-    let cached = source.and_then(|source| source.get(&request.target.key));
+/// Returns the cached object; from the API server, if the source has forgotten it and it is looked at (`BC-1`).
+async fn recalled(context: &WriteContext<'_>, source: &Source, request: &Request) -> Result<Option<Object>, CallError> {
+    let cached = source.get(&request.target.key);
+    let looked_at = request.compare.is_some() || matches!(request.verb, Body::Edit(_));
+    let forgotten = cached.as_ref().is_some_and(|object| looked_at && source.has_forgotten(object));
+    if !forgotten || request.options.actual.is_some() {
+        return Ok(cached);
+    }
+    let found = context.cluster.look(&request.target.gvk, &request.target.key).await.map_err(refused)?;
+    Ok(found.map(|found| source.recall(found)))
+}
+
+fn actual(request: &Request, cached: Option<Object>, budget: &mut Budget) -> Result<Option<Actual>, CallError> {
     let tree = match (&request.options.actual, &cached) {
         (Some(text), _) => parsed(text, "actual", budget)?,
         (None, Some(object)) => {

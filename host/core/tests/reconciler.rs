@@ -33,7 +33,7 @@ use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute};
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
-use capstan_core::source::{Role, Source, Spec, Trigger, TriggerKind};
+use capstan_core::source::{Bounded, Role, Source, Spec, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -55,6 +55,8 @@ struct Server {
     hangs: AtomicBool,
     /// It carries out the next write, and its answer is lost.
     loses: AtomicBool,
+    /// It answers no read.
+    away: AtomicBool,
 }
 
 impl Server {
@@ -189,6 +191,9 @@ impl Cluster for Server {
     }
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        if self.away.load(Ordering::Relaxed) {
+            return async { Err(unavailable(Reason::Unreachable, 503)) }.boxed();
+        }
         let tree = self.objects.lock().get(&(gvk.clone(), key.clone())).cloned();
         async move { Ok(tree.map(|tree| Object::parse(&tree.to_string(), gvk, &Managers::all()).unwrap())) }.boxed()
     }
@@ -356,7 +361,7 @@ impl Bench {
             writer.start_list();
             writer.finish_list(capstan_core::object::Version(0));
         }
-        let source = |gvk: Gvk, role, keep: &Keep, writer: &Writer| {
+        let source = |gvk: Gvk, role, (keep, bounded): (&Keep, Option<Bounded>), writer: &Writer| {
             let source = Source::new(Spec {
                 name: "s".into(),
                 gvk,
@@ -364,6 +369,7 @@ impl Bench {
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
                 fields: keep.fields(),
+                bounded,
                 faults: Arc::default(),
             });
             source.attach(None, writer.cache());
@@ -374,8 +380,12 @@ impl Bench {
             _ => Mapping::OwnerReference,
         };
         let mapper = Mapper::new(spec.primary.clone(), Scope::Namespaced, mapping);
-        let kept = spec.sources.get("s").map(|source| source.keep.clone()).unwrap_or_default();
-        let maps_source = source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), &kept, &maps);
+        let declared = spec.sources.get("s");
+        let kept = declared.map(|source| source.keep.clone()).unwrap_or_default();
+        let bounded = declared.and_then(|source| Some(Bounded { stays: source.stays(), bound: source.bounded? }));
+        let maps_source =
+            source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), (&kept, bounded), &maps);
+        maps.keep(maps_source.spec().stays().clone());
         let server = Arc::new(Server::default());
         let mode = if spec.all_events() { queue::Mode::AllEvents } else { queue::Mode::Normal };
         let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, mode, ..Policy::default() });
@@ -385,7 +395,7 @@ impl Bench {
         let controller = Controller {
             operator: Arc::clone(&operator.name),
             limits: operator.plugins["p"].limits.clone(),
-            primaries: source(spec.primary.clone(), Role::Primary, &spec.keep, &pages),
+            primaries: source(spec.primary.clone(), Role::Primary, (&spec.keep, None), &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
@@ -1195,12 +1205,12 @@ async fn a_dependents_source_shows_nothing_of_others() {
                     limit: None,
                     after: None,
                 };
-                answers.push(match run.find_all(query) {
+                answers.push(match run.find_all(query).await {
                     Ok(page) => page.items.len().to_string(),
                     Err(error) => format!("{:?}", error.reason),
                 });
             }
-            let named = run.find_named(place, ObjectRef::namespaced("n", "safe"));
+            let named = run.find_named(place, ObjectRef::namespaced("n", "safe")).await;
             answers.push(named.unwrap().map_or("none", |_| "found").to_owned());
         }
         answers
@@ -1542,7 +1552,7 @@ async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
     };
     let ask: Ask = Arc::new(|run| {
         async move {
-            let found = run.find_one(Place::Source("cm".to_owned()));
+            let found = run.find_one(Place::Source("cm".to_owned())).await;
             vec![format!("{:?}", found.unwrap_err().reason)]
         }
         .boxed()
@@ -1774,7 +1784,7 @@ async fn an_optimistic_edit_is_of_the_version_that_it_names_or_a_conflict() {
         let ask = move |run: Arc<dyn Context>| {
             let key = asked.clone();
             async move {
-                let found = run.find_named(Place::Kind(config_map()), key);
+                let found = run.find_named(Place::Kind(config_map()), key).await;
                 let mut tree: Value = serde_json::from_str(&found.unwrap().unwrap()).unwrap();
                 let metadata = tree["metadata"].as_object_mut().unwrap();
                 let version: i64 = metadata["resourceVersion"].as_str().unwrap().parse().unwrap();
@@ -1895,7 +1905,7 @@ async fn one_object_of_several_is_ambiguous() {
     let several = "Ambiguous: several objects of source cm belong to the primary: n/one, n/two";
     for (names, expected) in [(&[][..], "none"), (&["two"], "two"), (&["two", "one"], several)] {
         let ask = |run: Arc<dyn Context>| async move {
-            let found = run.find_one(Place::Source("cm".to_owned()));
+            let found = run.find_one(Place::Source("cm".to_owned())).await;
             let name = |text: String| {
                 let tree: Value = serde_json::from_str(&text).unwrap();
                 tree["metadata"]["name"].as_str().unwrap().to_owned()
@@ -2057,7 +2067,7 @@ async fn pages_follow_one_another_in_order_whatever_goes_meanwhile() {
                         limit: Some(2),
                         after: after.lock().take(),
                     };
-                    let page = run.find_all(query).unwrap();
+                    let page = run.find_all(query).await.unwrap();
                     *after.lock() = page.next;
                     let name = |text: &String| {
                         let metadata = &serde_json::from_str::<Value>(text).unwrap()["metadata"];
@@ -2146,7 +2156,8 @@ async fn what_a_component_has_not_seen_of_an_object_it_does_not_delete() {
     ];
     for (what, verb, expected, sent) in table {
         let ask = move |run: Arc<dyn Context>| async move {
-            let found = run.find_named(Place::Kind(config_map()), ObjectRef::namespaced("n", "x")).unwrap().unwrap();
+            let found =
+                run.find_named(Place::Kind(config_map()), ObjectRef::namespaced("n", "x")).await.unwrap().unwrap();
             let seen: Value = serde_json::from_str(&found).unwrap();
             let verb = verb(seen.clone(), change);
             let done = run.write(WriteRequest { verb, options: WriteOptions::default() }).await;
@@ -2207,4 +2218,83 @@ async fn an_answer_changes_nothing_of_the_primary_that_the_component_has_not_see
         let page = bench.server.objects.lock()[&(bench.controller.spec.primary.clone(), key)].clone();
         assert_eq!(page["spec"]["b"], 2, "{what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_bounded_cache_has_forgotten_is_read_from_the_api_server_and_never_taken_for_absent() {
+    // BC-1
+    let ask = |run: Arc<dyn Context>| async move {
+        let data = |text: &str| serde_json::from_str::<Value>(text).unwrap()["data"]["k"].to_string();
+        let mut answers = Vec::new();
+        for name in ["one", "two", "gone"] {
+            let found = run.find_named(Place::Kind(config_map()), ObjectRef::namespaced("n", name)).await;
+            let found = found.map(|found| found.map_or("none".to_owned(), |text| data(&text)));
+            answers.push(found.unwrap_or_else(|error| format!("{:?}: {}", error.reason, error.message)));
+        }
+        let all = |fields: &[&str]| Query {
+            place: Place::Kind(config_map()),
+            selection: Selection::Everywhere,
+            labels: None,
+            fields: fields.iter().map(|&field| field.to_owned()).collect(),
+            newest_only: false,
+            limit: None,
+            after: None,
+        };
+        for fields in [&["/metadata/uid"][..], &[]] {
+            let page = run.find_all(all(fields)).await;
+            let items = page.map(|page| page.items.iter().map(|text| data(text)).collect::<Vec<_>>().join(" "));
+            answers.push(items.unwrap_or_else(|error| format!("{:?}: {}", error.reason, error.message)));
+        }
+        answers.push(run.requests().load(Ordering::Relaxed).to_string());
+        answers
+    };
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get] }";
+    let source = "sources: { s: { informer: { apiVersion: v1, kind: ConfigMap, bounded: { objects: 1 } } } }";
+    let forgotten = r#""v" "v" none|null null null|"v" "v"|"#;
+    let exhausted = "Exhausted: this run has made its 3 requests already (limits.requests)";
+    for (what, limit, away, expected) in [
+        // One of the two is whole at any time, and the third is gone.
+        ("each read", 100, false, format!("{forgotten}5")),
+        ("too many", 3, false, format!(r#""v" "v" none|null null null|{exhausted}|3"#)),
+        ("the API server is away", 100, true, r#"away "v" away|null null null|away|3"#.to_owned()),
+    ] {
+        let mut bench = asking(grants, &format!("{EXPLICITLY}\n{source}"), ask);
+        Arc::get_mut(&mut bench.controller).unwrap().limits.requests = limit;
+        for name in ["one", "gone", "two"] {
+            map(&mut bench, &ObjectRef::namespaced("n", name), None);
+        }
+        assert_eq!(bench.controller.secondaries["cm"].remembers(), 1);
+        bench.server.objects.lock().remove(&(config_map(), ObjectRef::namespaced("n", "gone")));
+        bench.server.away.store(away, Ordering::Relaxed);
+        let (answers, _) = asked_and_written(&bench).await;
+        let short = |text: &String| if text.starts_with("Unreachable") { "away".to_owned() } else { text.clone() };
+        let answers: Vec<_> = answers.iter().map(short).collect();
+        let (named, rest) = answers.split_at(3);
+        assert_eq!([vec![named.join(" ")], rest.to_vec()].concat().join("|"), expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_what_a_bounded_cache_has_forgotten_is_upon_what_is_there() {
+    // BC-1
+    let ask = |run: Arc<dyn Context>| async move {
+        let document =
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "n", "name": "one" } });
+        let found = run.find_named(Place::Kind(config_map()), ObjectRef::namespaced("n", "one")).await.unwrap();
+        let mut tree: Value = found.map_or(document, |text| serde_json::from_str(&text).unwrap());
+        tree["data"]["k"] = "w".into();
+        let forget = run.find_named(Place::Kind(config_map()), ObjectRef::namespaced("n", "two")).await;
+        let options = WriteOptions::default();
+        let done = run.write(WriteRequest { verb: WriteVerb::Edit(tree.to_string()), options }).await;
+        vec![told(forget), told(done)]
+    };
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, patch] }";
+    let source = "sources: { s: { informer: { apiVersion: v1, kind: ConfigMap, bounded: { objects: 1 } } } }";
+    let mut bench = asking(grants, &format!("{EXPLICITLY}\n{source}"), ask);
+    for name in ["one", "two"] {
+        map(&mut bench, &ObjectRef::namespaced("n", name), None);
+    }
+    let (answers, writes) = asked_and_written(&bench).await;
+    assert_eq!((answers, writes), (strings(&["done", "done"]), strings(&["patch ConfigMap one"])));
+    assert_eq!(bench.data("one"), json!({ "k": "w" }));
 }

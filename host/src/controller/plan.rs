@@ -10,7 +10,7 @@ use capstan_core::permission::Home;
 use capstan_core::source::callback::Faults;
 use capstan_core::source::filter::{Filter, PrimaryFilter};
 use capstan_core::source::mapper::Mapper;
-use capstan_core::source::{Role, Source, Spec};
+use capstan_core::source::{Bounded, Role, Source, Spec};
 use capstan_core::startup::Needed;
 
 use super::declared::Kinds;
@@ -133,6 +133,7 @@ impl Planner<'_> {
             filter: Filter::primary(built_in, spec.filters.clone()),
             indexes: spec.indexes.clone(),
             fields: spec.keep.fields(),
+            bounded: None,
             faults: Arc::clone(self.faults),
         };
         let watch = Watch {
@@ -170,6 +171,7 @@ impl Planner<'_> {
                 filter: Filter::secondary(declared.filters.clone()),
                 indexes: declared.indexes.clone(),
                 fields: declared.fields(),
+                bounded: declared.bounded.map(|bound| Bounded { stays: declared.stays(), bound }),
                 ..self.secondary(name, &declared.gvk, mapper)
             };
             (Arc::clone(name), self.plan(&watch, source))
@@ -222,6 +224,7 @@ impl Planner<'_> {
             filter: Filter::default(),
             indexes: BTreeMap::new(),
             fields: Fields::whole(),
+            bounded: None,
             faults: Arc::clone(self.faults),
         }
     }

@@ -34,10 +34,11 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     metrics.start(ticket.retry().is_some());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, exceeded } = {
+    let Ended { finished, error, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &ticket, now).await
     };
+    metrics.recalled.inc_by(recalled.into());
     if let Some(exceeded) = exceeded {
         metrics.exceeded.inc();
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");

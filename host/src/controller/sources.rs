@@ -202,6 +202,7 @@ mod tests {
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
                 fields: Fields::whole(),
+                bounded: None,
                 faults: Arc::default(),
             };
             (Arc::from(name), Arc::new(Source::new(spec)))

@@ -21,8 +21,8 @@ use super::plan::Plan;
 use super::rights::{Read, Rights};
 use crate::backoff::Backoff;
 use crate::client::{ApiServer, Identity};
-use crate::informer::State;
 use crate::informer::pool::Subscription;
+use crate::informer::{Need, State};
 
 /// All that a controller needs to run.
 pub(super) struct Prepared {
@@ -122,7 +122,7 @@ pub(super) async fn prepare(
     };
     handle.set(entry.filling());
     let keep = plan.scopes().map(|(scope, kind, planned)| {
-        let subscription = environment.pool.keep(scope, kind, &planned.spec.fields);
+        let subscription = environment.pool.keep(scope, kind, Need::of(&planned.spec));
         (scope.to_string().into(), planned.needed, subscription)
     });
     let mut places: Vec<_> = keep.collect();

@@ -27,6 +27,7 @@ use crate::client::ApiServer;
 use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
+use crate::informer::Need;
 use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
@@ -357,7 +358,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let second = plan(&pages_with(&format!("namespaces: [n], {themes}"), &environment));
     let kept: Vec<_> = second
         .scopes()
-        .map(|(scope, kind, planned)| environment.pool.keep(scope, kind, &planned.spec.fields))
+        .map(|(scope, kind, planned)| environment.pool.keep(scope, kind, Need::of(&planned.spec)))
         .collect();
     until(|| kept.iter().all(|kept| kept.cache.is_synced()));
     let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);

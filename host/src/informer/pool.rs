@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::{Cache, Writer};
-use capstan_core::object::fields::Fields;
 use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::room::Room;
 use parking_lot::{Mutex, RwLock};
@@ -14,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::kept::Kept;
+use super::kept::{Kept, Need};
 use super::{Informer, Scope, Shared, State, Subscriber, Subscribers, aside};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
@@ -76,7 +75,7 @@ pub struct Subscription {
     shared: Arc<Shared>,
     number: u64,
     /// What is needed of each object.
-    fields: Fields,
+    need: Need,
 }
 
 impl Pool {
@@ -94,18 +93,18 @@ impl Pool {
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
     /// that is there as if it were new (`PO-3`); once it is there, if it needs more fields than others did.
     pub fn join(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Subscription {
-        let fields = subscriber.source.spec().fields.clone();
-        self.enter(scope, kind, fields, Some(subscriber))
+        let need = Need::of(subscriber.source.spec());
+        self.enter(scope, kind, need, Some(subscriber))
     }
 
-    /// Keeps an informer going that keeps these fields, and starts it if it does not run yet; nobody is told of what it sees.
-    pub fn keep(&self, scope: &Scope, kind: &Kind, fields: &Fields) -> Subscription {
-        self.enter(scope, kind, fields.clone(), None)
+    /// Keeps an informer going for somebody who needs this, and starts it if it does not run yet; nobody is told of what it sees.
+    pub fn keep(&self, scope: &Scope, kind: &Kind, need: Need) -> Subscription {
+        self.enter(scope, kind, need, None)
     }
 
-    fn enter(&self, scope: &Scope, kind: &Kind, fields: Fields, subscriber: Option<Subscriber>) -> Subscription {
+    fn enter(&self, scope: &Scope, kind: &Kind, need: Need, subscriber: Option<Subscriber>) -> Subscription {
         let Self(inner) = self;
-        let (subscription, stop) = inner.admit(scope, fields);
+        let (subscription, stop) = inner.admit(scope, need);
         let Subscription { shared, number, .. } = &subscription;
         if let Some(subscriber) = subscriber {
             // Nobody waits for this but those who share the informer: there may be very much to tell.
@@ -156,7 +155,7 @@ impl Pool {
 
 impl Inner {
     /// Counts a member in, and returns what ends the informer.
-    fn admit(self: &Arc<Self>, scope: &Scope, fields: Fields) -> (Subscription, CancellationToken) {
+    fn admit(self: &Arc<Self>, scope: &Scope, need: Need) -> (Subscription, CancellationToken) {
         let mut running = self.running.lock();
         // Those that have ended since are let go.
         while running.tasks.try_join_next().is_some() {}
@@ -164,7 +163,7 @@ impl Inner {
         let number = running.number;
         let entry = running.entry(scope, self);
         entry.members += 1;
-        if entry.shared.kept.add(number, &fields) {
+        if entry.shared.kept.add(number, &need) {
             entry.shared.relist.notify_one();
         }
         let subscription = Subscription {
@@ -173,7 +172,7 @@ impl Inner {
             pool: Arc::clone(self),
             shared: Arc::clone(&entry.shared),
             number,
-            fields,
+            need,
         };
         (subscription, entry.stop.clone())
     }
@@ -184,7 +183,7 @@ impl Shared {
     /// for the list that has them.
     fn subscribe(&self, number: u64, subscriber: Subscriber) {
         let mut subscribers = self.subscribers.write();
-        if self.kept.has(&subscriber.source.spec().fields) {
+        if self.kept.has(subscriber.source.spec().stays()) {
             self.attach(&mut subscribers, number, subscriber);
             return;
         }
@@ -236,7 +235,7 @@ impl Subscription {
 
     /// Returns true if the cache is filled: a list has ended, and of every object there is what is needed.
     pub fn is_filled(&self) -> bool {
-        self.cache.is_synced() && self.shared.kept.has(&self.fields)
+        self.cache.is_synced() && self.shared.kept.has(&self.need.stays)
     }
 }
 
@@ -280,6 +279,7 @@ pub(super) mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use capstan_core::object::fields::Fields;
     use capstan_core::object::{Managers, Object, Version};
     use capstan_core::source::filter::Filter;
     use capstan_core::source::{Role, Source, Spec, Trigger};
@@ -309,7 +309,7 @@ pub(super) mod tests {
         let entered = runtime.enter();
         let pool = Pool::new(Arc::new(api), Arc::default(), (1 << 20, Room::default()), CancellationToken::new());
         drop(entered);
-        let member = runtime.block_on(async { pool.keep(&scope, &config_maps(), &Fields::whole()) });
+        let member = runtime.block_on(async { pool.keep(&scope, &config_maps(), Need::all(Fields::whole())) });
         let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
         Place { pool, scope, shared, member: Some(member), runtime }
     }
@@ -330,6 +330,7 @@ pub(super) mod tests {
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
                 fields,
+                bounded: None,
                 faults: Arc::default(),
             })),
             listener: Arc::new({
@@ -487,7 +488,7 @@ pub(super) mod tests {
         let size = (1 << 20, Room::default());
         let pool = Pool::new(Arc::new(api), Arc::default(), size, stop.clone());
         let names = ["hangs", "silent", "watches", "fails"];
-        let _members = names.map(|name| pool.keep(&scope(name), &config_maps(), &Fields::whole()));
+        let _members = names.map(|name| pool.keep(&scope(name), &config_maps(), Need::all(Fields::whole())));
         sleep(Duration::from_secs(10)).await;
         assert!(asked.lock().len() >= names.len());
         let (began, asked_before) = (Instant::now(), asked.lock().len());

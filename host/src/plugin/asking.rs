@@ -42,10 +42,10 @@ impl Asking {
         }
     }
 
-    pub(super) fn find_all(&self, mut query: Query) -> Result<Page, CallError> {
+    pub(super) async fn find_all(&self, mut query: Query) -> Result<Page, CallError> {
         let most = self.facts.limits.page;
         query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
-        self.run()?.find_all(query)
+        self.run()?.find_all(query).await
     }
 
     pub(super) async fn write(&self, request: WriteRequest) -> Result<String, CallError> {

@@ -30,6 +30,7 @@ wasmtime::component::bindgen!({
         }
     ",
     imports: {
+        "capstan:operator/cache": async,
         "capstan:operator/operations": async,
         "capstan:operator/workflow": async,
     },

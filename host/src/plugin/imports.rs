@@ -134,22 +134,22 @@ impl context::Host for State {
 }
 
 impl cache::Host for State {
-    fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
-        let page = self.asking().find_all(Query::try_from(query)?)?;
+    async fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
+        let page = self.asking().find_all(Query::try_from(query)?).await?;
         self.answer(page.items.iter().map(String::len).sum())?;
         Ok(page.into())
     }
 
-    fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
+    async fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        let found = self.asking().run()?.find_one(place)?;
+        let found = self.asking().run()?.find_one(place).await?;
         self.answer(found.as_ref().map_or(0, String::len))?;
         Ok(found)
     }
 
-    fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
+    async fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
         let place = Place::try_from(place)?;
-        let found = self.asking().run()?.find_named(place, key.into())?;
+        let found = self.asking().run()?.find_named(place, key.into()).await?;
         self.answer(found.as_ref().map_or(0, String::len))?;
         Ok(found)
     }

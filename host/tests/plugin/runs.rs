@@ -81,19 +81,19 @@ impl Context for Script {
         r#"{"daemon":{"namespace":"capstan"}}"#.to_owned()
     }
 
-    fn find_all(&self, query: Query) -> Result<Page, CallError> {
+    fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
         self.ask(format!("find all in {:?}, {:?}, at most {:?}", query.place, query.selection, query.limit));
-        Ok(Page::default())
+        Box::pin(future::ready(Ok(Page::default())))
     }
 
-    fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
+    fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
         self.ask(format!("find one in {place:?}"));
-        Err(CallError::new(CallReason::Ambiguous, "there are two"))
+        Box::pin(future::ready(Err(CallError::new(CallReason::Ambiguous, "there are two"))))
     }
 
-    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
+    fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
         self.ask(format!("find {key} in {place:?}"));
-        Ok(self.objects.get(&*key.name).cloned())
+        Box::pin(future::ready(Ok(self.objects.get(&*key.name).cloned())))
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {

@@ -182,3 +182,88 @@ fn metadata_alone_are_watched_if_nobody_needs_more() {
     assert_eq!(probe["status"]["read"], seen);
     wakes(&daemon, &place, "p", "later");
 }
+
+/// Three primaries, each with a config map that names it, over a source that keeps one of them whole.
+fn bounded(place: &Place, (kind, path): (&str, &str), names: &[String; 3]) {
+    let primary = format!("{{ apiVersion: test.capstan.dev/v1, kind: {kind} }}");
+    let namespace = place.namespace.name();
+    // Only these are looked at: there is one of the whole cluster's kind for each test.
+    let fields = format!(
+        "labelSelector: test.capstan.dev/of={namespace}\nsources:\n  maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap, mapper: {{ pointer: /data/of }}, bounded: {{ objects: 1, unused: 1m }} }} }}\n"
+    );
+    let grants = format!(
+        "capabilities:\n  kubernetes: [{{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, delete], namespaces: [{namespace}] }}]\n"
+    );
+    let daemon = place.daemon(&place.manifest("probe", &primary, &grants, &fields));
+    let of = |name: &str| if path == place.probes() { format!("{namespace}/{name}") } else { name.to_owned() };
+    for (i, name) in names.iter().enumerate() {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": namespace },
+            "data": { "of": of(name), "dataKey": format!("data-{i}") },
+        });
+        let read = json!({ "read": { "in": { "source": "maps" }, "select": { "named": { "namespace": namespace, "name": name } } }, "show": ["/data/dataKey"] });
+        let create = json!({ "write": { "verb": "create", "object": map }, "mayFail": true, "as": "created" });
+        let remove = json!({ "write": { "verb": "remove", "target": { "apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace, "name": name } } });
+        let spec = json!({ "reconcile": { "do": [create, read] }, "cleanup": { "do": [remove] } });
+        let labels = json!({ "test.capstan.dev/of": namespace });
+        place.create(
+            "test.capstan.dev/v1",
+            kind,
+            path,
+            name,
+            json!({ "metadata": { "labels": labels }, "spec": spec }),
+        );
+    }
+    let seen = |what: &str, value: &dyn Fn(usize) -> String| {
+        for (i, name) in names.iter().enumerate() {
+            place.await_object(path, name, what, |p| p["status"]["read"]["/data/dataKey"] == value(i).as_str());
+        }
+    };
+    seen("what was made", &|i| format!("data-{i}"));
+    for (i, name) in names.iter().enumerate() {
+        let value = format!("updatedPrefix{i}");
+        place.merge(&place.config_maps(), name, &json!({ "data": { "dataKey": value } }));
+    }
+    seen("what others have made of it", &|i| format!("updatedPrefix{i}"));
+    daemon.await_quiet();
+    let reads = || daemon.count("capstan_reconciliations_recalled_total", "");
+    // Each of these runs finds all but one forgotten.
+    let before = reads();
+    for name in names {
+        place.merge(path, name, &json!({ "spec": { "again": true } }));
+        let generation = place.find(path, name).unwrap()["metadata"]["generation"].clone();
+        place.await_object(path, name, "a run", |p| p["status"]["observedGeneration"] == generation);
+    }
+    assert!(reads() >= before + 2, "{before} to {}", reads());
+    seen("the same", &|i| format!("updatedPrefix{i}"));
+    assert_eq!(daemon.count("capstan_reconciliations_failure_total", ""), 0);
+    for name in names {
+        assert_eq!(
+            place.find(&place.config_maps(), name).unwrap()["data"]["dataKey"]
+                .as_str()
+                .map(|data| data.starts_with("updated")),
+            Some(true)
+        );
+        place.delete(path, name);
+    }
+    for name in names {
+        place.await_gone(path, name);
+        place.await_gone(&place.config_maps(), name);
+    }
+}
+
+#[test]
+fn s139_a_bounded_cache_forgets_nothing_that_primaries_of_the_whole_cluster_need() {
+    // BC-1
+    let place = Place::new("s139");
+    let names = [0, 1, 2].map(|i| format!("{}-{i}", place.namespace.name()));
+    bounded(&place, ("ClusterProbe", "/apis/test.capstan.dev/v1/clusterprobes"), &names);
+}
+
+#[test]
+fn s140_a_bounded_cache_forgets_nothing_that_primaries_of_a_namespace_need() {
+    // BC-1
+    let place = Place::new("s140");
+    let names = [0, 1, 2].map(|i| format!("p{i}"));
+    bounded(&place, ("Probe", &place.probes()), &names);
+}

@@ -82,7 +82,7 @@ impl Session for Scene {
             match call {
                 Call::Reconcile { primary } => self.reconcile(primary).await.map(Answer::Reconcile),
                 Call::Cleanup { primary } => self.cleanup(primary).await.map(Answer::Cleanup),
-                Call::Desired { name, primary } => self.desired(name, primary).map(Answer::Desired),
+                Call::Desired { name, primary } => self.desired(name, primary).await.map(Answer::Desired),
                 Call::Start
                 | Call::HandleError { .. }
                 | Call::Initialize { .. }
@@ -97,7 +97,7 @@ impl Session for Scene {
 impl Scene {
     async fn reconcile(&self, primary: &str) -> Result<UpdateControl, Failure> {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
-        self.look(&primary);
+        self.look(&primary).await;
         let mut reschedule = None;
         if let Some(whim) = self.stage.next_whim() {
             let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
@@ -112,7 +112,7 @@ impl Scene {
 
     async fn cleanup(&self, primary: &str) -> Result<DeleteControl, Failure> {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
-        self.look(&primary);
+        self.look(&primary).await;
         self.stage.note(format!("{:?} cleans up", self.key));
         if let Some(whim) = self.stage.next_whim() {
             let done = tokio::time::timeout(LONGEST, self.act(whim)).await;
@@ -121,9 +121,9 @@ impl Scene {
         Ok(DeleteControl::RemoveFinalizer)
     }
 
-    fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
+    async fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
-        self.look(&primary);
+        self.look(&primary).await;
         let dependent = DEPENDENTS.into_iter().find(|one| one.name() == name);
         let dependent = dependent.ok_or_else(|| Failure::other(name))?;
         Ok(dependent.desired(&primary).to_string())
@@ -204,7 +204,7 @@ impl Scene {
     }
 
     /// Compares what this run reads with what earlier runs have read.
-    fn look(&self, primary: &Value) {
+    async fn look(&self, primary: &Value) {
         let (key, stage) = (&self.key, &self.stage);
         let uid = text(primary, "uid").to_owned();
         let version = version(primary);
@@ -221,7 +221,7 @@ impl Scene {
         seen.version = version.max(seen.version);
         if stage.watches(&key.0) {
             for dependent in DEPENDENTS {
-                self.look_at(dependent, &mut seen);
+                self.look_at(dependent, &mut seen).await;
             }
         }
         stage.see(key, seen);
@@ -229,11 +229,11 @@ impl Scene {
     }
 
     /// Looks at a dependent: one that a run has read has to be there until it is deleted.
-    fn look_at(&self, dependent: Dependent, seen: &mut Seen) {
+    async fn look_at(&self, dependent: Dependent, seen: &mut Seen) {
         let (namespace, name) = (&self.key.0, dependent.object_name(&self.key.1));
         let there = self.stage.model.object(MAPS, Some(namespace), &name);
         let place = Place::Source(dependent.name().to_owned());
-        let found = self.run.find_named(place, ObjectRef::namespaced(namespace, &name));
+        let found = self.run.find_named(place, ObjectRef::namespaced(namespace, &name)).await;
         // An object that may be there is refused by name, and not shown as absent.
         let Ok(found) = found else { return };
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());

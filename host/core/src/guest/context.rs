@@ -24,12 +24,12 @@ pub trait Context: Send + Sync + 'static {
     fn next_imminent(&self) -> bool;
     /// Returns the current settings, as a JSON object.
     fn settings(&self) -> String;
-    /// Returns a page of objects from the caches.
-    fn find_all(&self, query: Query) -> Result<Page, CallError>;
+    /// Returns a page of objects from the caches; those that a bounded cache has forgotten, from the API server.
+    fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>>;
     /// Returns the one object of a place that belongs to the primary.
-    fn find_one(&self, place: Place) -> Result<Option<String>, CallError>;
+    fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>>;
     /// Returns an object by its name.
-    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError>;
+    fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>>;
     /// Writes an object and returns it as it is afterwards.
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>>;
     /// Deletes an object.

@@ -1,5 +1,7 @@
 //! What a manifest declares of caches: which fields of objects they keep (BC).
 
+use std::time::Duration;
+
 use super::filters::{OBJECT, OLD_OBJECT};
 use super::{ByIndex, Filters, Keys, Mapper, Source};
 use crate::object::fields::Fields;
@@ -34,10 +36,39 @@ impl Keep {
     }
 }
 
+/// How much of a bounded source is in memory whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The most objects; default 1000.
+    pub objects: usize,
+    /// The most bytes of them; default 8 MiB.
+    pub bytes: usize,
+    /// They are forgotten when they have not been used for so long; `None`: never for that.
+    pub unused: Option<Duration>,
+}
+
 impl Source {
+    /// Returns the fields that stay of objects that are forgotten: what leads from them to primaries and to keys of indexes.
+    pub fn stays(&self) -> Fields {
+        let mapper = match &self.mapper {
+            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+            Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
+        };
+        let keys = mapper.into_iter().chain(self.indexes.values());
+        let pointers = keys.filter_map(|keys| match keys {
+            Keys::Pointer(pointer) => Some(pointer),
+            Keys::Cel(_) => None,
+        });
+        self.with_mapped(Fields::only(pointers)).meet(&self.fields())
+    }
+
     /// Returns the fields that it keeps of its objects, with the annotations by which it finds their primaries.
     pub fn fields(&self) -> Fields {
-        let fields = self.keep.fields();
+        self.with_mapped(self.keep.fields())
+    }
+
+    /// Returns fields with the annotations that lead to primaries.
+    fn with_mapped(&self, fields: Fields) -> Fields {
         let Mapper::Annotations(keys) = &self.mapper else {
             return fields;
         };

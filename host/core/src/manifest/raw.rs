@@ -481,6 +481,9 @@ pub(super) struct Informer {
     /// and one more copy in memory, with which nobody else has to do (`PO-4`).
     #[schemars(extend("default" = true))]
     pub(super) shared: Maybe<bool>,
+    /// Keep only so many objects whole, those that came or were read last. Of the others only what says which they are and how they are found
+    /// stays; who reads one asks the API server for it, as one of the requests that a run may make (`BC-1`).
+    pub(super) bounded: Maybe<CacheBound>,
     /// How the primaries of an object are found (`IM-1`, `IM-2`).
     #[schemars(extend("default" = "ownerReference"))]
     pub(super) mapper: Maybe<Mapper>,
@@ -496,6 +499,20 @@ pub(super) struct Informer {
     /// Indexes over the objects, by name (`IX-1`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,
+}
+
+/// How many objects of a source are kept whole.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CacheBound {
+    /// The most objects (`BC-1`).
+    #[schemars(extend("default" = 1000))]
+    pub(super) objects: MaybeLeaf<Objects>,
+    /// The most memory of all of them (`BC-1`).
+    #[schemars(extend("default" = "8Mi"))]
+    pub(super) bytes: MaybeLeaf<Bytes>,
+    /// They are forgotten when they have not been read for so long; without it, never for that (`BC-1`).
+    pub(super) unused: MaybeLeaf<Time>,
 }
 
 /// How the primaries of an object are found.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, MappingKeys, Matching, Namespaces, Source, Time,
-    Workflow,
+    Bound, Bytes, Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, MappingKeys, Matching, Namespaces,
+    Source, Time, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -85,6 +85,7 @@ fn source(source: &Source) -> Value {
         "keep": keep(&source.keep),
         "drop": drop(&source.keep),
         "shared": source.shared,
+        "bounded": source.bounded.map(bounded),
         "mapper": mapper,
         "secondaries": source.secondaries.as_ref().map(keys),
         "acrossNamespaces": source.across_namespaces,
@@ -191,6 +192,11 @@ fn drop(keep: &Keep) -> Value {
     }
 }
 
+fn bounded(bound: Bound) -> Value {
+    let bytes = Bytes(u64::try_from(bound.bytes).unwrap_or(u64::MAX));
+    json!({ "objects": bound.objects, "bytes": bytes.to_string(), "unused": bound.unused.map(written) })
+}
+
 fn pointers(pointers: &[Pointer]) -> Value {
     pointers.iter().map(|pointer| &**pointer.text()).collect()
 }
@@ -245,7 +251,7 @@ spec:
       sources:
         s: { informer: { apiVersion: v1, kind: Secret, mapper: { index: { name: by } }, secondaries: { pointer: /spec/s }, acrossNamespaces: true, filters: { onDelete: { cel: finalStateUnknown } } } }
         t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a }, drop: [/status], shared: false } }
-        u: { informer: { apiVersion: v1, kind: Node, keep: metadata } }
+        u: { informer: { apiVersion: v1, kind: Node, keep: metadata, bounded: { objects: 7, unused: 1m } } }
       workflow:
         dependents:
           cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }

@@ -1,7 +1,7 @@
 //! Answers the calls that a guest may make during a run: caches, writes, workflows, memos (CX rules).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -43,62 +43,76 @@ impl Context for Run {
         self.controller.settings.to_string()
     }
 
-    fn find_all(&self, query: Query) -> Result<Page, CallError> {
-        let primaries = query.place == Place::Primaries;
-        if primaries && query.selection == Selection::Related {
-            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
-        }
-        let sources = self.places(&query.place)?;
-        let open: Vec<_> = sources.iter().filter(|source| self.answers(source, &query.selection)).collect();
-        if open.is_empty() {
-            self.check_kind(&query, &sources)?;
-        }
-        let mut objects = Vec::new();
-        for source in open {
-            let mut found = self.select(source, &query.selection)?;
-            if query.selection != Selection::Related && !self.is_declared(source) {
-                found.retain(|object| self.may_see(source, object));
+    fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
+        async move {
+            let primaries = query.place == Place::Primaries;
+            if primaries && query.selection == Selection::Related {
+                return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
             }
-            objects.extend(found);
+            let sources = self.places(&query.place)?;
+            let open: Vec<_> = sources.iter().filter(|source| self.answers(source, &query.selection)).collect();
+            if open.is_empty() {
+                self.check_kind(&query, &sources)?;
+            }
+            let mut objects = Vec::new();
+            for source in open {
+                let mut found = self.select(source, &query.selection)?;
+                if query.selection != Selection::Related && !self.is_declared(source) {
+                    found.retain(|object| self.may_see(source, object));
+                }
+                objects.extend(found);
+            }
+            self.page(objects, &sources, &query).await
         }
-        self.page(objects, &query)
+        .boxed()
     }
 
-    fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
-        if place == Place::Primaries {
-            return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
-        }
-        let source = self.place(&place)?;
-        source.shows_all(Within::Related(self.primary.key())).map_err(|doubt| doubtful(&doubt))?;
-        let found = self.read(source.related(self.primary.key()))?;
-        let found = managed::of_dependent(self, &place, found);
-        match found.as_slice() {
-            [] => Ok(None),
-            [object] => Ok(Some(object.json().to_owned())),
-            several => {
-                let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
-                let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
-                Err(CallError::new(CallReason::Ambiguous, message))
+    fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
+        async move {
+            if place == Place::Primaries {
+                return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
+            }
+            let source = self.place(&place)?;
+            source.shows_all(Within::Related(self.primary.key())).map_err(|doubt| doubtful(&doubt))?;
+            let found = self.read(source.related(self.primary.key()))?;
+            let mut found = managed::of_dependent(self, &place, found);
+            match found.as_slice() {
+                [] | [_] => match found.pop() {
+                    None => Ok(None),
+                    Some(object) => Ok(self.recall(&[source], object).await?.map(|object| object.json().to_owned())),
+                },
+                several => {
+                    let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
+                    let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
+                    Err(CallError::new(CallReason::Ambiguous, message))
+                }
             }
         }
+        .boxed()
     }
 
-    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
-        let sources = self.places(&place)?;
-        if sources.is_empty() {
-            return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
+    fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
+        async move {
+            let sources = self.places(&place)?;
+            if sources.is_empty() {
+                return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
+            }
+            let newest = sources
+                .iter()
+                .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
+                .max_by_key(|found| (found.version(), found.fields().is_whole()));
+            let Some(newest) = newest else {
+                let mut sources = sources.iter();
+                let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
+                return known.map(|()| None).map_err(|doubt| doubtful(&doubt));
+            };
+            let Some(newest) = self.recall(&sources, newest).await? else {
+                return Ok(None);
+            };
+            let found = self.read(vec![newest])?;
+            Ok(found.first().map(|object| object.json().to_owned()))
         }
-        let newest = sources
-            .iter()
-            .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
-            .max_by_key(|found| (found.version(), found.fields().is_whole()));
-        if newest.is_none() {
-            let mut sources = sources.iter();
-            let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
-            known.map_err(|doubt| doubtful(&doubt))?;
-        }
-        let found = self.read(newest.into_iter().collect())?;
-        Ok(found.first().map(|object| object.json().to_owned()))
+        .boxed()
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
@@ -187,9 +201,41 @@ impl Context for Run {
 }
 
 impl Run {
-    fn page(&self, mut objects: Vec<Object>, query: &Query) -> Result<Page, CallError> {
-        let budget = &mut *self.budget.lock();
+    async fn page(&self, objects: Vec<Object>, sources: &[&Arc<Source>], query: &Query) -> Result<Page, CallError> {
         let mask = Mask::of(&query.fields)?;
+        let objects = self.ordered(objects, query)?;
+        let Limits { page, memory, .. } = self.controller.limits;
+        let limit = query.limit.unwrap_or(page).min(page) as usize;
+        let (mut whole, mut last, mut names, mut more) = (Vec::new(), None, 0, false);
+        for object in objects {
+            let key = object.key().clone();
+            names += usize::from(last.as_ref() != Some(&key));
+            more = names > limit.max(1);
+            if more {
+                break;
+            }
+            last = Some(key);
+            if mask.is_within(object.fields()) {
+                whole.push(object);
+            } else {
+                whole.extend(self.recall(sources, object).await?);
+            }
+        }
+        let end = Bounds::within(memory, limit).end(&whole, !mask.is_none())?;
+        if end < whole.len() {
+            last = whole.get(end - 1).map(|last| last.key().clone());
+            more = true;
+        }
+        whole.truncate(end);
+        let budget = &mut *self.budget.lock();
+        let items =
+            whole.iter().map(|object| mask.apply(object, budget)).collect::<Result<_, _>>().map_err(too_much)?;
+        Ok(Page { items, next: last.filter(|_| more).map(|key| key.to_string()) })
+    }
+
+    /// Returns those of these objects that a query asks for, from where it begins, in order.
+    fn ordered(&self, mut objects: Vec<Object>, query: &Query) -> Result<Vec<Object>, CallError> {
+        let budget = &mut *self.budget.lock();
         // Each object that is looked at costs budget, even if it is not in the page.
         let each = 1 + query.labels.as_ref().map_or(0, String::len) / 8;
         let work = objects.len().saturating_mul(each);
@@ -214,14 +260,32 @@ impl Run {
             let after = cursor(after);
             objects.retain(|object| *object.key() > after);
         }
-        let Limits { page, memory, .. } = self.controller.limits;
-        let limit = query.limit.unwrap_or(page).min(page) as usize;
-        let end = Bounds::within(memory, limit).end(&objects, !mask.is_none())?;
-        let next = (end < objects.len()).then(|| objects.get(end - 1).map(|last| last.key().to_string())).flatten();
-        objects.truncate(end);
-        let items =
-            objects.iter().map(|object| mask.apply(object, budget)).collect::<Result<_, _>>().map_err(too_much)?;
-        Ok(Page { items, next })
+        Ok(objects)
+    }
+
+    /// Returns an object with all its fields; from the API server, if a bounded source has forgotten it (`BC-1`). `None` if it is
+    /// gone meanwhile.
+    async fn recall(&self, sources: &[&Arc<Source>], object: Object) -> Result<Option<Object>, CallError> {
+        let forgetful = |source: &&&Arc<Source>| {
+            source.spec().bounded.is_some() && source.has_forgotten(&object) && source.watches(object.key())
+        };
+        let Some(source) = sources.iter().find(forgetful) else {
+            return Ok(Some(object));
+        };
+        self.count_request()?;
+        self.recalled.fetch_add(1, Ordering::Relaxed);
+        let looking = self.controller.cluster.look(&source.spec().gvk, object.key());
+        let found = self.asked(looking).await.map_err(writes::refused)?;
+        Ok(found.map(|found| source.recall(found)))
+    }
+
+    /// Counts a request that this run makes for its component.
+    fn count_request(&self) -> Result<(), CallError> {
+        let limit = self.controller.limits.requests;
+        let more = |n| (n < limit).then_some(n + 1);
+        let counted = self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let message = || format!("this run has made its {limit} requests already (limits.requests)");
+        counted.map(drop).map_err(|_| CallError::new(CallReason::Exhausted, message()))
     }
 
     /// Returns the sources of a place.

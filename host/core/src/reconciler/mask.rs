@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::budget::{Budget, Exceeded};
 use crate::guest::{CallError, CallReason};
+use crate::object::fields::Fields;
 use crate::object::{Object, Text};
 
 /// The fields that identify an object. They are always included.
@@ -67,6 +68,11 @@ impl Mask {
         self.0.is_none()
     }
 
+    /// Returns true if a set of fields has all that is asked for.
+    pub fn is_within(&self, fields: &Fields) -> bool {
+        self.0.as_ref().map_or_else(|| fields.is_whole(), |level| level.is_within(fields, &mut Vec::new()))
+    }
+
     /// Returns the object with only these fields. A pointer into a list selects the whole list.
     ///
     /// # Errors
@@ -90,6 +96,18 @@ impl Level {
             level = level.below.entry(step).or_default();
         }
         level.whole = true;
+    }
+
+    fn is_within<'l>(&'l self, fields: &Fields, path: &mut Vec<&'l str>) -> bool {
+        if self.whole {
+            return fields.has(path.iter().copied());
+        }
+        self.below.iter().all(|(name, below)| {
+            path.push(name);
+            let within = below.is_within(fields, path);
+            path.pop();
+            within
+        })
     }
 
     /// Returns the text of the wanted fields of a map; `None` if it has none of them.

@@ -29,6 +29,8 @@ pub(super) struct Run {
     pub(crate) primary: Object,
     pub(super) info: RunInfo,
     pub(super) requests: AtomicU32,
+    /// The objects that were read from the API server because a source had forgotten them.
+    pub(super) recalled: AtomicU32,
     /// The work on documents that the run may still do.
     pub(crate) budget: Mutex<Budget>,
     /// True if the API server was away at a request of this run.
@@ -58,6 +60,7 @@ impl Run {
             primary,
             info,
             requests: AtomicU32::new(0),
+            recalled: AtomicU32::new(0),
             budget: Mutex::new(budget),
             outage: AtomicBool::new(false),
             kept: Mutex::default(),

@@ -136,7 +136,7 @@ impl Source {
         };
         let (cached, synced) = cache.look(key);
         if let Some(found) = overlay::newest(own, cached, synced) {
-            let all = found.fields().covers(&self.spec.fields);
+            let all = found.fields().covers(self.spec.stays());
             return if all {
                 Ok(())
             } else {

@@ -74,7 +74,8 @@ impl Source {
     /// Returns the triggers for a change that no window holds back (`FW-6`).
     pub(super) fn triggers(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        if concerns_nobody || !self.spec.filter.accepts(change, self.asked()) {
+        let accepts = || !self.can_be_asked(change) || self.spec.filter.accepts(change, self.asked());
+        if concerns_nobody || !accepts() {
             return Vec::new();
         }
         self.accepted(change, primaries)
@@ -237,7 +238,8 @@ impl Source {
     /// Returns the triggers for a change that stands for several.
     fn mixed(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
         let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        if concerns_nobody || !self.spec.filter.accepts_mixed(change, self.asked()) {
+        let accepts = || !self.can_be_asked(change) || self.spec.filter.accepts_mixed(change, self.asked());
+        if concerns_nobody || !accepts() {
             return Vec::new();
         }
         self.accepted(change, primaries)

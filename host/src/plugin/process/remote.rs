@@ -238,9 +238,15 @@ impl Remote {
         match ask {
             Ask::NextImminent => framed(&run().is_ok_and(|run| run.next_imminent())),
             Ask::Settings => framed(&run().map_or_else(|_| "{}".to_owned(), |run| run.settings())),
-            Ask::FindAll(query) => framed(&asking.find_all(query)),
-            Ask::FindOne(place) => framed(&run().and_then(|run| run.find_one(place))),
-            Ask::FindNamed(place, key) => framed(&run().and_then(|run| run.find_named(place, key))),
+            Ask::FindAll(query) => framed(&asking.find_all(query).await),
+            Ask::FindOne(place) => framed(&match run() {
+                Ok(run) => run.find_one(place).await,
+                Err(error) => Err(error),
+            }),
+            Ask::FindNamed(place, key) => framed(&match run() {
+                Ok(run) => run.find_named(place, key).await,
+                Err(error) => Err(error),
+            }),
             Ask::Write(request) => framed(&asking.write(request).await),
             Ask::Remove(target, deletion) => framed(&asking.remove(target, deletion).await),
             Ask::AddFinalizer(finalizer) => framed(&asking.add_finalizer(finalizer).await),

@@ -261,16 +261,16 @@ impl Context for Elsewhere {
         self.wire.ask(Ask::Settings).unwrap_or_default()
     }
 
-    fn find_all(&self, query: Query) -> Result<Page, CallError> {
-        self.ask(Ask::FindAll(query))
+    fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
+        self.waits(Ask::FindAll(query))
     }
 
-    fn find_one(&self, place: Place) -> Result<Option<String>, CallError> {
-        self.ask(Ask::FindOne(place))
+    fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
+        self.waits(Ask::FindOne(place))
     }
 
-    fn find_named(&self, place: Place, key: ObjectRef) -> Result<Option<String>, CallError> {
-        self.ask(Ask::FindNamed(place, key))
+    fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
+        self.waits(Ask::FindNamed(place, key))
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {

@@ -326,7 +326,11 @@ impl Check<'_> {
         let Some(Located { value: Scalar(Name(name)), place }) = located(&raw.source) else {
             return;
         };
-        let reduced = scope.sources.get(name).is_some_and(|source| source.keep != Keep::Whole);
+        let source = scope.sources.get(name);
+        if source.is_some_and(|source| source.bounded.is_some()) {
+            self.fault(*place, format!("found `{name}`, which forgets objects (`bounded`); expected a source that keeps all, as conditions and comparisons look at any of them"));
+        }
+        let reduced = source.is_some_and(|source| source.keep != Keep::Whole);
         if reduced && (manage.create || manage.update) {
             self.fault(*place, format!("found `{name}`, which does not keep all fields (`keep`, `drop`), so that the dependent can't be compared with its object; expected a source that keeps all, or `readOnly: true`"));
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::super::keep::{Keep, Path, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
-use super::super::{Condition, Conditions, Dependent, Filters, Keys, Source, Workflow};
-use super::{Check, located};
+use super::super::units::{Bytes, Objects, Time};
+use super::super::{Bound, ByIndex, Condition, Conditions, Dependent, Filters, Keys, Mapper, Source, Workflow};
+use super::{Check, get, located};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 use crate::object::{MARK, PAUSED};
@@ -84,6 +85,25 @@ impl Check<'_> {
         }
     }
 
+    /// Finds a bounded source of which nobody could tell where an object belongs once it is forgotten.
+    pub(super) fn forgettable(&mut self, field: &Maybe<raw::CacheBound>, source: &Source) {
+        let Some(Located { place, .. }) = located(field) else {
+            return;
+        };
+        let mapper = match &source.mapper {
+            Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
+            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+        };
+        let named = mapper
+            .map(|keys| ("mapper", keys))
+            .into_iter()
+            .chain(source.indexes.values().map(|keys| ("indexes", keys)));
+        let mut by_cel = named.filter(|(_, keys)| matches!(keys, Keys::Cel(_)));
+        if let Some((setting, _)) = by_cel.next() {
+            self.fault(*place, format!("found `bounded` beside CEL in `{setting}`, which can't be asked about what is forgotten; expected a pointer there"));
+        }
+    }
+
     /// Finds settings that look at fields which are not kept: they would find nothing there, and nobody would know why.
     pub(super) fn looked_at(
         &mut self,
@@ -107,6 +127,16 @@ impl Check<'_> {
                 format!("found `{word}` {with} {}, at which `{setting}` looks; {expected}", Quoted(&path)),
             );
         }
+    }
+}
+
+/// Returns how much is kept whole.
+pub(super) fn bound(raw: &raw::CacheBound) -> Bound {
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    Bound {
+        objects: get(&raw.objects).map_or(1000, |Scalar(Objects(n))| number((*n).into())),
+        bytes: get(&raw.bytes).map_or(8 << 20, |Scalar(Bytes(n))| number(*n)),
+        unused: get(&raw.unused).map(|Scalar(Time(time))| *time),
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::filters::OBJECT;
 use super::super::names::{FieldSelector, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{ByIndex, Keys, Mapper, MappingKeys, Source};
+use super::keep::bound;
 use super::{Check, flag, get, located, mapping_keys, page_size};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Located, Scalar};
@@ -67,12 +68,14 @@ impl Check<'_> {
             page_size: page_size(&raw.page_size),
             keep: self.keep(&raw.keep, &raw.drop),
             shared: flag(&raw.shared, true),
+            bounded: get(&raw.bounded).map(bound),
             mapper: mapper.unwrap_or(Mapper::OwnerReference),
             secondaries,
             across_namespaces,
             filters,
             indexes,
         };
+        self.forgettable(&raw.bounded, &source);
         self.looked_at((&raw.keep, &raw.drop), &source.fields(), source.looks_at());
         Some(source)
     }
