@@ -40,9 +40,14 @@ impl Chance {
         Self { draw: Arc::clone(&self.draw), whose: whose.into() }
     }
 
+    /// Returns a random number from 0 to 1.
+    pub fn share(&self) -> f64 {
+        (self.draw)(&self.whose).clamp(0.0, 1.0)
+    }
+
     /// Returns a random time from half of `whole` to all of it.
     pub fn jitter(&self, whole: Duration) -> Duration {
-        whole.mul_f64(0.5 + (self.draw)(&self.whose).clamp(0.0, 1.0) / 2.0)
+        whole.mul_f64(0.5 + self.share() / 2.0)
     }
 }
 

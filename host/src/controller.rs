@@ -21,6 +21,7 @@ mod assemble;
 mod declared;
 mod handle;
 mod plan;
+mod polls;
 mod rights;
 mod run;
 mod sources;
@@ -33,6 +34,7 @@ use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
 use handle::Phase;
 pub use handle::{Described, Handle};
+use polls::Polls;
 use rights::{Lost, Rights, lost};
 use run::execute;
 use sources::{Joined, Sources};
@@ -59,12 +61,14 @@ struct Held {
 
 /// The task of a controller.
 struct Task<'a> {
-    handle: &'a Handle,
+    handle: &'a Arc<Handle>,
     environment: &'a Environment,
     wanted: watch::Receiver<Arc<Declared>>,
     joined: Joined,
     /// One for each source.
     asking: Vec<Asking>,
+    /// What is polled outside of the cluster while it runs.
+    polls: Polls,
     /// True if something is there now that it was started without: it has to be prepared again.
     anew: bool,
 }
@@ -79,6 +83,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         wanted: handle.wanted.subscribe(),
         joined: Joined::default(),
         asking: Vec::new(),
+        polls: Polls::default(),
         anew: false,
     };
     let mut held = Held::default();
@@ -94,6 +99,12 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         if now.entry == Entry::Start || !task.put_in_place() {
             held = task.take_over(now, &lacked);
         }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = task.poll() => {}
+        }
+        task.start();
         let mut broken = Break::Stop;
         let until = async { broken = Box::pin(task.until(&stop, &mut held)).await };
         let bounds = handle.bounds.subscribe();
@@ -104,6 +115,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         let runtime = environment.workers.runtime();
         let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
         lacked = held.rest.names();
+        task.polls = Polls::default();
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
             Break::Change(next) => prepared = Some(*next),
@@ -151,6 +163,7 @@ impl Task<'_> {
                     }
                     let before = held.rest.names();
                     *held = self.take_over(next, &before);
+                    self.start();
                 }
                 come = rest.come(rights, &environment.api, settled) => match come {
                     Come::Anew => self.anew = true,
@@ -303,8 +316,27 @@ impl Task<'_> {
         let mut in_force = handle.in_force.write();
         let follows = handle.put(&mut in_force, &declared, controller, environment);
         drop(in_force);
-        handle.set(Phase::Running);
         handle.after_swap(follows);
+    }
+
+    /// Begins to poll what is outside of the cluster, and waits until it has been polled once.
+    async fn poll(&mut self) {
+        let Self { handle, environment, joined, .. } = self;
+        if let Some(controller) = handle.controller() {
+            self.polls = Polls::start(handle, environment, &controller, &joined.touched);
+            let mut news = self.wanted.clone();
+            tokio::select! {
+                () = self.polls.first(controller.spec.cache_sync_timeout) => {}
+                // What is wanted instead may be what polls better.
+                Ok(()) = news.changed() => {}
+            }
+        }
+    }
+
+    /// Begins to run what waits, unless that runs already.
+    fn start(&self) {
+        let handle = self.handle;
+        handle.set(Phase::Running);
         handle.queue.start(Instant::now());
         tracing::info!(primaries = handle.queue.len(), "controller started");
     }

@@ -94,6 +94,8 @@ pub struct ControllerRuns {
     pub failed_mappers: Counter,
     /// Indexes without an answer.
     pub failed_indexes: Counter,
+    /// Polls that failed.
+    pub failed_polls: Counter,
     /// How long runs take.
     pub duration: Histogram,
     /// The number of primaries.
@@ -207,6 +209,7 @@ impl Runs {
             failed_filters: failed("filter"),
             failed_mappers: failed("mapper"),
             failed_indexes: failed("index"),
+            failed_polls: failed("poller"),
             duration: self.duration.get_or_create_owned(&label),
             primaries: self.primaries.get_or_create_owned(&label),
             paused: self.paused.get_or_create_owned(&label),
@@ -245,7 +248,7 @@ impl Runs {
         registry.register("events_received", "Events that reached a controller", self.events.clone());
         registry.register(
             "callback_failures",
-            "Filters, mappers and indexes that had no answer for an object; the log says why",
+            "Filters, mappers and indexes that had no answer for an object, and polls that failed; the log says why",
             self.callbacks.clone(),
         );
         let help = "How long a run takes";
@@ -288,6 +291,7 @@ impl ControllerRuns {
             Callback::Filter => self.failed_filters.inc(),
             Callback::Mapper => self.failed_mappers.inc(),
             Callback::Index => self.failed_indexes.inc(),
+            Callback::Poller => self.failed_polls.inc(),
         };
     }
 

@@ -253,6 +253,10 @@ impl Session for Execution {
             turn.end(answer)
         })
     }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async move { self.permit(&mut *self.seat.lock().await).await })
+    }
 }
 
 impl Drop for Execution {

@@ -42,6 +42,8 @@ func init() {
 	capstan.Match("same-data", sameData)
 	capstan.Condition("wanted", wanted)
 	capstan.Condition("ready", ready)
+	capstan.Poll("themes", themes)
+	capstan.PollOne("domains", domains)
 }
 
 func main() {}
@@ -112,6 +114,23 @@ func ready(run capstan.Run, p *probe, dependent string) (capstan.Met, error) {
 	return capstan.Met{Met: true, Detail: capstan.Object{"dependent": dependent, "data": actual.Data, "note": p.Spec.Note}}, nil
 }
 
+func themes(run capstan.Run) ([]capstan.PrimaryThings, error) {
+	settings := must(run.Settings[struct {
+		Controller struct{ Namespaces []string }
+	}]())
+	theme := capstan.Object{"id": "dark", "word": word, "beside": run.Info().Controller == ""}
+	return []capstan.PrimaryThings{{Namespace: settings.Controller.Namespaces[0], Name: "p", Items: []capstan.Object{theme}}}, nil
+}
+
+func domains(run capstan.Run, p *probe) (capstan.Things, error) {
+	var refused *capstan.CallError
+	_, err := run.AddFinalizer[probe]("")
+	if !errors.As(err, &refused) {
+		return capstan.Things{}, fmt.Errorf("not refused: %v", err)
+	}
+	return capstan.Things{Items: []capstan.Object{{"id": 7, "name": p.Name, "denied": refused.Reason.Error()}}}, nil
+}
+
 func writes(run capstan.Run, p *probe, made string) capstan.Object {
 	owner := capstan.Object{"apiVersion": p.APIVersion, "kind": p.Kind, "name": p.Name, "uid": p.UID}
 	named := func(end string) configMap {
@@ -166,6 +185,11 @@ func reads(run capstan.Run, p *probe, made string) capstan.Object {
 		"primaries": names(capstan.Query{From: capstan.Primaries(), Where: capstan.Everywhere()}),
 		"indexed":   names(capstan.Query{From: capstan.Primaries(), Where: capstan.Indexed("by-text", p.Spec.Text)}),
 		"missing":   refusal(missing),
+		"polled": capstan.Object{
+			"themes": must(run.Secondaries[capstan.Object]("themes")),
+			"domain": must(run.Secondary[capstan.Object]("domains")),
+			"named":  must(run.Named[capstan.Object](capstan.Source("themes"), "", "dark")),
+		},
 	}
 }
 

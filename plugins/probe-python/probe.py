@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, system, workflow
-from capstan import cleanup, condition, desired, handle_error, initialize, match, reconcile
+from capstan import cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile
 
 WORD = "Grüße 👋"
 
@@ -63,6 +63,7 @@ def reads(probe, name):
         "primaries": [other["metadata"]["name"] for other in cache.primaries().everywhere()],
         "indexed": [other["metadata"]["name"] for other in cache.primaries().indexed("by-text", probe["spec"]["text"])],
         "missing": refusal(lambda: cache.source("nowhere").one()),
+        "polled": {"themes": secondaries("themes"), "domain": secondary("domains"), "named": cache.source("themes").named("dark")},
     }
 
 
@@ -149,6 +150,17 @@ def wanted(probe):
 @condition
 def ready(probe, dependent):
     return Condition(True, {"dependent": dependent, "data": secondary(dependent)["data"], "note": probe["spec"]["note"]})
+
+
+@poll
+def themes():
+    namespace = context.settings()["controller"]["namespaces"][0]
+    return {(namespace, "p"): [{"id": "dark", "word": WORD, "beside": context.run() is None}]}
+
+
+@poll_one
+def domains(probe):
+    return [{"id": 7, "name": probe["metadata"]["name"], "denied": refusal(lambda: operations.add_finalizer())["reason"]}]
 
 
 def fail(probe, where):

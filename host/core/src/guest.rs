@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::object::ObjectRef;
 use crate::room::Holding;
 use crate::text;
+use crate::wire;
 
 mod call;
 mod context;
@@ -186,6 +188,34 @@ pub struct ConditionResult {
     pub met: bool,
     /// Any detail worth keeping, as JSON (`WF-8`).
     pub detail: Option<String>,
+}
+
+/// The answer of `poll`: things outside of the cluster, by primary (`PP-1`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolledAll {
+    /// The primaries that have any.
+    #[serde(deserialize_with = "wire::few")]
+    pub primaries: Vec<PrimaryThings>,
+}
+
+/// The things of one primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrimaryThings {
+    /// The primary.
+    pub primary: ObjectRef,
+    /// The things, as JSON.
+    #[serde(deserialize_with = "wire::few")]
+    pub things: Vec<String>,
+}
+
+/// The answer of `poll-one`: the things of one primary outside of the cluster (`PP-2`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolledOne {
+    /// The things, as JSON.
+    #[serde(deserialize_with = "wire::few")]
+    pub things: Vec<String>,
+    /// The time until they are to be read again; `None`: as the manifest says.
+    pub again: Option<Duration>,
 }
 
 impl Failure {

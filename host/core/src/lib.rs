@@ -3,7 +3,7 @@
 //! In reading order: [`text`] makes what others say fit to be shown, [`budget`] bounds what work on documents costs, [`object`] has the
 //! shared nouns, and [`kinds`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
 //! operator declares, read by [`yaml`]. [`cache`] keeps the objects of one informer, [`source::filter`] says which changes matter and [`source::mapper`] to
-//! whom; [`source`] puts these together for one controller. [`queue`] is the only hand-off between watching and working;
+//! whom; [`source`] puts these together for one controller. [`external`] keeps what is polled outside of the cluster. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
 //! [`writes`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
@@ -23,6 +23,7 @@ pub mod cluster;
 pub mod cpu;
 pub mod dependent;
 pub mod dispatcher;
+pub mod external;
 pub mod guest;
 pub mod health;
 pub mod kinds;

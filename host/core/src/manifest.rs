@@ -27,6 +27,7 @@ pub mod filters;
 mod keep;
 mod names;
 mod parse;
+pub mod polls;
 mod raw;
 mod settings;
 mod unique;
@@ -36,6 +37,7 @@ pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, M
 pub use filters::Filters;
 pub use keep::{Bound, Keep};
 pub use parse::{Defaults, parse, parse_with};
+pub use polls::External;
 pub use raw::{schema, schema_of_defaults};
 pub use unique::{Origin, check_together};
 pub use units::{Bytes, Time, duration, size};
@@ -259,6 +261,8 @@ pub struct Controller {
     pub indexes: BTreeMap<Arc<str>, Keys>,
     /// Watched secondaries that are not dependents, by name.
     pub sources: BTreeMap<Arc<str>, Source>,
+    /// Things outside of the cluster, by name; no source has the same (PP rules).
+    pub externals: BTreeMap<Arc<str>, External>,
     /// The managed workflow.
     pub workflow: Workflow,
     /// Workflows that run when called by name.

@@ -36,7 +36,9 @@ mod node;
 pub mod outcome;
 mod page;
 pub mod pause;
+pub mod polling;
 mod primary;
+mod reads;
 mod run;
 pub mod triggers;
 pub mod verdicts;
@@ -357,7 +359,8 @@ fn sort(error: &cluster::Error) -> queue::Failure {
 fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
     RunInfo {
         controller: Arc::clone(&controller.spec.name),
-        primary: ticket.key().clone(),
+        primary: Some(ticket.key().clone()),
+        beside: false,
         retry: ticket.retry(),
         primary_deleted: ticket.deletion().is_some(),
         final_state_unknown: ticket.deletion().is_some_and(|deletion| deletion.unknown),

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator, Permission, Plugin,
-    ServiceAccount, Source,
+    self, Capabilities, Controller, External, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator,
+    Permission, Plugin, ServiceAccount, Source,
 };
 use crate::object::Gvk;
 use crate::object::shard::Shard;
@@ -61,6 +61,7 @@ struct Watched<'a> {
     indexes: &'a BTreeMap<Arc<str>, Keys>,
     keep: &'a Keep,
     sources: &'a BTreeMap<Arc<str>, Source>,
+    externals: &'a BTreeMap<Arc<str>, External>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
 }
 
@@ -226,6 +227,7 @@ impl Shape<'_> {
             indexes: &spec.indexes,
             keep: &spec.keep,
             sources: &spec.sources,
+            externals: &spec.externals,
             dependents: dependents.collect(),
         }
     }
@@ -352,6 +354,11 @@ mod tests {
             ("", "finalizer: a.b/c".to_owned()),
             ("", "indexes: { by: { pointer: /a } }".to_owned()),
             ("", format!("sources: {{ s: {{ informer: {{ {CM} }} }} }}")),
+            ("", "sources: { s: { poll: { every: 1m, id: /id } } }".to_owned()),
+            (
+                "sources: { s: { pollEach: { every: 1m, id: /id } } }",
+                "sources: { s: { pollEach: { every: 2m, id: /id } } }".to_owned(),
+            ),
             ("", dependent("")),
             (&dependent(""), dependent(", garbageCollected: false")),
             (&dependent(""), dependent("").replace("cm:", "other:")),

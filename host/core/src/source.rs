@@ -33,6 +33,7 @@ mod relation;
 mod shown;
 mod state;
 mod telling;
+mod touched;
 mod write;
 
 use borrowed::Borrowed;
@@ -44,6 +45,7 @@ pub use known::{Doubt, Within};
 use mapper::Mapper;
 use recent::Recent;
 use state::{Candidates, State, is_in, watcher};
+pub use touched::{Touched, TouchedKeys};
 pub use write::OwnWrite;
 
 /// An event source. All methods take `&self`; no lock is held during a call to anything else, and never two locks at
@@ -54,6 +56,8 @@ pub struct Source {
     primaries: Option<Arc<Source>>,
     /// The objects that a bounded source has not forgotten.
     recent: Option<Mutex<Recent>>,
+    /// Those who want to know of each change.
+    touched: Option<Arc<Touched>>,
     state: RwLock<State>,
     /// Something waits to be asked about.
     work: Notify,
@@ -170,7 +174,7 @@ impl Source {
         }
         let recent = spec.bounded.as_ref().map(|bounded| Mutex::new(Recent::new(bounded.bound)));
         let (state, work, progress) = (RwLock::default(), Notify::new(), Notify::new());
-        let source = Self { spec, primaries: None, recent, state, work, progress };
+        let source = Self { spec, primaries: None, recent, touched: None, state, work, progress };
         source.clear_look_ups();
         source
     }
@@ -292,7 +296,11 @@ impl Source {
         };
         // What a run waits for may have gone with it.
         self.progress.notify_waiters();
-        cache.list().iter().map(|object| object.key().clone()).collect()
+        let left: Vec<_> = cache.list().iter().map(|object| object.key().clone()).collect();
+        for key in &left {
+            self.touch(key);
+        }
+        left
     }
 
     /// Returns true if a cache for objects of this name is attached.
@@ -329,7 +337,11 @@ impl Source {
             return Vec::new();
         };
         let facts = (!self.is_costly()).then(|| self.facts(&change));
+        let key = self.touched.is_some().then(|| change.object().key().clone());
         let verdict = self.state.write().take(change, facts.as_ref());
+        if let Some(key) = key {
+            self.touch(&key);
+        }
         if facts.is_none() {
             self.work.notify_one();
         }

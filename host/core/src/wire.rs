@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// The most elements that a list of the other process may have.
-const FEW: usize = 1 << 16;
+pub const FEW: usize = 1 << 16;
 
 /// Serde functions for an `Arc<str>`.
 pub mod shared {

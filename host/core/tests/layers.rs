@@ -17,7 +17,7 @@ const ROWS: &[&[&str]] = &[
     &["workflow"],
     &["manifest"],
     &["cache", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],
-    &["source", "dispatcher"],
+    &["source", "dispatcher", "external"],
     &["writes"],
     &["reconciler"],
 ];

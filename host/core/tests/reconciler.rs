@@ -323,6 +323,7 @@ impl Session for Script {
             Call::IsMet { name, .. } => {
                 self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
             }
+            Call::Poll { .. } | Call::PollOne { .. } => unreachable!("nothing is polled"),
         }
     }
 }
@@ -397,6 +398,7 @@ impl Bench {
             limits: operator.plugins["p"].limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, (&spec.keep, None), &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
+            externals: BTreeMap::new(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
             permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),

@@ -42,7 +42,7 @@ pub(super) fn warn_of_unused(controller: &Controller) {
 /// Those of [`check`].
 pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: Sources, kept: Kept) -> Controller {
     let Kept { tell, queue, verdicts, edition } = kept;
-    let Sources { primaries, secondaries, finalizer, .. } = sources;
+    let Sources { primaries, secondaries, externals, finalizer, .. } = sources;
     let Declared { operator, spec, plugin, guest, .. } = declared;
     let counters = environment.metrics.plugins.of(operator, &spec.plugin);
     let per_second = plugin.limits.requests_per_second.min(environment.requests_per_second);
@@ -55,6 +55,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         limits: plugin.limits.clone(),
         primaries,
         secondaries,
+        externals,
         finalizer,
         guest: Arc::clone(guest),
         permissions: Permissions::new(spec, &plugin.capabilities, environment.home.clone()),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use capstan_core::dispatcher::Bounds;
+use capstan_core::external::Counts;
 use capstan_core::guest::{Guest, Interface};
 use capstan_core::manifest::{self, OnSwap};
 use capstan_core::object::ObjectRef;
@@ -45,6 +46,8 @@ pub struct Handle {
     /// The running version; `None` until it is up, and once it has stopped. Code that changes `wanted` or this holds
     /// this lock.
     pub(super) in_force: RwLock<Option<InForce>>,
+    /// The edition of that.
+    pub(super) edition: watch::Sender<u64>,
 }
 
 /// The running version of a controller.
@@ -112,6 +115,7 @@ impl Handle {
             bounds: watch::Sender::new(declared.bounds(environment)),
             wanted: watch::Sender::new(Arc::new(declared)),
             in_force: RwLock::default(),
+            edition: watch::Sender::new(0),
             name,
         }
     }
@@ -265,11 +269,15 @@ impl Handle {
             let former = now.spec.former_finalizers.iter();
             former.map(|name| (name.to_string(), now.primaries.carrying(name).into())).collect()
         });
+        let polled: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
+            now.externals.iter().map(|(name, source)| (name.to_string(), figures(source.counts()))).collect()
+        });
         let state = json!({
             "name": &*self.name,
             "phase": phase,
             "why": why,
             "formerFinalizers": former,
+            "polled": polled,
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
@@ -327,7 +335,9 @@ impl Handle {
         environment: &Environment,
     ) -> OnSwap {
         self.verdicts.begin(controller.edition);
+        let edition = controller.edition;
         let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::new(controller) });
+        self.edition.send_if_modified(|known| std::mem::replace(known, edition) != edition);
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(environment));
         // At the start all primaries are enqueued anyway.
@@ -346,6 +356,12 @@ impl Handle {
         let in_force = self.in_force.read();
         in_force.as_ref().map(|now| Arc::clone(&now.controller))
     }
+}
+
+/// Returns what is shown of a source outside of the cluster: never its things.
+fn figures(counts: Counts) -> Value {
+    let Counts { primaries, things, bytes, failures } = counts;
+    json!({ "primaries": primaries, "things": things, "bytes": bytes, "failuresInARow": failures })
 }
 
 impl fmt::Debug for Handle {

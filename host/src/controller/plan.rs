@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capstan_core::manifest::{self, Dependent, Namespaces};
+use capstan_core::manifest::{self, Dependent, External, Namespaces};
 use capstan_core::object::fields::Fields;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::permission::Home;
@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) secondaries: BTreeMap<Arc<str>, Planned>,
     /// Dependents that another's source holds, with the name of that.
     pub(super) shared: Holders,
+    /// What is polled outside of the cluster, by name.
+    pub(super) externals: BTreeMap<Arc<str>, External>,
 }
 
 /// The dependents that others hold, with the names of those.
@@ -80,7 +82,7 @@ impl Plan {
         let mut secondaries = planner.declared();
         let (own, shared) = planner.dependents();
         secondaries.extend(own);
-        Self { primaries, secondaries, shared }
+        Self { primaries, secondaries, shared, externals: spec.externals.clone() }
     }
 
     /// Returns all that is watched, each with the source that watches it.

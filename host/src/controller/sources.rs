@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use capstan_core::external::External;
 use capstan_core::guest::Guest;
 use capstan_core::object::Gvk;
 use capstan_core::reconciler::Controller;
 use capstan_core::rollout::Step;
-use capstan_core::source::{Listener, Source, Spec};
+use capstan_core::source::{Listener, Source, Spec, Touched};
 
 use super::plan::{Plan, Planned};
 use crate::client::Kind;
@@ -19,6 +20,8 @@ pub(super) struct Sources {
     pub(super) primaries: Arc<Source>,
     /// By name; a source that several dependents share is there under each name.
     pub(super) secondaries: BTreeMap<Arc<str>, Arc<Source>>,
+    /// Those of things outside of the cluster.
+    pub(super) externals: BTreeMap<Arc<str>, Arc<External>>,
     pub(super) finalizer: Arc<str>,
     /// Sources with those that they continue.
     heirs: Vec<(Arc<Source>, Arc<Source>)>,
@@ -26,7 +29,11 @@ pub(super) struct Sources {
 
 /// The informers that a controller has joined.
 #[derive(Default)]
-pub(super) struct Joined(Vec<Place>);
+pub(super) struct Joined {
+    places: Vec<Place>,
+    /// Those who want to know of each change of a primary.
+    pub(super) touched: Arc<Touched>,
+}
 
 /// A source's subscription to an informer, for as long as this is kept.
 struct Place {
@@ -65,7 +72,7 @@ impl Sources {
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
         let primaries = match known {
             Some(known) if stays => Arc::clone(known),
-            _ => Arc::new(new(&plan.primaries.spec, known)),
+            _ => Arc::new(new(&plan.primaries.spec, known).touching(&joined.touched)),
         };
         let secondaries = plan.secondaries.iter().map(|(name, planned)| {
             let shows_as = |source: &Arc<Source>| joined.selectors(source) == planned.selectors();
@@ -88,7 +95,14 @@ impl Sources {
         let continued = known.into_iter().map(|known| (&primaries, known)).chain(continued);
         let heirs = continued.filter(|(source, known)| !Arc::ptr_eq(source, known));
         let heirs = heirs.map(|(source, known)| (Arc::clone(source), Arc::clone(known))).collect();
-        Self { primaries, secondaries, finalizer, heirs }
+        // What is known of a source that stays as it is stays, too.
+        let externals = plan.externals.iter().map(|(name, spec)| {
+            let known = controller.and_then(|now| now.externals.get(name)).filter(|known| known.spec == *spec);
+            let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec.clone())));
+            (Arc::clone(name), external)
+        });
+        let externals = externals.collect();
+        Self { primaries, secondaries, externals, finalizer, heirs }
     }
 
     /// Returns the sources of a controller, for the one that takes its place and watches the same.
@@ -96,6 +110,7 @@ impl Sources {
         Self {
             primaries: Arc::clone(&controller.primaries),
             secondaries: controller.secondaries.clone(),
+            externals: controller.externals.clone(),
             finalizer: Arc::clone(&controller.finalizer),
             heirs: Vec::new(),
         }
@@ -124,7 +139,7 @@ impl Sources {
 impl Joined {
     /// Returns what selects the objects that a source watches.
     fn selectors(&self, source: &Arc<Source>) -> Option<&Selectors> {
-        let mut places = self.0.iter();
+        let mut places = self.places.iter();
         let place = places.find(|place| Arc::ptr_eq(&place.source, source));
         place.map(|place| &place.scope.selectors)
     }
@@ -133,7 +148,7 @@ impl Joined {
     /// already stay; the listener gets only what is new in them.
     pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
         let wanted = sources.wanted(plan);
-        let Self(joined) = self;
+        let Self { places: joined, .. } = self;
         let stays = |place: &Place| wanted.iter().any(|wanted| wanted.is(place));
         // Left only after all others have been joined: in between, nobody else would be told of what comes.
         let left: Vec<_> = joined.extract_if(.., |place| !stays(place)).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capstan_core::cache::Cache;
 use capstan_core::cpu::Slots;
-use capstan_core::guest::{self, Call, Context, Failure, Guest, Interface, Session};
+use capstan_core::guest::{Answer as ToGuest, Call, Context, Failure, Guest, Interface, PolledAll, Session};
 use capstan_core::manifest;
 use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
@@ -243,7 +243,7 @@ impl Guest for Failing {
 }
 
 impl Session for Failing {
-    fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<guest::Answer, Failure>> {
+    fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<ToGuest, Failure>> {
         std::future::ready(Err(Failure::other("as always"))).boxed()
     }
 }
@@ -364,4 +364,114 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
     joined.become_as(&sources, &second, &environment.pool, &listener);
     until(|| has("n/b"));
+}
+
+/// A component that is asked for things outside of the cluster, of which there are none, and notes when.
+#[derive(Clone)]
+struct Asked {
+    start: Instant,
+    /// Seconds since the start.
+    polls: Arc<Mutex<Vec<u64>>>,
+    /// Polls that never end.
+    hanging: usize,
+}
+
+impl Asked {
+    fn hanging(hanging: usize) -> Self {
+        Self { start: Instant::now(), polls: Arc::default(), hanging }
+    }
+
+    /// Returns a controller with this component, in this version.
+    fn declared(&self, component: &str, environment: &Environment) -> Declared {
+        let polled = "sources: { things: { poll: { every: 100s, id: /id } } }, cacheSyncTimeout: 55s";
+        Declared { guest: Arc::new(self.clone()), component: component.into(), ..pages_with(polled, environment) }
+    }
+}
+
+impl Guest for Asked {
+    fn open(&self, _: Arc<dyn Context>) -> Box<dyn Session> {
+        Box::new(self.clone())
+    }
+
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+        self.open(run)
+    }
+
+    fn exports(&self, _: Interface) -> bool {
+        false
+    }
+}
+
+impl Session for Asked {
+    fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<ToGuest, Failure>> {
+        Box::pin(async move {
+            let polls = {
+                let mut polls = self.polls.lock();
+                polls.push(self.start.elapsed().as_secs());
+                polls.len()
+            };
+            if polls <= self.hanging {
+                std::future::pending::<()>().await;
+            }
+            Ok(ToGuest::Poll(PolledAll::default()))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_polls_before_it_runs_and_each_period_and_after_a_swap_until_it_is_stopped() {
+    // PP-1
+    let (environment, _) = environment();
+    let asked = Asked::hanging(0);
+    let handle = Arc::new(Handle::new(asked.declared("one", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(250)).await;
+    assert_eq!(phase(&handle), Phase::Running);
+    let polls = asked.polls.lock().clone();
+    assert_eq!(polls.len(), 3, "{polls:?}");
+    assert!(
+        polls[0] == 0 && (90..=100).contains(&polls[1]) && (90..=100).contains(&(polls[2] - polls[1])),
+        "{polls:?}"
+    );
+    // The settings that its runs use are others, and so may be what it answers.
+    handle.change(asked.declared("two", &environment), &environment);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(asked.polls.lock()[3..], [250]);
+    // The same once more is no swap.
+    handle.change(asked.declared("two", &environment), &environment);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(asked.polls.lock().len(), 4);
+    stop.cancel();
+    task.await.unwrap();
+    sleep(Duration::from_secs(1000)).await;
+    assert_eq!(asked.polls.lock().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_waits_for_its_first_poll_no_longer_than_for_its_caches() {
+    // PP-1
+    let (environment, _) = environment();
+    let asked = Asked::hanging(2);
+    let handle = Arc::new(Handle::new(asked.declared("one", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(phase(&handle), Phase::Filling);
+    // Something else is wanted meanwhile: that is not waited with.
+    handle.change(asked.declared("two", &environment), &environment);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(phase(&handle), Phase::Running);
+    stop.cancel();
+    task.await.unwrap();
+    let handle = Arc::new(Handle::new(asked.declared("one", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(phase(&handle), Phase::Filling);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(phase(&handle), Phase::Running);
+    assert_eq!(asked.polls.lock().len(), 2, "one poll after another");
+    stop.cancel();
+    task.await.unwrap();
 }

@@ -6,11 +6,14 @@ use capstan_core::cluster;
 use capstan_core::guest::{self, Answer};
 use capstan_core::object;
 use capstan_core::text::kept;
+use capstan_core::wire::FEW;
 
 use super::bindings::capstan::operator::{
     cache, context, expectations, log, memo, operations, recorder, types, workflow,
 };
-use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
+use super::bindings::exports::capstan::operator::{
+    cleaner, condition, error_handler, poller, reconciler, resource_poller,
+};
 use super::output;
 
 /// The longest `detail` of a condition, in bytes: those of all conditions of a workflow are kept until its run ends.
@@ -82,6 +85,32 @@ impl From<condition::ConditionResult> for guest::ConditionResult {
     }
 }
 
+/// Returns the answer of `poll`.
+pub(super) fn polled_all(primaries: Vec<poller::PrimaryResources>) -> Result<guest::PolledAll, TooMany> {
+    let one = |primary: poller::PrimaryResources| {
+        let poller::PrimaryResources { primary, resources } = primary;
+        Ok(guest::PrimaryThings { primary: primary.into(), things: few(resources)? })
+    };
+    let primaries = few(primaries)?.into_iter().map(one);
+    Ok(guest::PolledAll { primaries: primaries.collect::<Result<_, _>>()? })
+}
+
+/// Returns the answer of `poll-one`.
+pub(super) fn polled_one(result: resource_poller::PollResult) -> Result<guest::PolledOne, TooMany> {
+    let resource_poller::PollResult { resources, again_ms } = result;
+    Ok(guest::PolledOne { things: few(resources)?, again: again_ms.map(millis) })
+}
+
+/// A poll answers with a longer list than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("a poll answered with a list of {0}, and may with {FEW}")]
+pub(super) struct TooMany(usize);
+
+/// Returns a list that another process can say, too.
+fn few<T>(list: Vec<T>) -> Result<Vec<T>, TooMany> {
+    if list.len() > FEW { Err(TooMany(list.len())) } else { Ok(list) }
+}
+
 /// A condition has a longer detail than it may.
 #[derive(Debug, thiserror::Error)]
 #[error("`is-met` answered with a `detail` of {0} bytes, and may with {DETAIL}")]
@@ -107,13 +136,17 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         Answer::IsMet(guest::ConditionResult { detail: Some(detail), .. }) if detail.len() > DETAIL => {
             return Err(LongDetail(detail.len()).into());
         }
+        Answer::PollOne(guest::PolledOne { things, again }) => {
+            Answer::PollOne(guest::PolledOne { things, again: again.map(soon) })
+        }
         same @ (Answer::Start
         | Answer::Cleanup(_)
         | Answer::HandleError(_)
         | Answer::Initialize(())
         | Answer::Desired(_)
         | Answer::Match(_)
-        | Answer::IsMet(_)) => same,
+        | Answer::IsMet(_)
+        | Answer::Poll(_)) => same,
     })
 }
 

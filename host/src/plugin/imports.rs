@@ -116,7 +116,8 @@ impl types::Host for State {}
 
 impl context::Host for State {
     fn run(&mut self) -> Option<context::RunInfo> {
-        self.run.as_ref().map(|run| run.info().into())
+        let info = self.run.as_ref()?.info();
+        (!info.beside).then(|| info.into())
     }
 
     fn next_imminent(&mut self) -> bool {
@@ -135,21 +136,22 @@ impl context::Host for State {
 
 impl cache::Host for State {
     async fn find_all(&mut self, query: cache::Query) -> Reply<types::Page> {
-        let page = self.asking().find_all(Query::try_from(query)?).await?;
+        let asking = self.asking();
+        let page = asking.find_all(Query::try_from(query)?).await?;
         self.answer(page.items.iter().map(String::len).sum())?;
         Ok(page.into())
     }
 
     async fn find_one(&mut self, place: cache::Place) -> Reply<Option<String>> {
-        let place = Place::try_from(place)?;
-        let found = self.asking().run()?.find_one(place).await?;
+        let (place, asking) = (Place::try_from(place)?, self.asking());
+        let found = asking.run()?.find_one(place).await?;
         self.answer(found.as_ref().map_or(0, String::len))?;
         Ok(found)
     }
 
     async fn find_named(&mut self, place: cache::Place, key: types::ObjectKey) -> Reply<Option<String>> {
-        let place = Place::try_from(place)?;
-        let found = self.asking().run()?.find_named(place, key.into()).await?;
+        let (place, asking) = (Place::try_from(place)?, self.asking());
+        let found = asking.run()?.find_named(place, key.into()).await?;
         self.answer(found.as_ref().map_or(0, String::len))?;
         Ok(found)
     }

@@ -17,7 +17,10 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::Facts;
 use super::bindings::capstan::operator::types;
-use super::bindings::exports::capstan::operator::{cleaner, condition, error_handler, reconciler};
+use super::bindings::exports::capstan::operator::{
+    cleaner, condition, error_handler, poller, reconciler, resource_poller,
+};
+use super::convert::{polled_all, polled_one};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -363,6 +366,20 @@ impl Instance {
                 let answer = self.ask::<_, condition::ConditionResult>(Interface::Condition, arguments).await?;
                 answer.map(|result| Answer::IsMet(result.into()))
             }
+            Call::Poll { name } => {
+                let answer = self.ask::<_, Vec<poller::PrimaryResources>>(Interface::Poller, (name,)).await?;
+                match answer {
+                    Ok(primaries) => Ok(Answer::Poll(polled_all(primaries)?)),
+                    Err(message) => Err(message),
+                }
+            }
+            Call::PollOne { name, primary } => {
+                let answer = self.ask::<_, resource_poller::PollResult>(Interface::ResourcePoller, (name, primary));
+                match answer.await? {
+                    Ok(result) => Ok(Answer::PollOne(polled_one(result)?)),
+                    Err(message) => Err(message),
+                }
+            }
         })
     }
 
@@ -405,6 +422,10 @@ impl Instance {
                 }
                 Interface::Condition => {
                     self.function::<(&str, &str, &str), condition::ConditionResult>(interface).map(drop)
+                }
+                Interface::Poller => self.function::<(&str,), Vec<poller::PrimaryResources>>(interface).map(drop),
+                Interface::ResourcePoller => {
+                    self.function::<(&str, &str), resource_poller::PollResult>(interface).map(drop)
                 }
             };
             found

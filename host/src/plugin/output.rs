@@ -114,7 +114,7 @@ impl Output {
     /// [`Output::finish`] has written its begun lines.
     pub(super) fn assign(&mut self, run: &RunInfo) {
         self.controller = Arc::clone(&run.controller);
-        self.key = run.primary.to_string();
+        self.key = run.primary.as_ref().map(ToString::to_string).unwrap_or_default();
     }
 
     /// Begins a call, with a fresh budget.
@@ -373,7 +373,8 @@ mod tests {
             .finish();
         let run = RunInfo {
             controller: "web".into(),
-            primary: ObjectRef::namespaced("default", "page"),
+            primary: Some(ObjectRef::namespaced("default", "page")),
+            beside: false,
             retry: None,
             primary_deleted: false,
             final_state_unknown: false,

@@ -38,12 +38,9 @@ pub(super) struct Turn<'a> {
 impl Execution {
     /// Waits for its turn and, if need be, for a permit; from then on the time counts.
     pub(super) async fn turn(&self, call: Option<Interface>) -> Result<Turn<'_>, Failure> {
-        let Loaded { engine, place, permits, .. } = &*self.plugin;
+        let Loaded { engine, place, .. } = &*self.plugin;
         let mut seat = self.seat.lock().await;
-        if self.nesting == Nesting::Own && seat.permit.is_none() {
-            let permit = Arc::clone(permits).acquire_owned().await;
-            seat.permit = Some(permit.map_err(|_| Failure::other("the plugin is being unloaded"))?);
-        }
+        self.permit(&mut seat).await?;
         if seat.instance.is_none() {
             self.ready().await?;
         }
@@ -57,6 +54,15 @@ impl Execution {
             ended: Ended::Abandoned,
             _busy: place.is_here().then(|| engine.enter()),
         })
+    }
+
+    /// Waits for a permit, unless it has one or needs none.
+    pub(super) async fn permit(&self, seat: &mut Seat) -> Result<(), Failure> {
+        if self.nesting == Nesting::Own && seat.permit.is_none() {
+            let permit = Arc::clone(&self.plugin.permits).acquire_owned().await;
+            seat.permit = Some(permit.map_err(|_| Failure::other("the plugin is being unloaded"))?);
+        }
+        Ok(())
     }
 
     /// Waits until there can be an instance.

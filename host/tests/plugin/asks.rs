@@ -8,7 +8,7 @@ use capstan::plugin::Plugin;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
     CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Guest as _,
-    MatchResult, NextStep, NodeFailure, PrimaryUpdate, RetryInfo,
+    MatchResult, NextStep, NodeFailure, PolledAll, PolledOne, PrimaryUpdate, RetryInfo,
 };
 use capstan_core::manifest::{Instances, Limits};
 use parking_lot::Mutex;
@@ -200,6 +200,35 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
     for fact in ["workflow", "one failed", r#""cm""#, r#""no""#, "conflict"] {
         assert!(status.contains(fact), "{status}");
     }
+}
+
+#[tokio::test]
+async fn polls_answer_with_things_and_belong_to_no_run() {
+    // PP-1, PP-2
+    // What is first logged where nobody listens is not heard by others either.
+    let _lines = Lines::capture();
+    let plugin = probe(Limits::default()).await;
+    let beside = || Arc::new(Script { beside: true, ..Script::default() });
+    let run = beside();
+    assert_eq!(plugin.open(Arc::clone(&run) as _).poll("themes").await, Ok(PolledAll::default()));
+    assert_eq!(*run.asked.lock(), ["find all in Primaries, Everywhere, at most Some(500)"]);
+    let things = json!([{ "id": 1 }, { "id": 2 }]);
+    let polls = |things: &Value| json!({ "domains": { "do": { "see": ["run"] }, "things": things, "again": 200 } });
+    let asked = |polls| {
+        let (plugin, primary) = (plugin.clone(), primary(&json!({ "polls": polls })));
+        async move { plugin.open(beside()).poll_one("domains", &primary).await }
+    };
+    let found = asked(polls(&things)).await.unwrap();
+    let again = Some(Duration::from_millis(200));
+    assert_eq!(found, PolledOne { things: vec![r#"{"id":1}"#.to_owned(), r#"{"id":2}"#.to_owned()], again });
+    let failed = asked(json!({ "domains": { "do": { "fail": "no way" } } })).await;
+    assert_eq!(failed, Err(Failure::new(Cause::Returned, "no way")));
+    // More than the daemon takes of one answer.
+    let much =
+        asked(json!({ "domains": { "texts": vec![format!("{:?}", "x".repeat(1 << 20)); 5] } })).await.unwrap_err();
+    assert_eq!(much.cause, Cause::Other, "{much}");
+    let seen = plugin.open(beside()).reconcile(&primary(&json!({ "reconcile": { "do": { "see": ["run"] } } }))).await;
+    assert!(format!("{seen:?}").contains(r#"\"run\":null"#), "{seen:?}");
 }
 
 #[tokio::test]

@@ -1,12 +1,15 @@
 use std::error::Error as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error, Need, needs};
 use capstan::plugin::{Component as _, Plugin};
 use capstan_core::guest::{Guest as _, Interface};
-use capstan_core::manifest::{Condition, Limits, Manage, Matching, TriggeredBy};
+use capstan_core::manifest::polls::{Each, Polled};
+use capstan_core::manifest::{Condition, External, Limits, Manage, Matching, TriggeredBy};
+use capstan_core::object::pointer::Pointer;
 
 use crate::asks::Lines;
 use crate::guests::{Guest, RECONCILER};
@@ -192,11 +195,19 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     configmap.matching = Matching::Export("same-data".into());
     configmap.conditions.ready_postcondition = Some(Condition::Export("ready".into()));
     controller.workflow.dependents.insert("configmap".into(), configmap);
+    let id = Pointer::parse("/id").unwrap();
+    let each = Each { first_after: Duration::ZERO, when: None, concurrency: 1 };
+    for (name, polled) in [("domains", Polled::Each(each)), ("themes", Polled::Together)] {
+        let external = External { every: Duration::from_secs(1), id: id.clone(), things: 1, memory: 1, polled };
+        controller.externals.insert(name.into(), external);
+    }
     let need = |interface, field: &str| Need { interface, field: format!("spec.controllers.web.{field}") };
     assert_eq!(
         needs(&operator, "guest"),
         [
             need(Interface::Reconciler, "plugin"),
+            need(Interface::ResourcePoller, "sources.domains.pollEach"),
+            need(Interface::Poller, "sources.themes.poll"),
             need(Interface::Dependent, "workflow.dependents.configmap"),
             need(Interface::Matcher, "workflow.dependents.configmap.match.export"),
             need(Interface::Condition, "workflow.dependents.configmap.readyPostcondition.export"),
@@ -205,7 +216,8 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
-        "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `dependent` \
+        "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `resource-poller` \
+         (spec.controllers.web.sources.domains.pollEach), `poller` (spec.controllers.web.sources.themes.poll), `dependent` \
          (spec.controllers.web.workflow.dependents.configmap), `matcher` \
          (spec.controllers.web.workflow.dependents.configmap.match.export), `condition` \
          (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export); it exports `cleaner`"

@@ -37,6 +37,8 @@ pub struct Script {
     pub objects: BTreeMap<String, String>,
     /// What `workflow` answers; none: an empty result.
     pub on_workflow: Option<OnWorkflow>,
+    /// It is no run.
+    pub beside: bool,
     /// Writes never end.
     pub hang: bool,
     /// Requests so far.
@@ -66,7 +68,8 @@ impl Context for Script {
     fn info(&self) -> RunInfo {
         RunInfo {
             controller: "web".into(),
-            primary: ObjectRef::namespaced("default", self.page.unwrap_or("page")),
+            primary: Some(ObjectRef::namespaced("default", self.page.unwrap_or("page"))),
+            beside: self.beside,
             retry: Some(RetryInfo { attempt: 2, last: true }),
             primary_deleted: false,
             final_state_unknown: false,
@@ -217,6 +220,7 @@ fn controller(workflow: Workflow) -> Controller {
         concurrency: 8,
         indexes: BTreeMap::new(),
         sources: BTreeMap::new(),
+        externals: BTreeMap::new(),
         workflow,
         standalone: BTreeMap::new(),
         service_account: None,

@@ -1,9 +1,9 @@
 //! Sends the HTTP requests that its primary says: the test guest of scenarios about the network. Its spec is in `README.md`.
 #![cfg(target_arch = "wasm32")]
 
-use capstan_guest::{Reconciler, Result, Update};
+use capstan_guest::{Cleaner, Delete, Reconciler, ResourcePollers, Result, Things, Update, secondary};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
     ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
@@ -16,20 +16,40 @@ struct Prober;
 #[derive(Deserialize)]
 struct Probe {
     spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    /// That of what was made.
+    id: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Spec {
+    #[serde(default)]
     requests: Vec<Ask>,
     #[serde(default)]
     trap: bool,
+    keep: Option<Keep>,
 }
 
+/// A thing that is to be on a server.
 #[derive(Deserialize)]
+struct Keep {
+    url: String,
+    data: String,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Ask {
     url: String,
+    /// POST if there is something to send, else GET.
+    #[serde(skip)]
+    method: Option<Method>,
     #[serde(default = "once")]
     times: u32,
     #[serde(default)]
@@ -64,6 +84,9 @@ impl Reconciler for Prober {
     type Primary = Probe;
 
     fn reconcile(probe: &Probe) -> Result<Update> {
+        if let Some(keep) = &probe.spec.keep {
+            return kept(keep, probe.status.id.as_deref());
+        }
         let mut held = Vec::new();
         let mut answers = Vec::new();
         for ask in &probe.spec.requests {
@@ -88,7 +111,58 @@ impl Reconciler for Prober {
     }
 }
 
-capstan_guest::export!(Prober: Reconciler);
+impl Cleaner for Prober {
+    type Primary = Probe;
+
+    fn cleanup(probe: &Probe) -> Result<Delete> {
+        if let (Some(keep), Some(id)) = (&probe.spec.keep, &probe.status.id) {
+            done(keep, Some(id), Method::Delete, "")?;
+        }
+        Ok(Delete::remove_finalizer())
+    }
+}
+
+impl ResourcePollers for Prober {
+    type Primary = Probe;
+
+    fn poll_one(_: &str, probe: &Probe) -> Result<Things> {
+        let (Some(keep), Some(id)) = (&probe.spec.keep, &probe.status.id) else {
+            return Err("nothing was made that could be polled".into());
+        };
+        let told = done(keep, Some(id), Method::Get, "")?;
+        Ok(if told.code == Some(404) {
+            Things::none()
+        } else {
+            Things::of([serde_json::from_str::<Value>(&told.text)?])
+        })
+    }
+}
+
+capstan_guest::export!(Prober: Reconciler, Cleaner, ResourcePollers);
+
+/// Makes a thing, whose id is kept in the status, or changes it if it is another than it should be.
+fn kept(keep: &Keep, id: Option<&str>) -> Result<Update> {
+    let Some(id) = id else {
+        let made = done(keep, None, Method::Post, &keep.data)?;
+        return Ok(Update::status(json!({ "id": made.text })));
+    };
+    match secondary("things")? {
+        Some(thing) if thing["data"] == keep.data.as_str() => {}
+        Some(_) | None => drop(done(keep, Some(id), Method::Put, &keep.data)?),
+    }
+    Ok(Update::status(json!({ "id": id })))
+}
+
+/// Sends one request about a thing.
+fn done(keep: &Keep, id: Option<&str>, method: Method, text: &str) -> Result<Told> {
+    let url = id.map_or_else(|| keep.url.clone(), |id| format!("{}/{id}", keep.url));
+    let ask = Ask { url: url.clone(), method: Some(method), post: text.to_owned(), ..Ask::default() };
+    let told = asked(&ask, &url, &mut Vec::new());
+    match told.error {
+        Some(error) => Err(error.into()),
+        None => Ok(told),
+    }
+}
 
 fn asked(ask: &Ask, url: &str, held: &mut Vec<IncomingResponse>) -> Told {
     match sent(ask, url) {
@@ -117,7 +191,9 @@ fn sent(ask: &Ask, url: &str) -> Result<IncomingResponse, String> {
     request.set_scheme(Some(&scheme)).map_err(|()| "scheme")?;
     request.set_authority(Some(host)).map_err(|()| "authority")?;
     request.set_path_with_query(Some(path)).map_err(|()| "path")?;
-    if ask.size > 0 || !ask.post.is_empty() {
+    if let Some(method) = &ask.method {
+        request.set_method(method).map_err(|()| "method")?;
+    } else if ask.size > 0 || !ask.post.is_empty() {
         request.set_method(&Method::Post).map_err(|()| "method")?;
     }
     let body = request.body().map_err(|()| "body")?;

@@ -57,6 +57,17 @@ export default operator({
     wanted: (probe) => probe.spec.wanted ?? true,
     ready: (probe, dependent) => ({ met: true, detail: { dependent, data: secondary(dependent).data, note: probe.spec.note } }),
   },
+
+  poll: {
+    themes: () => {
+      const [namespace] = context.settings().controller.namespaces;
+      return [{ namespace, name: "p", things: [{ id: "dark", word: WORD, beside: context.run() === undefined }] }];
+    },
+  },
+
+  pollOne: {
+    domains: (probe) => [{ id: 7, name: probe.metadata.name, denied: refusal(() => operations.addFinalizer()).reason }],
+  },
 });
 
 function writes({ apiVersion, kind, metadata: { namespace, name, uid } }, made) {
@@ -94,6 +105,7 @@ function reads({ metadata: { namespace }, spec: { text } }, made) {
     primaries: names(cache.list(cache.primaries)),
     indexed: names(cache.list(cache.primaries, { index: "by-text", key: text })),
     missing: refusal(() => cache.one("nowhere")),
+    polled: { themes: secondaries("themes"), domain: secondary("domains"), named: cache.get("themes", { name: "dark" }) },
   };
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
     Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match,
-    Matchers, Reconciler, Result, Update, context,
+    Matchers, Pollers, Reconciler, ResourcePollers, Result, Things, ThingsByPrimary, Update, cache, context,
 };
 use serde_json::{Map, Value, json};
-use spec::{Cleanup, Next, OnError, Probe, Reconcile};
+use spec::{Cleanup, Next, OnError, Poll, Probe, Reconcile};
 use steps::{Seen, log};
 
 /// The memo of a primary that counts its runs, where they take turns.
@@ -180,10 +180,56 @@ impl Conditions for Prober {
     }
 }
 
+impl Pollers for Prober {
+    fn poll(name: &str) -> Result<ThingsByPrimary> {
+        let mut all = ThingsByPrimary::new();
+        let mut probes = cache::primaries().everywhere().all::<Probe>()?;
+        probes.retain(|probe| probe.spec.polled.contains_key(name));
+        for probe in &probes {
+            let Some(poll) = probe.spec.polled.get(name) else { continue };
+            all = all.of(probe.metadata.namespace.as_deref(), &probe.metadata.name, polled(poll, probe)?);
+        }
+        Ok(all)
+    }
+}
+
+impl ResourcePollers for Prober {
+    type Primary = Probe;
+
+    fn poll_one(name: &str, probe: &Probe) -> Result<Things> {
+        let Some(poll) = probe.spec.polls.get(name) else {
+            return Ok(Things::none());
+        };
+        let things = Things::of(polled(poll, probe)?);
+        Ok(match poll.again {
+            Some(ms) => things.again(millis(ms)),
+            None => things,
+        })
+    }
+}
+
+/// Does what a poll does, and returns its things.
+fn polled(poll: &Poll, probe: &Probe) -> Result<Vec<Json>> {
+    log(&steps::run(&poll.steps, probe)?);
+    if !poll.texts.is_empty() {
+        return Ok(poll.texts.iter().map(|text| Json::unchecked(text.as_str())).collect());
+    }
+    let mut things = poll.things.clone();
+    if poll.count {
+        let key = format!("polls {}", probe.metadata.name);
+        let count = memo::get::<u64>(Lifetime::Plugin, &key)?.unwrap_or_default() + 1;
+        memo::put(Lifetime::Plugin, &key, &count)?;
+        for thing in things.iter_mut().filter_map(Value::as_object_mut) {
+            thing.insert("count".to_owned(), json!(count));
+        }
+    }
+    things.iter().map(Json::of).collect()
+}
+
 #[cfg(not(feature = "all-events"))]
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers);
 #[cfg(feature = "all-events")]
-capstan_guest::export!(Prober: Reconciler, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

@@ -47,6 +47,10 @@ pub(crate) struct Spec {
     pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
     pub(crate) matchers: BTreeMap<String, Matcher>,
     pub(crate) conditions: BTreeMap<String, Value>,
+    /// What `poll-one` answers, by source.
+    pub(crate) polls: BTreeMap<String, Poll>,
+    /// What `poll` answers for this primary, by source.
+    pub(crate) polled: BTreeMap<String, Poll>,
 }
 
 /// What `reconcile` does, and then answers.
@@ -124,6 +128,22 @@ pub(crate) struct Initialize {
 pub(crate) struct Matcher {
     #[serde(rename = "do", deserialize_with = "one_or_many")]
     pub(crate) steps: Vec<Step>,
+}
+
+/// What a poll does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Poll {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// The things.
+    pub(crate) things: Vec<Value>,
+    /// Whether each gets a field `count`: how often it was polled. It is kept for the plugin, as the memo `polls NAME`.
+    pub(crate) count: bool,
+    /// The texts of things in place of that, as they are.
+    pub(crate) texts: Vec<String>,
+    /// Milliseconds until the next poll.
+    pub(crate) again: Option<u32>,
 }
 
 /// What a condition does and answers, if it is more than true or false.

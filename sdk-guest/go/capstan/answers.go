@@ -104,6 +104,26 @@ type Met struct {
 	Detail any
 }
 
+// Things are those of one primary outside of the cluster. The zero value says that there are none.
+//
+//	return capstan.Things{Items: []Domain{{Name: "example.com"}}}, nil
+type Things struct {
+	// Items is a list of anything that encoding/json writes, each with an id where the manifest says.
+	Items any
+	// Again reads them again after so long, in place of the manifest's period; at most 49 days.
+	Again time.Duration
+}
+
+// PrimaryThings are the things of a primary outside of the cluster.
+type PrimaryThings struct {
+	// Namespace is the primary's; empty for a cluster-scoped one.
+	Namespace string
+	// Name is the primary's.
+	Name string
+	// Items is a list of anything that encoding/json writes, each with an id where the manifest says.
+	Items any
+}
+
 // Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise.
 func Equal(differs string, actual, desired any) string {
 	if reflect.DeepEqual(actual, desired) {

@@ -10,7 +10,9 @@ import (
 	witCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
 	witCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_condition"
 	witErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
+	witPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_poller"
 	witReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
+	witResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_resource_poller"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
 	exportCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
@@ -18,7 +20,9 @@ import (
 	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
 	exportInitializer "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
 	exportMatcher "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
+	exportPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_poller"
 	exportReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
+	exportResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
 
 	// Exports all functions; the world that the build makes says which of them the component has.
 	_ "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/wit_exports"
@@ -49,6 +53,12 @@ func init() {
 	}
 	exportCondition.IsMet = func(name, dependent, primary string) types.Result[witCondition.ConditionResult, string] {
 		return serve(bindCondition, func(run Run) (conditionResult, error) { return serveIsMet(run, name, dependent, primary) })
+	}
+	exportPoller.Poll = func(name string) types.Result[[]witPoller.PrimaryResources, string] {
+		return serve(bindPolled, func(run Run) ([]primaryResources, error) { return servePoll(run, name) })
+	}
+	exportResourcePoller.PollOne = func(name, primary string) types.Result[witResourcePoller.PollResult, string] {
+		return serve(bindPollResult, func(run Run) (pollResult, error) { return servePollOne(run, name, primary) })
 	}
 }
 
@@ -111,6 +121,19 @@ func bindMatch(differs string) witTypes.MatchResult {
 
 func bindCondition(result conditionResult) witCondition.ConditionResult {
 	return witCondition.ConditionResult{Met: result.met, Detail: optional(result.detail)}
+}
+
+func bindPolled(all []primaryResources) []witPoller.PrimaryResources {
+	polled := make([]witPoller.PrimaryResources, len(all))
+	for i, one := range all {
+		key := witTypes.ObjectKey{Namespace: optional(one.namespace), Name: one.name}
+		polled[i] = witPoller.PrimaryResources{Primary: key, Resources: one.resources}
+	}
+	return polled
+}
+
+func bindPollResult(result pollResult) witResourcePoller.PollResult {
+	return witResourcePoller.PollResult{Resources: result.resources, AgainMs: option(result.again)}
 }
 
 // origins in the order of the contract.

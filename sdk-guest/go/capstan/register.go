@@ -55,6 +55,20 @@ func Condition[P any, R bool | Met](name string, function func(run Run, primary 
 	Controller("").Condition(name, function)
 }
 
+// Poll registers what reads things outside of the cluster for all primaries at once, under the name of a source with "poll". A primary
+// that is not in the answer has none. An error keeps what was known, and is tried again. It is called when it is time, outside of all
+// runs; what it answers is read with [Run.Secondaries].
+func Poll(source string, function func(run Run) ([]PrimaryThings, error)) {
+	Controller("").Poll(source, function)
+}
+
+// PollOne registers what reads things outside of the cluster for one primary, under the name of a source with "pollEach". An error
+// keeps what was known, and is tried again. It is called when it is time, and by the first look of a run at the things of a primary,
+// always outside of the run.
+func PollOne[P any](source string, function func(run Run, primary *P) (Things, error)) {
+	Controller("").PollOne(source, function)
+}
+
 // Controller registers functions for one controller of the manifest, where a component serves several:
 //
 //	theme := capstan.Controller("theme")
@@ -98,6 +112,16 @@ func (c Controller) Condition[P any, R bool | Met](name string, function func(ru
 	c.register(condition, name, function == nil, conditionOf(function))
 }
 
+// Poll is like the function [Poll], for one controller.
+func (c Controller) Poll(source string, function func(run Run) ([]PrimaryThings, error)) {
+	c.register(poller, source, function == nil, pollerOf(function))
+}
+
+// PollOne is like the function [PollOne], for one controller.
+func (c Controller) PollOne[P any](source string, function func(run Run, primary *P) (Things, error)) {
+	c.register(resourcePoller, source, function == nil, resourcePollerOf(function))
+}
+
 // kind is a sort of registered function.
 type kind struct {
 	// The interface of the contract, as a component exports it.
@@ -116,7 +140,13 @@ var (
 	desired      = &kind{"dependent", "desired state for", "Desired"}
 	matcher      = &kind{"matcher", "matcher", "Match"}
 	condition    = &kind{"condition", "condition", "Condition"}
+
+	poller         = &kind{"poller", "poller of", "Poll"}
+	resourcePoller = &kind{"resource-poller", "resource poller of", "PollOne"}
 )
+
+// namedKinds are registered under a name.
+var namedKinds = []*kind{desired, matcher, condition, poller, resourcePoller}
 
 // entry is a registered function.
 type entry struct {
@@ -136,7 +166,7 @@ func (c Controller) register(kind *kind, name string, missing bool, function any
 	if c != "" {
 		call = fmt.Sprintf("capstan.Controller(%q).%s", string(c), kind.verb)
 	}
-	named := kind == desired || kind == matcher || kind == condition
+	named := slices.Contains(namedKinds, kind)
 	if named {
 		call += fmt.Sprintf("(%q)", name)
 	}
@@ -212,7 +242,7 @@ type Registration struct {
 	Interface string `json:"interface"`
 	// Controller is the controller's name; empty if it is for all.
 	Controller string `json:"controller,omitempty"`
-	// Name is the dependent, matcher or condition; empty for the others.
+	// Name is the dependent, matcher, condition or polled source; empty for the others.
 	Name string `json:"name,omitempty"`
 }
 

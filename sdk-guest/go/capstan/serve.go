@@ -3,6 +3,7 @@
 package capstan
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,6 +23,9 @@ type (
 	desiredFunc      func(run Run, primary string) (string, error)
 	matcherFunc      func(run Run, actual, desired, primary string) (string, error)
 	conditionFunc    func(run Run, primary, dependent string) (conditionResult, error)
+
+	pollerFunc         func(run Run) ([]primaryResources, error)
+	resourcePollerFunc func(run Run, primary string) (pollResult, error)
 )
 
 // updateControl is an [Update] as the contract has it; documents are empty where nothing is written.
@@ -43,6 +47,18 @@ type errorControl struct {
 type conditionResult struct {
 	met    bool
 	detail string
+}
+
+// primaryResources is a [PrimaryThings] as the contract has it.
+type primaryResources struct {
+	namespace, name string
+	resources       []string
+}
+
+// pollResult is a [Things] as the contract has it.
+type pollResult struct {
+	resources []string
+	again     *uint32
 }
 
 func reconcilerOf[P any](function func(Run, *P) (Update, error)) reconcilerFunc {
@@ -150,6 +166,59 @@ func conditionOf[P any, R bool | Met](function func(Run, *P, string) (R, error))
 		}
 		panic("a condition answers a bool or a Met")
 	}
+}
+
+func pollerOf(function func(Run) ([]PrimaryThings, error)) pollerFunc {
+	return func(run Run) ([]primaryResources, error) {
+		polled, err := function(run)
+		if err != nil {
+			return nil, err
+		}
+		all := make([]primaryResources, len(polled))
+		for i, one := range polled {
+			resources, err := itemsOf(one.Items)
+			if err != nil {
+				return nil, within("the things of "+one.Name, err)
+			}
+			all[i] = primaryResources{one.Namespace, one.Name, resources}
+		}
+		return all, nil
+	}
+}
+
+func resourcePollerOf[P any](function func(Run, *P) (Things, error)) resourcePollerFunc {
+	return func(run Run, text string) (pollResult, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return pollResult{}, err
+		}
+		things, err := function(run, primary)
+		if err != nil {
+			return pollResult{}, err
+		}
+		resources, err := itemsOf(things.Items)
+		return pollResult{resources, millis(things.Again)}, within("the things", err)
+	}
+}
+
+// itemsOf returns the items of a list, each as JSON.
+func itemsOf(list any) ([]string, error) {
+	if nothing(list) {
+		return nil, nil
+	}
+	text, err := encode(list)
+	if err != nil {
+		return nil, err
+	}
+	items, err := decode[[]json.RawMessage](text)
+	if err != nil {
+		return nil, fmt.Errorf("no list, but a %T", list)
+	}
+	texts := make([]string, len(items))
+	for i, item := range items {
+		texts[i] = string(item)
+	}
+	return texts, nil
 }
 
 func primaryOf[P any](text string) (*P, error) {
@@ -278,6 +347,40 @@ func serveIsMet(run Run, name, dependent, primary string) (conditionResult, erro
 		return conditionResult{}, unknown(condition, controller, name)
 	}
 	return guarded(run, func() (conditionResult, error) { return function(run, primary, dependent) })
+}
+
+func servePoll(run Run, name string) ([]primaryResources, error) {
+	controller := calledFor(run)
+	function := lookUp[pollerFunc](poller, controller, name)
+	if function == nil {
+		return nil, unknown(poller, controller, name)
+	}
+	return guarded(run, func() ([]primaryResources, error) { return function(run) })
+}
+
+func servePollOne(run Run, name, primary string) (pollResult, error) {
+	controller := calledFor(run)
+	function := lookUp[resourcePollerFunc](resourcePoller, controller, name)
+	if function == nil {
+		return pollResult{}, unknown(resourcePoller, controller, name)
+	}
+	return guarded(run, func() (pollResult, error) { return function(run, primary) })
+}
+
+// calledFor returns the controller of a call that belongs to no run.
+func calledFor(run Run) string {
+	if info := run.ask().Run(); info != nil {
+		return info.Controller
+	}
+	settings, err := run.Settings[struct {
+		Controller struct {
+			Name string `json:"name"`
+		} `json:"controller"`
+	}]()
+	if err != nil {
+		return ""
+	}
+	return settings.Controller.Name
 }
 
 // guarded calls a function of the author. Its panic becomes an error, and its stack a line of the log.

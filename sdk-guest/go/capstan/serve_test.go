@@ -267,3 +267,44 @@ func TestARefNeedsANameAndAKind(t *testing.T) {
 	_, err = RefOf(Object{"kind": "Pod"})
 	equal(t, text(err), `an object needs apiVersion, kind and metadata.name: {"kind":"Pod"}`)
 }
+
+// beside is a daemon that calls outside of all runs.
+type beside struct{ stub }
+
+func (*beside) Run() *RunInfo { return nil }
+
+func (b *beside) Settings() string { return `{"controller": {"name": "` + b.controller + `"}}` }
+
+func TestWhatIsPolledIsAListOfThingsByPrimary(t *testing.T) {
+	fresh(t)
+	type domain struct {
+		ID string `json:"id"`
+	}
+	Controller("web").Poll("themes", func(Run) ([]PrimaryThings, error) {
+		return []PrimaryThings{{"web", "hello", []any{domain{"a"}, 7}}, {Name: "all"}}, nil
+	})
+	Poll("broken", func(Run) ([]PrimaryThings, error) { return []PrimaryThings{{Name: "a", Items: domain{"a"}}}, nil })
+	PollOne("domains", func(_ Run, page *page) (Things, error) {
+		return Things{Items: []domain{{page.Name}}, Again: 2 * time.Second}, nil
+	})
+	PollOne("none", func(Run, *page) (Things, error) { return Things{}, nil })
+	run := On(&beside{stub{controller: "web"}})
+
+	all, err := servePoll(run, "themes")
+	equal(t, all, []primaryResources{{"web", "hello", []string{`{"id":"a"}`, "7"}}, {"", "all", nil}})
+	equal(t, err, nil)
+	_, err = servePoll(run, "broken")
+	equal(t, text(err), "the things of a: no list, but a capstan.domain")
+	_, err = servePoll(run, "x")
+	equal(t, text(err), "this component has no poller of `x`; it has: themes, broken")
+
+	one, err := servePollOne(run, "domains", hello)
+	equal(t, one.resources, []string{`{"id":"hello"}`})
+	equal(t, *one.again, uint32(2000))
+	equal(t, err, nil)
+	one, err = servePollOne(run, "none", hello)
+	equal(t, one, pollResult{})
+	equal(t, err, nil)
+	_, err = servePollOne(run, "x", hello)
+	equal(t, text(err), "this component has no resource poller of `x`; it has: domains, none")
+}

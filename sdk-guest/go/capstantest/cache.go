@@ -6,6 +6,7 @@ package capstantest
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -20,6 +21,8 @@ type known struct {
 	home   home
 	source string
 	object object
+	// The id of a thing outside of the cluster.
+	id string
 }
 
 // home is where an object is known.
@@ -34,13 +37,15 @@ const (
 	primary
 	// It was written by the function under test, and no source is known to watch it.
 	written
+	// It is a thing of the primary outside of the cluster, in a source.
+	thing
 )
 
 func newCache(d *Daemon) *cache {
 	c := &cache{}
 	add := func(home home, source string, objects []any) {
 		for _, one := range objects {
-			c.all = append(c.all, &known{home, source, asObject(one)})
+			c.all = append(c.all, &known{home: home, source: source, object: asObject(one)})
 		}
 	}
 	add(primary, "", d.Primaries)
@@ -50,7 +55,22 @@ func newCache(d *Daemon) *cache {
 	for source, objects := range d.Unrelated {
 		add(unrelated, source, objects)
 	}
+	for source, things := range d.Things {
+		for _, id := range slices.Sorted(maps.Keys(things)) {
+			c.all = append(c.all, &known{home: thing, source: source, object: asObject(things[id]), id: id})
+		}
+	}
 	return c
+}
+
+// thing returns the thing of a source with an id; nil if there is none.
+func (c *cache) thing(place capstan.Place, id string) object {
+	for _, one := range c.all {
+		if one.home == thing && one.id == id && one.isIn(place) {
+			return one.object
+		}
+	}
+	return nil
 }
 
 func (c *cache) primary() object {
@@ -134,11 +154,11 @@ func (k *known) isIn(place capstan.Place) bool {
 	switch place.Sort {
 	case capstan.InKind:
 		ref := refOf(k.object)
-		return ref.APIVersion == place.APIVersion && ref.Kind == place.Kind
+		return k.home != thing && ref.APIVersion == place.APIVersion && ref.Kind == place.Kind
 	case capstan.InPrimaries:
 		return k.home == primary
 	default:
-		return (k.home == secondary || k.home == unrelated) && k.source == place.Source
+		return (k.home == secondary || k.home == unrelated || k.home == thing) && k.source == place.Source
 	}
 }
 
@@ -151,6 +171,6 @@ func (k *known) isSelected(d *Daemon, selection capstan.Selection) bool {
 	case capstan.ByIndex:
 		return slices.Contains(d.Indexes[selection.Index][selection.Key], refOf(k.object).Name)
 	default:
-		return k.home == secondary
+		return k.home == secondary || k.home == thing
 	}
 }

@@ -51,6 +51,8 @@ type Daemon struct {
 	Primaries []any
 	// Secondaries are the objects that belong to the primary, by source.
 	Secondaries Objects
+	// Things are those of the primary outside of the cluster, by source and id; each of any type that encoding/json writes as an object.
+	Things map[string]map[string]any
 	// Unrelated are objects of sources that do not belong to the primary.
 	Unrelated Objects
 	// Indexes have the names of objects, by index and key.

@@ -88,6 +88,10 @@ func (i imports) FindOne(place capstan.Place) (*string, error) {
 func (i imports) FindNamed(place capstan.Place, namespace, name string) (*string, error) {
 	d, unlock := i.locked()
 	defer unlock()
+	if thing := d.cache.thing(place, name); thing != nil {
+		found := text(thing)
+		return &found, nil
+	}
 	for _, found := range d.cache.find(d, place, capstan.Everywhere()) {
 		if refOf(found).Name == name && refOf(found).Namespace == namespace {
 			found := text(found)

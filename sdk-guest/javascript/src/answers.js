@@ -140,3 +140,32 @@ export function conditionResult(answer, what) {
   const { met, detail } = fields(answer, what, ["met", "detail"]);
   return { met, detail: detail === undefined ? null : json(detail, `${what}: detail`) };
 }
+
+// === poll, pollOne ===
+
+/** Returns what a function of `poll` has answered as the contract's `primary-resources`. */
+export function primaryResources(answer, what) {
+  settled(answer, what);
+  const expected = "it has to be a list of { namespace, name, things }, one for each primary";
+  if (!Array.isArray(answer)) throw wrong(what, short(answer), expected);
+  return answer.map((one) => {
+    if (typeof one?.name !== "string") throw wrong(what, short(one), expected);
+    const { namespace = null, name, things: found } = fields(one, what, ["namespace", "name", "things"]);
+    if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
+    return { primary: { namespace, name }, resources: things(found, what) };
+  });
+}
+
+/** Returns what a function of `pollOne` has answered as the contract's `poll-result`. */
+export function pollResult(answer, what) {
+  settled(answer, what);
+  if (answer === undefined || answer === null || Array.isArray(answer)) return { resources: things(answer ?? [], what), againMs: null };
+  if (!isObject(answer)) throw wrong(what, short(answer), "it has to be a list of things, or { things, again }");
+  const { things: found = [], again } = fields(answer, what, ["things", "again"]);
+  return { resources: things(found, what), againMs: again === undefined ? null : milliseconds(again, `${what}: again`) };
+}
+
+function things(found, what) {
+  if (Array.isArray(found)) return found.map((thing) => json(thing, `${what}: a thing`));
+  throw new TypeError(`${what}: things: ${short(found)} is no list`);
+}

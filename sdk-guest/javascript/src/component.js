@@ -14,6 +14,8 @@ const INTERFACES = {
   desired: "dependent",
   match: "matcher",
   conditions: "condition",
+  poll: "poller",
+  pollOne: "resource-poller",
 };
 
 /**
@@ -42,10 +44,13 @@ function said([name, handler]) {
 export function component(author) {
   const controllers = registry(author);
 
-  /** Returns the handlers of the controller whose run this is. */
+  /** Returns the name of the controller that is called for; a poll belongs to no run. */
+  const called = () => context.run()?.controller ?? JSON.parse(context.settings()).controller?.name;
+
+  /** Returns the handlers of that controller. */
   const handlers = () => {
     if (controllers.has(undefined)) return controllers.get(undefined);
-    return controllers.get(context.run()?.controller) ?? {};
+    return controllers.get(called()) ?? {};
   };
 
   /** Returns the one handler of a kind, such as `reconcile`. */
@@ -53,7 +58,7 @@ export function component(author) {
     const found = handlers()[what];
     if (found) return found;
     const known = [...controllers].filter(([, of]) => what in of).map(([name]) => name);
-    throw unknown(`${what} for the controller`, context.run()?.controller ?? "", known);
+    throw unknown(`${what} for the controller`, called() ?? "", known);
   };
 
   /** Returns the handler of this name. */
@@ -93,6 +98,13 @@ export function component(author) {
     condition: {
       isMet: (name, dependent, primary) =>
         guarded(`conditions.${name}`, () => named("conditions", "condition", name)(JSON.parse(primary), dependent)),
+    },
+    poller: {
+      poll: (name) => guarded(`poll.${name}`, () => named("poll", "poller of", name)()),
+    },
+    resourcePoller: {
+      pollOne: (name, primary) =>
+        guarded(`pollOne.${name}`, () => named("pollOne", "resource poller of", name)(JSON.parse(primary))),
     },
   };
 }

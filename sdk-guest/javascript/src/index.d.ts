@@ -85,6 +85,33 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   match?: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   /** Conditions of a workflow, by the name that the manifest gives after `export:`. */
   conditions?: Record<C, (primary: P, dependent: string) => boolean | Condition>;
+  /**
+   * Reads things outside of the cluster for all primaries at once, by the name of a source with `poll`. A primary that is not in the
+   * answer has none. What it throws keeps what was known, and is tried again. Called when it is time, outside of all runs.
+   */
+  poll?: Record<string, () => PrimaryThings[]>;
+  /**
+   * Reads things outside of the cluster for one primary, by the name of a source with `pollEach`. What it throws keeps what was known, and
+   * is tried again. Called when it is time, and by the first look of a run at the things of a primary, always outside of the run.
+   */
+  pollOne?: Record<string, (primary: P) => unknown[] | Things | void>;
+}
+
+/** The things of one primary outside of the cluster. */
+export interface PrimaryThings {
+  /** Left out for a cluster-scoped primary. */
+  namespace?: string;
+  name: string;
+  /** JSON each, with an id where the manifest says. */
+  things: unknown[];
+}
+
+/** What `pollOne` answers if it says more than the things. */
+export interface Things {
+  /** JSON each, with an id where the manifest says. */
+  things?: unknown[];
+  /** Read them again after so long, in place of the manifest's period. */
+  again?: Duration;
 }
 
 /** What `reconcile` asks for; nothing at all is an answer too. */
@@ -160,6 +187,8 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   desired: Record<D, (primary: P) => any>;
   match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
+  poll: Record<string, () => PrimaryThings[]>;
+  pollOne: Record<string, (primary: P) => unknown[] | Things | void>;
 }
 
 /**

@@ -26,6 +26,8 @@ export interface Facts {
   primaries?: object[];
   /** Objects that belong to the primary, by source. */
   secondaries?: Record<string, object | object[]>;
+  /** Things of the primary outside of the cluster, by source and id. */
+  things?: Record<string, Record<string, unknown>>;
   /** Objects that do not, by source. */
   unrelated?: Record<string, object | object[]>;
   /** Names of objects, by index and key. */

@@ -5,7 +5,7 @@ import { within } from "./imports/native.js";
 
 const KNOWN = [
   "controller", "retry", "nextImminent", "primaryDeleted", "finalStateUnknown", "timeLeft", "settings", "config", "now",
-  "primary", "primaries", "secondaries", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
+  "primary", "primaries", "secondaries", "things", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
 ];
 
 /** A daemon of values: it answers what the test says, and remembers what it was asked. */

@@ -130,16 +130,54 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "initializer", "dependent", "matcher", "condition"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "initialize", "desired a", "match b", "conditions c"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);
+});
+
+test("what is polled becomes what the contract wants, and belongs to no run", () => {
+  const { poller, resourcePoller } = component(
+    operator({
+      poll: {
+        themes: () => [{ namespace: "web", name: "hello", things: [{ id: 1 }, "x"] }, { name: "all", things: [] }],
+        text: () => "x",
+        half: () => [{ things: [] }],
+        none: () => [{ name: "a" }],
+      },
+      pollOne: {
+        domains: (page) => [{ id: page.html }],
+        soon: () => ({ again: "2s" }),
+        nothing: () => {},
+        number: () => 7,
+      },
+    }),
+  );
+  const list = "it has to be a list of { namespace, name, things }, one for each primary";
+  const table = [
+    [() => poller.poll("themes"), [
+      { primary: { namespace: "web", name: "hello" }, resources: ['{"id":1}', '"x"'] },
+      { primary: { namespace: null, name: "all" }, resources: [] },
+    ]],
+    [() => poller.poll("text"), `TypeError: poll.text answered "x"; ${list}`],
+    [() => poller.poll("half"), `TypeError: poll.half answered {"things":[]}; ${list}`],
+    [() => poller.poll("none"), "TypeError: poll.none: things: undefined is no list"],
+    [() => poller.poll("x"), "this component has no poller of `x`; it has: themes, text, half, none"],
+    [() => resourcePoller.pollOne("domains", document({ html: "x" })), { resources: ['{"id":"x"}'], againMs: null }],
+    [() => resourcePoller.pollOne("soon", "{}"), { resources: [], againMs: 2000 }],
+    [() => resourcePoller.pollOne("nothing", "{}"), { resources: [], againMs: null }],
+    [() => resourcePoller.pollOne("number", "{}"), "TypeError: pollOne.number answered 7; it has to be a list of things, or { things, again }"],
+  ];
+  for (const [call, expected] of table) {
+    const { answer, failure } = called(call);
+    assert.deepEqual(answer ?? failure, expected);
+  }
 });
 
 test("what is thrown becomes the text of the failure", () => {

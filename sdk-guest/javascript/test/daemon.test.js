@@ -57,6 +57,17 @@ test("one object is found by relation or name", () => {
   });
 });
 
+test("things outside of the cluster are those of the primary", () => {
+  const things = { domains: { b: { id: "b" }, a: "any JSON" }, one: { 1: ["a", "list"] } };
+  new Daemon({ things, primary: { metadata: { name: "one" } } }).run(() => {
+    assert.deepEqual(secondaries("domains"), ["any JSON", { id: "b" }]);
+    assert.deepEqual(cache.get("domains", { name: "b" }), { id: "b" });
+    assert.equal(cache.get("domains", { name: "c" }), undefined);
+    assert.deepEqual(secondary("one"), ["a", "list"]);
+    assert.equal(cache.list({ apiVersion: "v1", kind: "ConfigMap" }, {}).length, 0);
+  });
+});
+
 test("what a test has given is not changed by what is tested", () => {
   const deployment = { kind: "Deployment" };
   new Daemon({ secondaries: { deployment } }).run(() => Object.assign(secondary("deployment"), { kind: "changed" }));

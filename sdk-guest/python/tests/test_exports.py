@@ -18,6 +18,7 @@ from capstan import (
     Handled,
     KeepFinalizer,
     Retry,
+    Things,
     Update,
     cleanup,
     condition,
@@ -25,6 +26,8 @@ from capstan import (
     handle_error,
     initialize,
     match,
+    poll,
+    poll_one,
     reconcile,
     secondary,
 )
@@ -228,6 +231,45 @@ class Exports(Bound):
             (lambda: self.exported("dependent", "Dependent").desired("set", PRIMARY), "returns is not JSON: a set is neither dict, list"),
             (lambda: self.exported("dependent", "Dependent").desired("nan", PRIMARY), "returns is not JSON: Out of range float values"),
             (lambda: self.exported("dependent", "Dependent").desired("half", PRIMARY), "returns is not JSON: 'utf-8' codec can't encode"),
+        ]
+        for call, text in table:
+            with self.subTest(text):
+                self.assertIn(text, self.failure(call))
+
+    def test_what_is_polled_is_a_list_of_things_by_primary(self) -> None:
+        poll("themes")(lambda: {("web", "hello"): [{"id": 1}, "x"], "all": ()})
+        poll_one("domains")(lambda page: [{"id": page["metadata"]["name"]}])
+        poll_one("soon")(lambda: Things([], again=1.5))
+        poll_one("nothing")(lambda: None)
+        wit, types = self.wit("exports.poller"), self.wit("imports.types")
+        self.assertEqual(
+            self.exported("poller", "Poller").poll("themes"),
+            [
+                wit.PrimaryResources(types.ObjectKey("web", "hello"), ['{"id":1}', '"x"']),
+                wit.PrimaryResources(types.ObjectKey(None, "all"), []),
+            ],
+        )
+        one, wit = self.exported("resource_poller", "ResourcePoller"), self.wit("exports.resource_poller")
+        self.assertEqual(one.poll_one("domains", PRIMARY), wit.PollResult(['{"id":"hello"}'], None))
+        self.assertEqual(one.poll_one("soon", PRIMARY), wit.PollResult([], 1500))
+        self.assertEqual(one.poll_one("nothing", PRIMARY), wit.PollResult([], None))
+
+    def test_a_poll_belongs_to_no_run_and_finds_its_controller_in_the_settings(self) -> None:
+        poll("themes", controller="web")(lambda: {})
+        self.answer("context", "run", return_value=None)
+        self.answer("context", "settings", return_value='{"controller":{"name":"web"}}')
+        self.assertEqual(self.exported("poller", "Poller").poll("themes"), [])
+
+    def test_what_is_polled_in_another_shape_says_what_would_be_right(self) -> None:
+        poll("list")(lambda: [])
+        poll("number")(lambda: {7: []})
+        poll("text")(lambda: {"a": "b"})
+        poll_one("dict")(lambda page: {"a": 1})
+        table = [
+            (lambda: self.exported("poller", "Poller").poll("list"), "returns [], not a dict of lists by primary"),
+            (lambda: self.exported("poller", "Poller").poll("number"), "things of 7, which is neither (namespace, name) nor a name"),
+            (lambda: self.exported("poller", "Poller").poll("text"), "returns 'b', not a list of things"),
+            (lambda: self.exported("resource_poller", "ResourcePoller").poll_one("dict", PRIMARY), "returns {'a': 1}, not a list of things"),
         ]
         for call, text in table:
             with self.subTest(text):

@@ -18,6 +18,7 @@ from capstan import (
     KeepFinalizer,
     ObjectRef,
     Retry,
+    Things,
     Update,
     cache,
     cleanup,
@@ -32,6 +33,8 @@ from capstan import (
     match,
     memo,
     operations,
+    poll,
+    poll_one,
     reconcile,
     recorder,
     secondaries,
@@ -89,6 +92,13 @@ class TheCaches(unittest.TestCase):
             self.assertIsNone(configs.named("theme"))
             page = configs.related().page(limit=2)
             self.assertEqual((len(page.items), configs.related().page(after=page.next).next), (2, None))
+
+    def test_things_outside_of_the_cluster_are_those_of_the_primary(self) -> None:
+        with Run(PAGE, things={"domains": {"b": {"id": "b"}, "a": "any JSON"}, "one": {"1": {"id": 1}}}):
+            self.assertEqual(secondaries("domains"), ["any JSON", {"id": "b"}])
+            self.assertEqual(cache.source("domains").named("b"), {"id": "b"})
+            self.assertEqual((cache.source("domains").named("c"), secondary("one")), (None, {"id": 1}))
+            self.assertEqual(list(cache.primaries().everywhere()), [PAGE])
 
     def test_a_wrong_question_says_what_is_wrong(self) -> None:
         table = [
@@ -321,7 +331,17 @@ class Calls(Registering):
         def ready(page, dependent):
             return Condition(True, dependent)
 
+        @poll
+        def themes():
+            return {("web", "hello"): ({"id": 1},)}
+
+        @poll_one
+        def domains(page):
+            return [{"id": page["metadata"]["name"]}]
+
         run = Run(PAGE, controller="pages")
+        self.assertEqual(run.poll("themes"), {("web", "hello"): [{"id": 1}]})
+        self.assertEqual(run.poll_one("domains"), Things([{"id": "hello"}]))
         self.assertEqual(run.reconcile(), Update(status={"of": "pages"}))
         self.assertEqual(run.cleanup(), KeepFinalizer())
         self.assertEqual(run.handle_error(Failure("workflow", "no", Retry())), Handled(status={"error": "no"}))

@@ -211,6 +211,75 @@ impl From<bool> for Condition {
     }
 }
 
+/// Things of one primary outside of the cluster. A `Vec` becomes one by `into()`.
+///
+/// ```
+/// # use capstan_guest::Things;
+/// # use std::time::Duration;
+/// # use serde_json::json;
+/// Things::of([json!({ "id": "example.com", "ready": true })]);
+/// Things::none().again(Duration::from_secs(1));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "it is returned from a poller"]
+pub struct Things {
+    pub(crate) things: Result<Vec<Json>>,
+    pub(crate) again: Option<Duration>,
+}
+
+impl Things {
+    /// No things.
+    pub fn none() -> Self {
+        Self { things: Ok(Vec::new()), again: None }
+    }
+
+    /// These things: each has an id where the manifest says.
+    pub fn of<T: Serialize>(things: impl IntoIterator<Item = T>) -> Self {
+        Self { things: things.into_iter().map(|thing| Json::of(&thing)).collect(), again: None }
+    }
+
+    /// Reads them again after so long, in place of the manifest's period; at most 49 days.
+    pub fn again(mut self, after: Duration) -> Self {
+        self.again = Some(after);
+        self
+    }
+}
+
+impl<T: Serialize> From<Vec<T>> for Things {
+    fn from(things: Vec<T>) -> Self {
+        Self::of(things)
+    }
+}
+
+/// Things outside of the cluster, by primary.
+///
+/// ```
+/// # use capstan_guest::ThingsByPrimary;
+/// # use serde_json::json;
+/// ThingsByPrimary::new().of("default", "hello", [json!({ "id": 7, "theme": "dark" })]);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+#[must_use = "it is returned from a poller"]
+pub struct ThingsByPrimary(pub(crate) Vec<(Option<String>, String, Result<Vec<Json>>)>);
+
+impl ThingsByPrimary {
+    /// No primary has any.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds things of a primary; the namespace of a cluster-scoped one is `None`. Each has an id where the manifest says.
+    pub fn of<'a, T: Serialize>(
+        mut self,
+        namespace: impl Into<Option<&'a str>>,
+        name: &str,
+        things: impl IntoIterator<Item = T>,
+    ) -> Self {
+        self.0.push((namespace.into().map(str::to_owned), name.to_owned(), Things::of(things).things));
+        self
+    }
+}
+
 fn value(of: &impl Serialize) -> Result<Value> {
     Ok(serde_json::to_value(of)?)
 }

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
-use crate::{Condition, Delete, ErrorControl, Json, Match, Result, Update};
+use crate::{Condition, Delete, ErrorControl, Json, Match, Result, Things, ThingsByPrimary, Update};
 
 /// What failed, for an [`ErrorHandler`].
 pub type Failure = error_handler::FailureInfo;
@@ -105,4 +105,30 @@ pub trait Conditions {
     /// Says whether the condition `name` is met for `dependent`, whose objects are read with
     /// [`cache::source`](crate::cache::source).
     fn is_met(name: &str, dependent: &str, primary: &Self::Primary) -> Result<Condition>;
+}
+
+/// Reads things outside of the cluster, for all primaries at once. Usually written with [`#[pollers]`](crate::pollers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Pollers but does not implement `Pollers`",
+    label = "write `#[capstan_guest::pollers] impl {Self} {{ fn themes() -> Result<ThingsByPrimary> {{ … }} }}`"
+)]
+pub trait Pollers {
+    /// Returns all things of the source `name`. A primary that is not in the answer has none. An error keeps what was known, and is
+    /// tried again. Called when it is time, outside of all runs: [`context::run`](crate::context::run) is `None`.
+    fn poll(name: &str) -> Result<ThingsByPrimary>;
+}
+
+/// Reads things outside of the cluster, for one primary. Usually written with [`#[resource_pollers]`](crate::resource_pollers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with ResourcePollers but does not implement `ResourcePollers`",
+    label = "write `#[capstan_guest::resource_pollers] impl {Self} {{ fn domains(primary: &…) -> Result<Vec<…>> {{ … }} }}`"
+)]
+pub trait ResourcePollers {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Returns the things of the source `name` that belong to the primary. An error keeps what was known, and is tried again. Called
+    /// when it is time, and by the first look of a run at the things of a primary; always outside of the run:
+    /// [`context::run`](crate::context::run) is `None`.
+    fn poll_one(name: &str, primary: &Self::Primary) -> Result<Things>;
 }

@@ -15,12 +15,15 @@ use crate::bindings::dependent::exports::capstan::operator::dependent;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, FailureInfo, NextStep,
 };
+use crate::bindings::imports::capstan::operator::types::ObjectKey;
 use crate::bindings::initializer::exports::capstan::operator::initializer;
 use crate::bindings::matcher::exports::capstan::operator::matcher;
+use crate::bindings::poller::exports::capstan::operator::poller::{self, PrimaryResources};
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, PrimaryUpdate, UpdateControl};
+use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{self, PollResult};
 use crate::{
     Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Initializer, Json, Match,
-    Matchers, Reconciler, Result, Update, context, json,
+    Matchers, Pollers, Reconciler, ResourcePollers, Result, Things, ThingsByPrimary, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -79,6 +82,32 @@ impl<T: Conditions> condition::Guest for Adapter<T> {
             .map(|Condition { met, detail }| ConditionResult { met, detail: detail.map(|detail| detail.to_string()) });
         result.map_err(Error::into_message)
     }
+}
+
+impl<T: Pollers> poller::Guest for Adapter<T> {
+    fn poll(name: String) -> Result<Vec<PrimaryResources>, String> {
+        T::poll(&name).and_then(by_primary).map_err(Error::into_message)
+    }
+}
+
+impl<T: ResourcePollers> resource_poller::Guest for Adapter<T> {
+    fn poll_one(name: String, primary: String) -> Result<PollResult, String> {
+        let things = self::primary(&primary).and_then(|primary| T::poll_one(&name, &primary));
+        things.and_then(poll_result).map_err(Error::into_message)
+    }
+}
+
+fn by_primary(ThingsByPrimary(all): ThingsByPrimary) -> Result<Vec<PrimaryResources>> {
+    let one = |(namespace, name, things): (Option<String>, String, Result<Vec<Json>>)| {
+        let resources = things?.into_iter().map(Json::into_string).collect();
+        Ok(PrimaryResources { primary: ObjectKey { namespace, name }, resources })
+    };
+    all.into_iter().map(one).collect()
+}
+
+fn poll_result(Things { things, again }: Things) -> Result<PollResult> {
+    let resources = things?.into_iter().map(Json::into_string).collect();
+    Ok(PollResult { resources, again_ms: again.map(millis) })
 }
 
 fn update_control(update: Update) -> Result<UpdateControl> {
@@ -155,9 +184,18 @@ pub fn unknown(what: &str, name: &str, known: &[&str]) -> Error {
     format!("this component has no {what} `{name}`; it has: {known}").into()
 }
 
-/// Returns the name of the controller whose run this is; empty outside a run.
+/// Returns the name of the controller that this call is for, in a run or beside all runs.
 pub fn controller() -> String {
-    context::run().map(|run| run.controller).unwrap_or_default()
+    #[derive(serde::Deserialize)]
+    struct Settings {
+        controller: Name,
+    }
+    #[derive(serde::Deserialize)]
+    struct Name {
+        name: String,
+    }
+    let beside = || context::settings::<Settings>().map(|settings| settings.controller.name).unwrap_or_default();
+    context::run().map_or_else(beside, |run| run.controller)
 }
 
 /// An answer that may be an error. Of the two traits with `kind`, this one is found first.

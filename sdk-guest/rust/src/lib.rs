@@ -65,7 +65,7 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`]. While it is called it may ask the daemon:
+//! an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
 //! | --- | --- |
@@ -118,11 +118,12 @@ pub mod system;
 pub mod test;
 pub mod workflow;
 
-pub use answers::{Condition, Delete, ErrorControl, Match, Update};
+pub use answers::{Condition, Delete, ErrorControl, Match, Things, ThingsByPrimary, Update};
 pub use cache::{secondaries, secondary};
 pub use error::{Error, Reason, Result};
 pub use exports::{
-    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Initializer, Matchers, Origin, Reconciler,
+    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Initializer, Matchers, Origin, Pollers,
+    Reconciler, ResourcePollers,
 };
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;
@@ -203,6 +204,50 @@ pub use capstan_guest_macros::matchers;
 /// # capstan_guest::export!(WebPageOperator: Conditions);
 /// ```
 pub use capstan_guest_macros::conditions;
+
+/// Reads things outside of the cluster for all primaries at once: each function of the block is one source of the manifest with
+/// `poll`.
+///
+/// A function takes nothing, and returns [`ThingsByPrimary`] or a `Result` of it. Its name is that of the source, with `-` for `_`;
+/// `#[poller("name")]` above it says another. What it answers is read with [`secondaries`].
+///
+/// ```
+/// use capstan_guest::{Result, ThingsByPrimary, pollers};
+/// use serde_json::json;
+/// # struct WebPageOperator;
+///
+/// #[pollers]
+/// impl WebPageOperator {
+///     fn themes() -> Result<ThingsByPrimary> {
+///         Ok(ThingsByPrimary::new().of("default", "hello", [json!({ "id": "dark", "color": "#222" })]))
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Pollers);
+/// ```
+pub use capstan_guest_macros::pollers;
+
+/// Reads things outside of the cluster for one primary: each function of the block is one source of the manifest with `pollEach`.
+///
+/// A function takes the primary by reference, or nothing, and returns a `Vec` of anything that serializes, or [`Things`] to say when
+/// they are read again, or a `Result` of either. Its name is that of the source, with `-` for `_`; `#[resource_poller("name")]` above
+/// it says another.
+///
+/// ```
+/// use capstan_guest::{Result, resource_pollers};
+/// use serde_json::{Value, json};
+/// # #[derive(serde::Deserialize)]
+/// # struct WebPage { domain: String }
+/// # struct WebPageOperator;
+///
+/// #[resource_pollers]
+/// impl WebPageOperator {
+///     fn domains(page: &WebPage) -> Result<Vec<Value>> {
+///         Ok(vec![json!({ "name": page.domain, "registered": true })])
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: ResourcePollers);
+/// ```
+pub use capstan_guest_macros::resource_pollers;
 
 /// Exports what a type implements; a component has one such line.
 ///

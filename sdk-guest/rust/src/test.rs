@@ -161,6 +161,12 @@ impl Run {
         self
     }
 
+    /// Puts a thing outside of the cluster, of the primary, into a source, with its id.
+    pub fn thing(mut self, source: &str, id: &str, thing: Value) -> Self {
+        self.0.objects.add(objects::Home::Thing(source.to_owned(), id.to_owned()), thing);
+        self
+    }
+
     /// Puts a primary into the cache. The first one is that of the run.
     pub fn primary(mut self, object: Value) -> Self {
         self.0.objects.add(objects::Home::Primaries, object);

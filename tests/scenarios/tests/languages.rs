@@ -62,6 +62,8 @@ spec:
       indexes: {{ by-text: {{ pointer: /spec/text }} }}
       sources:
         maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap }} }}
+        themes: {{ poll: {{ every: 1h, id: /id }} }}
+        domains: {{ pollEach: {{ every: 1h, id: /id }} }}
       workflow:
         dependents:
           first:
@@ -110,6 +112,9 @@ impl Asked<'_> {
             { "role": "ready-postcondition", "met": true, "detail": detail },
         ]);
         let flow = |node: Value| json!({ "nodes": [node], "complete": true });
+        // PP-1, PP-2: polls belong to no run, and write nothing.
+        let theme = json!({ "id": "dark", "word": WORD, "beside": true });
+        let domain = json!({ "id": 7, "name": "p", "denied": "misplaced" });
         bare(&json!({
             "operations": {
                 "written": ["1", "2", "3", "4", "5", "6"],
@@ -124,7 +129,8 @@ impl Asked<'_> {
                 "page": { "data": { "v": "6" }, "more": true },
                 "primaries": ["p"],
                 "indexed": ["p"],
-                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: extra, first, maps"),
+                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: extra, first, maps, domains, themes"),
+                "polled": { "themes": [theme], "domain": domain, "named": theme },
             },
             "memo": {
                 "run": { "word": WORD },

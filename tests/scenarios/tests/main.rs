@@ -37,6 +37,7 @@ mod operations;
 mod outage;
 mod pause;
 mod permissions;
+mod polling;
 mod primary;
 mod secondaries;
 mod sources;

@@ -59,15 +59,22 @@ impl Guest for Script {
         match interface {
             Interface::Reconciler | Interface::Dependent => true,
             Interface::Cleaner => self.cleaner,
-            Interface::ErrorHandler | Interface::Initializer | Interface::Matcher | Interface::Condition => false,
+            Interface::ErrorHandler
+            | Interface::Initializer
+            | Interface::Matcher
+            | Interface::Condition
+            | Interface::Poller
+            | Interface::ResourcePoller => false,
         }
     }
 }
 
 fn key_of(run: &Arc<dyn Context>) -> Key {
     let primary = run.info().primary;
-    let namespace = primary.namespace.as_deref().unwrap_or_default();
-    (namespace.to_owned(), primary.name.to_string())
+    primary.map_or_else(Key::default, |primary| {
+        let namespace = primary.namespace.as_deref().unwrap_or_default();
+        (namespace.to_owned(), primary.name.to_string())
+    })
 }
 
 impl Script {
@@ -87,7 +94,9 @@ impl Session for Scene {
                 | Call::HandleError { .. }
                 | Call::Initialize { .. }
                 | Call::Match { .. }
-                | Call::IsMet { .. } => Err(Failure::other("nobody asks")),
+                | Call::IsMet { .. }
+                | Call::Poll { .. }
+                | Call::PollOne { .. } => Err(Failure::other("nobody asks")),
             }
         }
         .boxed()

@@ -6,12 +6,20 @@ use std::borrow::Cow;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use super::{ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, MatchResult, UpdateControl};
+use super::{
+    ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, MatchResult, PolledAll, PolledOne,
+    UpdateControl,
+};
 
 /// The calls of one run.
 pub trait Session: Send + Sync {
     /// Makes a call. The answer is one to that call.
     fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>>;
+
+    /// Waits until a call would have its turn, and keeps that turn: from then on no call of this session waits for others.
+    fn ready(&self) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 macro_rules! exports {
@@ -114,6 +122,14 @@ exports! {
     /// Says whether a condition is met for a dependent.
     Condition "condition", IsMet "is-met":
     is_met(name: &'a str, dependent: &'a str, primary: &'a str) -> ConditionResult;
+
+    /// Returns all things of a source outside of the cluster.
+    Poller "poller", Poll "poll":
+    poll(name: &'a str) -> PolledAll;
+
+    /// Returns the things of a source outside of the cluster that belong to a primary.
+    ResourcePoller "resource-poller", PollOne "poll-one":
+    poll_one(name: &'a str, primary: &'a str) -> PolledOne;
 }
 
 #[cfg(test)]
@@ -154,7 +170,9 @@ mod tests {
                 ("initializer", "initialize"),
                 ("dependent", "desired"),
                 ("matcher", "match"),
-                ("condition", "is-met")
+                ("condition", "is-met"),
+                ("poller", "poll"),
+                ("resource-poller", "poll-one")
             ]
         );
         assert_eq!(Call::Start.interface(), None);

@@ -14,7 +14,8 @@ use crate::object::{Gvk, ObjectRef};
 use crate::text;
 use crate::wire;
 
-/// The imports of a component that concern its run. Permissions have been checked before these are called.
+/// The imports of a component that concern its run, or the call that it is in beside all runs. Permissions have been checked before
+/// these are called.
 pub trait Context: Send + Sync + 'static {
     /// Returns the facts about the run that are known from its start.
     fn info(&self) -> RunInfo;
@@ -24,11 +25,12 @@ pub trait Context: Send + Sync + 'static {
     fn next_imminent(&self) -> bool;
     /// Returns the current settings, as a JSON object.
     fn settings(&self) -> String;
-    /// Returns a page of objects from the caches; those that a bounded cache has forgotten, from the API server.
+    /// Returns a page of objects from the caches; those that a bounded cache has forgotten, from the API server. Waits only for
+    /// these, and for things outside of the cluster that have not been read yet.
     fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>>;
-    /// Returns the one object of a place that belongs to the primary.
+    /// Returns the one object of a place that belongs to the primary. Waits as [`Context::find_all`].
     fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>>;
-    /// Returns an object by its name.
+    /// Returns an object by its name. Waits as [`Context::find_all`].
     fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>>;
     /// Writes an object and returns it as it is afterwards.
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<String, CallError>>;
@@ -65,8 +67,10 @@ pub struct RunInfo {
     /// The controller's name.
     #[serde(with = "wire::shared")]
     pub controller: Arc<str>,
-    /// The primary.
-    pub primary: ObjectRef,
+    /// The primary; `None` in a call for all of them.
+    pub primary: Option<ObjectRef>,
+    /// True if the call belongs to no run.
+    pub beside: bool,
     /// The retry state; `None` if the run is not a retry.
     pub retry: Option<RetryInfo>,
     /// In all-events mode: the primary is gone (`AE-2`).

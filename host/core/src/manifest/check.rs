@@ -19,15 +19,18 @@ use super::names::{
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Factor, LONGEST, Objects, Share, Time, Times, Workers};
 use super::{
-    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, Source,
-    TriggeredBy, Workflow,
+    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, TriggeredBy,
+    Workflow,
 };
 
 mod dependent;
 mod filters;
 mod keep;
 mod plugin;
+mod polls;
 mod source;
+
+use source::Sources;
 
 /// A time, or none.
 type Interval = Maybe<OrWord<raw::Nothing, Scalar<Time>>>;
@@ -315,8 +318,12 @@ impl<'a> Check<'a> {
         let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         let keep = self.keep(&raw.keep, &raw.drop);
-        let looks_at =
-            keep::of_primaries(&filters, &indexes, &sources, [&workflow].into_iter().chain(standalone.values()));
+        let looks_at = keep::of_primaries(
+            &filters,
+            &indexes,
+            &sources.watched,
+            [&workflow].into_iter().chain(standalone.values()),
+        );
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
         self.not_too_many(*place);
         Some(Controller {
@@ -348,7 +355,8 @@ impl<'a> Check<'a> {
             cache_sync_timeout: time(or(&raw.cache_sync_timeout, &defaults.cache_sync_timeout), Duration::from_mins(2)),
             on_start_error: get(or(&raw.on_start_error, &defaults.on_start_error)).copied().unwrap_or_default(),
             indexes,
-            sources,
+            sources: sources.watched,
+            externals: sources.polled,
             workflow,
             standalone,
             service_account: None,
@@ -457,7 +465,7 @@ impl<'a> Check<'a> {
         &mut self,
         raw: &raw::Controller,
         primary: Option<&Gvk>,
-        sources: &BTreeMap<Arc<str>, Source>,
+        sources: &Sources,
     ) -> (Workflow, BTreeMap<Arc<str>, Workflow>) {
         let names = get(&raw.sources).map(names).unwrap_or_default();
         let mut scope = dependent::Scope::new(primary, names, sources);

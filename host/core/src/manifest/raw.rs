@@ -19,11 +19,13 @@ use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 pub(super) mod defaults;
 mod dependent;
 mod filters;
+mod polls;
 
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
 };
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
+pub(super) use polls::{KeptThings, Poll, PollEach, When};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -375,7 +377,7 @@ pub(super) struct Controller {
     /// Indexes over primaries, by name (`IX-2`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
     #[schemars(extend("default" = {}))]
     pub(super) indexes: Maybe<Named<Index>>,
-    /// What is watched beside primaries and dependents, by name (`ES-1`).
+    /// What is watched or polled beside primaries and dependents, by name (`ES-1`).
     #[schemars(extend("default" = {}))]
     pub(super) sources: Maybe<Named<Source>>,
     /// The dependents that are reconciled before the plugin is asked (`WF-2`).
@@ -441,12 +443,17 @@ pub(super) struct RateLimit {
     pub(super) within: MaybeLeaf<Time>,
 }
 
-/// Something that is watched.
+/// Something that is watched, or polled.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "there are few, for a moment")]
 pub(super) enum Source {
     /// Kubernetes objects.
     Informer(Slot<Informer>),
+    /// Things outside of the cluster, which the plugin reads for all primaries at once, by its export `poller` (`PP-1`).
+    Poll(Slot<Poll>),
+    /// Things outside of the cluster, which the plugin reads for each primary by itself, by its export `resource-poller` (`PP-2`).
+    PollEach(Slot<PollEach>),
 }
 
 /// A watch on Kubernetes objects.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::polls::Polled;
 use super::{
-    Bound, Bytes, Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, MappingKeys, Matching, Namespaces,
-    Source, Time, Workflow,
+    Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
+    Namespaces, Source, Time, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -59,10 +60,33 @@ impl Controller {
             "cacheSyncTimeout": written(self.cache_sync_timeout),
             "onStartError": self.on_start_error,
             "indexes": indexes(&self.indexes),
-            "sources": each(&self.sources, source),
+            "sources": sources(self),
             "workflow": workflow(&self.workflow),
             "standalone": each(&self.standalone, workflow),
         })
+    }
+}
+
+fn sources(controller: &Controller) -> Value {
+    let watched = controller.sources.iter().map(|(name, one)| (name.to_string(), source(one)));
+    let polled = controller.externals.iter().map(|(name, one)| (name.to_string(), external(one)));
+    Value::Object(watched.chain(polled).collect())
+}
+
+fn external(external: &External) -> Value {
+    let External { every, id, things, memory, polled } = external;
+    let (every, id) = (written(*every), &**id.text());
+    let bounded = json!({ "things": things, "memory": Bytes(*memory).to_string() });
+    match polled {
+        Polled::Together => json!({ "poll": { "every": every, "id": id, "bounded": bounded } }),
+        Polled::Each(each) => json!({ "pollEach": {
+            "every": every,
+            "id": id,
+            "firstAfter": written(each.first_after),
+            "when": each.when.as_ref().map(|cel| json!({ "cel": cel.as_str() })),
+            "concurrency": each.concurrency,
+            "bounded": bounded,
+        } }),
     }
 }
 
@@ -251,7 +275,10 @@ spec:
       sources:
         s: { informer: { apiVersion: v1, kind: Secret, mapper: { index: { name: by } }, secondaries: { pointer: /spec/s }, acrossNamespaces: true, filters: { onDelete: { cel: finalStateUnknown } } } }
         t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a }, drop: [/status], shared: false } }
-        u: { informer: { apiVersion: v1, kind: Node, keep: metadata, bounded: { objects: 7, unused: 1m } } }
+        n: { informer: { apiVersion: v1, kind: Node, keep: metadata, bounded: { objects: 7, unused: 1m } } }
+        u: { poll: { every: 30s, id: /name, bounded: { things: 7 } } }
+        v: { pollEach: { every: 1m, id: /id, when: { cel: has(primary.spec.domain) }, firstAfter: 5s, concurrency: 2, bounded: { memory: 1Mi } } }
+        w: { pollEach: { every: 1m, id: /id } }
       workflow:
         dependents:
           cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }

@@ -1,6 +1,5 @@
 //! Answers the calls that a guest may make during a run: caches, writes, workflows, memos (CX rules).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -10,20 +9,18 @@ use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::managed;
-use super::mask::Mask;
 use super::memos::Memos;
-use super::page::Bounds;
+use super::polling;
+use super::reads::Reader;
 use super::run::Run;
-use crate::budget::Exceeded;
 use crate::cluster::Deletion;
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
     Place, Query, RunInfo, Selection, WorkflowCall, WorkflowResult, WriteRequest,
 };
-use crate::manifest::{Limits, Permission};
-use crate::object::labels::Selector;
+use crate::manifest::Permission;
 use crate::object::{Object, ObjectRef};
-use crate::source::{Doubt, Source, Within};
+use crate::source::Source;
 use crate::writes;
 
 impl Context for Run {
@@ -45,72 +42,24 @@ impl Context for Run {
 
     fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
         async move {
-            let primaries = query.place == Place::Primaries;
-            if primaries && query.selection == Selection::Related {
-                return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
-            }
-            let sources = self.places(&query.place)?;
-            let open: Vec<_> = sources.iter().filter(|source| self.answers(source, &query.selection)).collect();
-            if open.is_empty() {
-                self.check_kind(&query, &sources)?;
-            }
-            let mut objects = Vec::new();
-            for source in open {
-                let mut found = self.select(source, &query.selection)?;
-                if query.selection != Selection::Related && !self.is_declared(source) {
-                    found.retain(|object| self.may_see(source, object));
-                }
-                objects.extend(found);
-            }
-            self.page(objects, &sources, &query).await
+            self.fetch(&query.place, &query.selection).await?;
+            self.reader().find_all(&query).await
         }
         .boxed()
     }
 
     fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
         async move {
-            if place == Place::Primaries {
-                return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
-            }
-            let source = self.place(&place)?;
-            source.shows_all(Within::Related(self.primary.key())).map_err(|doubt| doubtful(&doubt))?;
-            let found = self.read(source.related(self.primary.key()))?;
-            let mut found = managed::of_dependent(self, &place, found);
-            match found.as_slice() {
-                [] | [_] => match found.pop() {
-                    None => Ok(None),
-                    Some(object) => Ok(self.recall(&[source], object).await?.map(|object| object.json().to_owned())),
-                },
-                several => {
-                    let names = several.iter().map(|object| object.key().to_string()).collect::<Vec<_>>().join(", ");
-                    let message = format!("several objects of {} belong to the primary: {names}", describe(&place));
-                    Err(CallError::new(CallReason::Ambiguous, message))
-                }
-            }
+            self.fetch(&place, &Selection::Related).await?;
+            self.reader().find_one(&place, |found| managed::of_dependent(self, &place, found)).await
         }
         .boxed()
     }
 
     fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
         async move {
-            let sources = self.places(&place)?;
-            if sources.is_empty() {
-                return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(&place))));
-            }
-            let newest = sources
-                .iter()
-                .filter_map(|source| source.get(&key).filter(|found| self.may_see(source, found)))
-                .max_by_key(|found| (found.version(), found.fields().is_whole()));
-            let Some(newest) = newest else {
-                let mut sources = sources.iter();
-                let known = sources.try_for_each(|source| source.known(Within::Object(&key)));
-                return known.map(|()| None).map_err(|doubt| doubtful(&doubt));
-            };
-            let Some(newest) = self.recall(&sources, newest).await? else {
-                return Ok(None);
-            };
-            let found = self.read(vec![newest])?;
-            Ok(found.first().map(|object| object.json().to_owned()))
+            self.fetch(&place, &Selection::Related).await?;
+            self.reader().find_named(&place, &key).await
         }
         .boxed()
     }
@@ -201,80 +150,17 @@ impl Context for Run {
 }
 
 impl Run {
-    async fn page(&self, objects: Vec<Object>, sources: &[&Arc<Source>], query: &Query) -> Result<Page, CallError> {
-        let mask = Mask::of(&query.fields)?;
-        let objects = self.ordered(objects, query)?;
-        let Limits { page, memory, .. } = self.controller.limits;
-        let limit = query.limit.unwrap_or(page).min(page) as usize;
-        let (mut whole, mut last, mut names, mut more) = (Vec::new(), None, 0, false);
-        for object in objects {
-            let key = object.key().clone();
-            names += usize::from(last.as_ref() != Some(&key));
-            more = names > limit.max(1);
-            if more {
-                break;
-            }
-            last = Some(key);
-            if mask.is_within(object.fields()) {
-                whole.push(object);
-            } else {
-                whole.extend(self.recall(sources, object).await?);
-            }
-        }
-        let end = Bounds::within(memory, limit).end(&whole, !mask.is_none())?;
-        if end < whole.len() {
-            last = whole.get(end - 1).map(|last| last.key().clone());
-            more = true;
-        }
-        whole.truncate(end);
-        let budget = &mut *self.budget.lock();
-        let items =
-            whole.iter().map(|object| mask.apply(object, budget)).collect::<Result<_, _>>().map_err(too_much)?;
-        Ok(Page { items, next: last.filter(|_| more).map(|key| key.to_string()) })
+    /// Returns what reads the caches for this run.
+    fn reader(&self) -> Reader<'_> {
+        let Self { controller, primary, budget, .. } = self;
+        Reader { controller, primary: Some(primary), budget, waits: false, run: Some(self) }
     }
 
-    /// Returns those of these objects that a query asks for, from where it begins, in order.
-    fn ordered(&self, mut objects: Vec<Object>, query: &Query) -> Result<Vec<Object>, CallError> {
-        let budget = &mut *self.budget.lock();
-        // Each object that is looked at costs budget, even if it is not in the page.
-        let each = 1 + query.labels.as_ref().map_or(0, String::len) / 8;
-        let work = objects.len().saturating_mul(each);
-        budget.step(u64::try_from(work).unwrap_or(u64::MAX)).map_err(too_much)?;
-        if let Some(selector) = &query.labels {
-            let selector =
-                Selector::parse(selector).map_err(|e| CallError::new(CallReason::Invalid, format!("labels: {e}")))?;
-            let text = objects.iter().map(Object::size).sum();
-            budget.text(text).map_err(too_much)?;
-            objects.retain(|object| {
-                let tags = object.tags();
-                selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
-            });
-        }
-        let whole = |object: &Object| object.fields().is_whole();
-        // Of one version, the one first of which a source keeps all.
-        objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())).then(whole(b).cmp(&whole(a))));
-        if query.newest_only {
-            objects.dedup_by(|later, first| later.key() == first.key());
-        }
-        if let Some(after) = &query.after {
-            let after = cursor(after);
-            objects.retain(|object| *object.key() > after);
-        }
-        Ok(objects)
-    }
-
-    /// Returns an object with all its fields; from the API server, if a bounded source has forgotten it (`BC-1`). `None` if it is
-    /// gone meanwhile.
-    async fn recall(&self, sources: &[&Arc<Source>], object: Object) -> Result<Option<Object>, CallError> {
-        let forgetful = |source: &&&Arc<Source>| {
-            source.spec().bounded.is_some() && source.has_forgotten(&object) && source.watches(object.key())
-        };
-        let Some(source) = sources.iter().find(forgetful) else {
-            return Ok(Some(object));
-        };
+    /// Asks the API server for an object that a bounded source has forgotten (`BC-1`).
+    pub(super) async fn recall(&self, source: &Source, key: &ObjectRef) -> Result<Option<Object>, CallError> {
         self.count_request()?;
         self.recalled.fetch_add(1, Ordering::Relaxed);
-        let looking = self.controller.cluster.look(&source.spec().gvk, object.key());
+        let looking = self.controller.cluster.look(&source.spec().gvk, key);
         let found = self.asked(looking).await.map_err(writes::refused)?;
         Ok(found.map(|found| source.recall(found)))
     }
@@ -288,81 +174,16 @@ impl Run {
         counted.map(drop).map_err(|_| CallError::new(CallReason::Exhausted, message()))
     }
 
-    /// Returns the sources of a place.
-    fn places(&self, place: &Place) -> Result<Vec<&Arc<Source>>, CallError> {
-        let controller = &self.controller;
-        match place {
-            Place::Primaries => Ok(vec![&controller.primaries]),
-            Place::Source(name) => {
-                let found = controller.secondaries.get(&**name);
-                found.map(|source| vec![source]).ok_or_else(|| {
-                    let names = controller.secondaries.keys().map(|name| &**name).collect::<Vec<_>>().join(", ");
-                    CallError::new(CallReason::Missing, format!("no source is called {name:?}; there are: {names}"))
-                })
+    /// Has the things of the primary read, if a source outside of the cluster is asked for them and has never read them (`PP-2`).
+    async fn fetch(&self, place: &Place, selection: &Selection) -> Result<(), CallError> {
+        let external = self.reader().external(place).filter(|_| *selection == Selection::Related);
+        match external {
+            // What is gone is not polled any more.
+            Some(external) if !self.info.primary_deleted => {
+                polling::first(&self.controller, external, &self.primary).await
             }
-            Place::Kind(gvk) => {
-                let mut seen = Vec::<&Arc<Source>>::new();
-                for source in controller.secondaries.values().filter(|source| source.spec().gvk == *gvk) {
-                    if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
-                        seen.push(source);
-                    }
-                }
-                Ok(seen)
-            }
+            Some(_) | None => Ok(()),
         }
-    }
-
-    /// Returns the only source of a place.
-    fn place(&self, place: &Place) -> Result<&Arc<Source>, CallError> {
-        let found = self.places(place)?;
-        match found.as_slice() {
-            [source] => Ok(source),
-            [] => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
-            _ => {
-                let message = format!("several sources watch {}: name one", describe(place));
-                Err(CallError::new(CallReason::Ambiguous, message))
-            }
-        }
-    }
-
-    /// Returns true if a source answers such a query at all. A source that the manifest declares answers all; that of
-    /// a dependent answers queries for objects that belong to the primary, and others if `get` is granted.
-    fn answers(&self, source: &Arc<Source>, selection: &Selection) -> bool {
-        *selection == Selection::Related
-            || self.is_declared(source)
-            || self.controller.permissions.reads(&source.spec().gvk)
-    }
-
-    /// Returns true if the component may see an object of a source.
-    fn may_see(&self, source: &Arc<Source>, object: &Object) -> bool {
-        let namespace = object.key().namespace.as_deref();
-        let permissions = &self.controller.permissions;
-        self.is_declared(source)
-            || permissions.may_read(&source.spec().gvk, namespace)
-            || source.relates(object, self.primary.key())
-    }
-
-    fn is_declared(&self, source: &Arc<Source>) -> bool {
-        self.write_context().is_declared(source)
-    }
-
-    /// Checks a query that no source answers. It gets an empty page if the component may read the kind, and is
-    /// refused otherwise.
-    fn check_kind(&self, query: &Query, sources: &[&Arc<Source>]) -> Result<(), CallError> {
-        let gvk = match (&query.place, sources) {
-            (_, [source, ..]) => &source.spec().gvk,
-            (Place::Kind(gvk), []) => gvk,
-            (Place::Source(_) | Place::Primaries, []) => return Ok(()),
-        };
-        let namespace = match &query.selection {
-            Selection::Related => return Ok(()),
-            Selection::Namespaced(namespace) => Some(&**namespace),
-            Selection::Everywhere | Selection::Indexed { .. } => None,
-        };
-        if self.controller.permissions.reads(gvk) {
-            return Ok(());
-        }
-        Err(self.controller.permissions.unreadable(gvk, namespace))
     }
 
     /// Checks that the component may change a finalizer of the primary: the controller's own, or another one if the
@@ -377,54 +198,5 @@ impl Run {
             controller.permissions.permit(verb, gvk, key)?;
         }
         Ok(())
-    }
-
-    fn select(&self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
-        let within = match selection {
-            Selection::Related => Within::Related(self.primary.key()),
-            Selection::Namespaced(namespace) => Within::Namespace(namespace),
-            Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
-        };
-        source.shows_all(within).map_err(|doubt| doubtful(&doubt))?;
-        match selection {
-            Selection::Related => self.read(source.related(self.primary.key())),
-            Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
-            Selection::Everywhere => Ok(source.list(None)),
-            Selection::Indexed { index, key } => {
-                let found = source.by_index(index, key);
-                self.read(found.map_err(|e| CallError::new(CallReason::Missing, e.to_string()))?)
-            }
-        }
-    }
-
-    /// Charges the budget for objects that had to be read to be found.
-    fn read(&self, objects: Vec<Object>) -> Result<Vec<Object>, CallError> {
-        let text = objects.iter().map(Object::size).sum();
-        self.budget.lock().text(text).map_err(too_much)?;
-        Ok(objects)
-    }
-}
-
-fn doubtful(doubt: &Doubt) -> CallError {
-    CallError::new(CallReason::Unreachable, doubt.to_string())
-}
-
-fn too_much(exceeded: Exceeded) -> CallError {
-    CallError::new(CallReason::Exhausted, format!("this run: {exceeded}"))
-}
-
-/// Returns the key in the `next` of a page.
-fn cursor(next: &str) -> ObjectRef {
-    match next.split_once('/') {
-        Some((namespace, name)) => ObjectRef::namespaced(namespace, name),
-        None => ObjectRef::cluster(next),
-    }
-}
-
-fn describe(place: &Place) -> String {
-    match place {
-        Place::Source(name) => format!("source {name}"),
-        Place::Kind(gvk) => gvk.to_string(),
-        Place::Primaries => "the primaries".to_owned(),
     }
 }

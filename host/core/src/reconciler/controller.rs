@@ -11,6 +11,7 @@ use super::outcome::Manner;
 use super::verdicts::Verdicts;
 use crate::budget::Budget;
 use crate::cluster::Cluster;
+use crate::external::External;
 use crate::guest::{Event, Guest, Interface};
 use crate::manifest;
 use crate::object::Object;
@@ -31,6 +32,8 @@ pub struct Controller {
     pub primaries: Arc<Source>,
     /// The secondaries, by the name of the source or of the dependent; a shared source is under both.
     pub secondaries: BTreeMap<Arc<str>, Arc<Source>>,
+    /// The sources of things outside of the cluster, by name.
+    pub externals: BTreeMap<Arc<str>, Arc<External>>,
     /// The finalizer, from the manifest or derived from the kind's full name (`LC-3`).
     pub finalizer: Arc<str>,
     /// The plugin.

@@ -79,11 +79,19 @@ impl Mask {
     /// [`Exceeded`] if that costs more than the budget allows.
     pub fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
         budget.text(object.uncut())?;
+        self.take(object.json(), budget)
+    }
+
+    /// Returns the document with only these fields.
+    ///
+    /// # Errors
+    /// As [`Mask::apply`].
+    pub fn take(&self, json: &str, budget: &mut Budget) -> Result<String, Exceeded> {
         let Some(level) = &self.0 else {
-            budget.text(object.json().len())?;
-            return Ok(object.json().to_owned());
+            budget.text(json.len())?;
+            return Ok(json.to_owned());
         };
-        let found = level.take(object.json(), budget)?;
+        let found = level.take(json, budget)?;
         Ok(found.unwrap_or_else(|| "{}".to_owned()))
     }
 }

@@ -46,6 +46,19 @@ impl Bounds {
         Ok(end)
     }
 
+    /// Returns the number of texts of these sizes that are in the page: one at least, if there is one.
+    pub(super) fn end_of(self, sizes: impl IntoIterator<Item = usize>) -> usize {
+        let (mut end, mut bytes) = (0, 0_usize);
+        for size in sizes {
+            bytes = bytes.saturating_add(size);
+            if end > 0 && (end >= self.objects || bytes > self.bytes) {
+                break;
+            }
+            end += 1;
+        }
+        end
+    }
+
     fn too_large(self, same: &[Object], size: usize) -> CallError {
         let key = same.first().map(|object| object.key().to_string());
         let message = format!(

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::budget::{Budget, Exceeded, weight};
-use crate::cel;
+use crate::cel::{self, Expression};
 use crate::object::{self, Object, ObjectRef};
 
 /// The steps that one question may take: about a millisecond.
@@ -38,6 +38,8 @@ pub enum Callback {
     Mapper,
     /// Under which keys an object is found.
     Index,
+    /// What there is outside of the cluster, or for whom that is asked.
+    Poller,
 }
 
 /// Why a question has no answer. Retrying does not help until the object or the manifest changes.
@@ -80,6 +82,15 @@ thread_local! {
 
 /// The objects of a change: as it was, and as it is.
 const OBJECTS: usize = 2;
+
+/// Returns what a question over a variable says of an object.
+///
+/// # Errors
+/// [`Problem`].
+pub fn wanted(question: &Expression, variable: &str, object: &Object) -> Result<bool, Problem> {
+    let tree = if question.reads(variable) { read(object)? } else { Arc::new(Value::Null) };
+    Ok(question.holds(&[(variable, &tree)], &mut cost())?)
+}
 
 /// Returns an object as a tree, at a cost that depends on its size alone, and once for all that is asked about a change.
 pub(super) fn read(object: &Object) -> Result<Arc<Value>, Problem> {
@@ -130,7 +141,19 @@ impl Asked<'_> {
                 Callback::Index => {
                     tracing::warn!(%controller, source, index = field, %object, %problem, "an index has no answer: the object has no keys in it");
                 }
+                Callback::Poller => {
+                    tracing::warn!(%controller, source, field, %object, %problem, "whether a primary is polled has no answer: it is");
+                }
             }
+        }
+    }
+
+    /// Counts a poll that has failed, for a primary or for all, and logs it if nothing was logged for the same cause lately.
+    pub fn tell_of_poll(self, primary: Option<&ObjectRef>, failures: u32, error: &str) {
+        let Self { source, faults } = self;
+        if faults.takes(Callback::Poller, format!("{source}: {error}")) {
+            let (controller, primary) = (&faults.controller, primary.map(ToString::to_string));
+            tracing::warn!(%controller, source, primary, failures, %error, "a poll has failed: what was known stays, and it is tried again");
         }
     }
 }

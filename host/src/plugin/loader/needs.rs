@@ -1,6 +1,7 @@
 //! What a component has to export for a manifest.
 
 use capstan_core::guest::Interface;
+use capstan_core::manifest::polls::Polled;
 use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
 
 /// An interface that the manifest needs, and the field that says so.
@@ -18,6 +19,13 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
     for controller in users(operator, name) {
         let field = format!("spec.controllers.{}", controller.name);
         needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
+        for (name, external) in &controller.externals {
+            let (interface, polls) = match external.polled {
+                Polled::Together => (Interface::Poller, "poll"),
+                Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
+            };
+            needs.push(Need { interface, field: format!("{field}.sources.{name}.{polls}") });
+        }
         for (name, dependent) in &controller.workflow.dependents {
             dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
         }

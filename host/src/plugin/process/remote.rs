@@ -239,14 +239,8 @@ impl Remote {
             Ask::NextImminent => framed(&run().is_ok_and(|run| run.next_imminent())),
             Ask::Settings => framed(&run().map_or_else(|_| "{}".to_owned(), |run| run.settings())),
             Ask::FindAll(query) => framed(&asking.find_all(query).await),
-            Ask::FindOne(place) => framed(&match run() {
-                Ok(run) => run.find_one(place).await,
-                Err(error) => Err(error),
-            }),
-            Ask::FindNamed(place, key) => framed(&match run() {
-                Ok(run) => run.find_named(place, key).await,
-                Err(error) => Err(error),
-            }),
+            Ask::FindOne(place) => framed(&async { run()?.find_one(place).await }.await),
+            Ask::FindNamed(place, key) => framed(&async { run()?.find_named(place, key).await }.await),
             Ask::Write(request) => framed(&asking.write(request).await),
             Ask::Remove(target, deletion) => framed(&asking.remove(target, deletion).await),
             Ask::AddFinalizer(finalizer) => framed(&asking.add_finalizer(finalizer).await),

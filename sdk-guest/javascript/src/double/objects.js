@@ -9,12 +9,16 @@ export class Objects {
   /** Each object, and where it is known: `{ source, related }`, `{ primary: true }`, or nothing for what was only written. */
   #all = [];
 
-  /** @param {object} facts `primary`, `primaries`, `secondaries`, `unrelated`, `indexes`, as `test.d.ts` has them */
-  constructor({ primary, primaries = [], secondaries = {}, unrelated = {}, indexes = {} }) {
+  /** @param {object} facts `primary`, `primaries`, `secondaries`, `things`, `unrelated`, `indexes`, as `test.d.ts` has them */
+  constructor({ primary, primaries = [], secondaries = {}, things = {}, unrelated = {}, indexes = {} }) {
     const all = (objects, home) => [objects].flat().forEach((object) => this.#all.push({ ...home, object: structuredClone(object) }));
     if (primary) all(primary, { primary: true });
     all(primaries, { primary: true });
     for (const [source, objects] of Object.entries(secondaries)) all(objects, { source, related: true });
+    for (const [source, byId] of Object.entries(things)) {
+      // A list may be a thing, too.
+      for (const id of Object.keys(byId).sort(order)) this.#all.push({ source, related: true, id, object: structuredClone(byId[id]) });
+    }
     for (const [source, objects] of Object.entries(unrelated)) all(objects, { source, related: false });
     this.indexes = indexes;
   }
@@ -51,6 +55,8 @@ export class Objects {
 
   /** Answers `find-named`. */
   named(place, key) {
+    const thing = this.#all.find((known) => known.id === key.name && isIn(place, known));
+    if (thing) return JSON.stringify(thing.object);
     const found = this.#select(place, { tag: "everywhere" }).find((object) => name(object) === key.name && namespace(object) === key.namespace);
     return found ? JSON.stringify(found) : null;
   }
@@ -59,7 +65,7 @@ export class Objects {
   page({ place, selection, labels, fields, limit, after }) {
     if (place.tag === "primaries" && selection.tag === "related") throw refusal("misplaced", "primaries are not related to the primary");
     const accepts = labels === null ? () => true : selector(labels);
-    const found = this.#select(place, selection).filter((object) => accepts(object.metadata?.labels ?? {}));
+    const found = this.#select(place, selection).filter((object) => accepts(object?.metadata?.labels ?? {}));
     found.sort((a, b) => order(namespace(a) ?? "", namespace(b) ?? "") || order(name(a), name(b)));
     const from = after === null ? 0 : Number(after);
     const end = from + (limit ?? found.length);
@@ -116,23 +122,24 @@ function contains(actual, desired) {
   return Object.entries(desired).every(([name, value]) => contains(actual[name], value));
 }
 
-function isIn({ tag, val }, { source, primary = false, object }) {
+function isIn({ tag, val }, { source, primary = false, id, object }) {
   if (tag === "primaries") return primary;
   if (tag === "source") return source === val;
+  if (id !== undefined) return false;
   return object.apiVersion === val.apiVersion && object.kind === val.kind;
 }
 
 function is(object, target) {
-  const { apiVersion, kind } = object;
+  const { apiVersion, kind } = object ?? {};
   return equal({ apiVersion, kind, namespace: namespace(object), name: name(object) }, target);
 }
 
 function name(object) {
-  return object.metadata?.name ?? "";
+  return object?.metadata?.name ?? "";
 }
 
 function namespace(object) {
-  return object.metadata?.namespace ?? null;
+  return object?.metadata?.namespace ?? null;
 }
 
 function order(a, b) {

@@ -25,6 +25,8 @@ const webpage = operator<WebPage>({
   desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
   match: { data: (actual, desired) => actual.data === desired.data || "data" },
   conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
+  poll: { themes: () => [{ namespace: "web", name: "a", things: [{ id: 1 }] }] },
+  pollOne: { domains: (page) => [{ id: page.spec.html }], later: () => ({ things: [], again: "5s" }) },
 });
 
 webpage.reconcile({ apiVersion: "v1", kind: "WebPage", metadata: { name: "a" }, spec: { html: "" } });
@@ -60,6 +62,8 @@ operator<WebPage>({ reconcile: async () => ({}) });
 operator<WebPage>({ reconcile: () => ({ statsu: {} }) });
 // @ts-expect-error: an object is desired.
 operator<WebPage>({ desired: { service: () => undefined } });
+// @ts-expect-error: things have a primary.
+operator<WebPage>({ poll: { themes: () => [{ things: [] }] } });
 // @ts-expect-error: a condition is met or not.
 operator<WebPage>({ conditions: { ready: () => "ready" } });
 

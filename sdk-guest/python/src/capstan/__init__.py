@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`. What a function may
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`. What a function may
 ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -18,13 +18,13 @@ ask of the daemon while it runs is imported from here: `secondary`, `secondaries
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, system, workflow
 from capstan._json import Object
-from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Update
+from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Things, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, Failure
 from capstan.log import debug, error, info, trace, warn
 from capstan.operations import ObjectRef
-from capstan.registry import cleanup, condition, desired, handle_error, initialize, match, reconcile
+from capstan.registry import cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile
 
 __all__ = [
     "CallError",
@@ -39,6 +39,7 @@ __all__ = [
     "ObjectRef",
     "Retry",
     "RunInfo",
+    "Things",
     "Update",
     "cache",
     "cleanup",
@@ -56,6 +57,8 @@ __all__ = [
     "match",
     "memo",
     "operations",
+    "poll",
+    "poll_one",
     "reconcile",
     "recorder",
     "secondaries",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Condition, Handled, KeepFinalizer, Update
+from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Things, Update
 from capstan.errors import Failure
 from capstan.registry import Interface, Registered, find, get
 
@@ -73,6 +74,38 @@ def is_met(name: str, dependent: str, primary: str) -> Condition:
     return answer
 
 
+def poll(name: str) -> list[tuple[str | None, str, list[str]]]:
+    """Returns things of all primaries: namespace and name of each, and its things."""
+    function = get(Interface.POLLER, _controller(), name)
+    answer = function()
+    if not isinstance(answer, Mapping):
+        raise TypeError(f"{function.place} returns {answer!r}, not a dict of lists by primary")
+    return [(*_primary(function, key), _things(function, things)) for key, things in answer.items()]
+
+
+def poll_one(name: str, primary: str) -> tuple[list[str], Duration | None]:
+    """Returns things of one primary, and when they are read again."""
+    function = get(Interface.RESOURCE_POLLER, _controller(), name)
+    answer = function(_json.read(primary))
+    if isinstance(answer, Things):
+        return _things(function, answer.things), answer.again
+    return _things(function, () if answer is None else answer), None
+
+
+def _primary(function: Registered, key: Any) -> tuple[str | None, str]:
+    if isinstance(key, str):
+        return None, key
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
+        return key[0], key[1]
+    raise TypeError(f"{function.place} returns things of {key!r}, which is neither (namespace, name) nor a name")
+
+
+def _things(function: Registered, things: Any) -> list[str]:
+    if not isinstance(things, Sequence) or isinstance(things, (str, bytes)):
+        raise TypeError(f"{function.place} returns {things!r}, not a list of things")
+    return [_json.write(thing, f"a thing of {function.place}") for thing in things]
+
+
 def _answer(function: Registered, answer: Any, type: type[Answer], wanted: str) -> Answer | None:
     if answer is None or isinstance(answer, type):
         return answer
@@ -81,4 +114,8 @@ def _answer(function: Registered, answer: Any, type: type[Answer], wanted: str) 
 
 def _controller() -> str:
     run = daemon().run()
-    return run.controller if run else ""
+    if run is not None:
+        return run.controller
+    # A poll belongs to no run.
+    name: str = _json.read(daemon().settings()).get("controller", {}).get("name", "")
+    return name

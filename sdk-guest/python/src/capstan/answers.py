@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Union
@@ -82,6 +83,16 @@ class Condition:
     """True if the condition is met."""
     detail: Any = None
     """Found in the result of the workflow; anything that is JSON."""
+
+
+@dataclass(frozen=True)
+class Things:
+    """The answer of `@poll_one` with a time. Without that, a list will do."""
+
+    things: Sequence[Any] = ()
+    """The things of the primary, each with an id where the manifest says."""
+    again: Duration | None = None
+    """Read them again after so long, in place of the manifest's period; 49 days at most."""
 
 
 def millis(duration: Duration) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Handled, KeepFinalizer, Update
+from capstan.answers import Condition, Handled, KeepFinalizer, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
@@ -18,6 +18,8 @@ Initialize = TypeVar("Initialize", bound=Callable[..., None])
 Desired = TypeVar("Desired", bound=Callable[..., Any])
 Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
 Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
+Poll = TypeVar("Poll", bound=Callable[..., Mapping[Any, Any]])
+PollOne = TypeVar("PollOne", bound=Callable[..., Union[Sequence[Any], Things, None]])
 
 
 class Interface(Enum):
@@ -30,6 +32,8 @@ class Interface(Enum):
     DEPENDENT = ("dependent", "desired state for", ("primary",))
     MATCHER = ("matcher", "matcher", ("actual", "desired", "primary"))
     CONDITION = ("condition", "condition", ("primary", "dependent"))
+    POLLER = ("poller", "poller of", ())
+    RESOURCE_POLLER = ("resource-poller", "resource poller of", ("primary",))
 
     def __init__(self, wit: str, noun: str, given: tuple[str, ...]) -> None:
         self.wit = wit
@@ -191,6 +195,34 @@ def condition(name: Any = None, /, *, controller: str | None = None) -> Any:
     returns a bool, or a `Condition` to add a detail.
     """
     return _named(Interface.CONDITION, name, controller)
+
+
+@overload
+def poll(function: Poll, /) -> Poll: ...
+@overload
+def poll(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Poll], Poll]: ...
+def poll(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that reads things outside of the cluster for all primaries at once. Its name is that of a source with `poll`.
+
+    It is given nothing, and returns a dict: for each primary, `(namespace, name)` or the name alone, a list of things. Each thing is
+    JSON with an id where the manifest says; a primary that is not in the dict has none. What it raises keeps what was known, and is
+    tried again. It is called when it is time, outside of all runs: `context.run()` is `None`.
+    """
+    return _named(Interface.POLLER, name, controller)
+
+
+@overload
+def poll_one(function: PollOne, /) -> PollOne: ...
+@overload
+def poll_one(name: str | None = None, /, *, controller: str | None = None) -> Callable[[PollOne], PollOne]: ...
+def poll_one(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that reads things outside of the cluster for one primary. Its name is that of a source with `pollEach`.
+
+    It is given the primary, and returns a list of things, or `Things(…)` to say when they are read again; `None` if there are none. What
+    it raises keeps what was known, and is tried again. It is called when it is time, and by the first look of a run at the things of a
+    primary, always outside of the run: `context.run()` is `None`.
+    """
+    return _named(Interface.RESOURCE_POLLER, name, controller)
 
 
 def _single(interface: Interface, function: Any, controller: str | None) -> Any:

@@ -15,6 +15,8 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Dependents", "dependent"),
     ("Matchers", "matcher"),
     ("Conditions", "condition"),
+    ("Pollers", "poller"),
+    ("ResourcePollers", "resource_poller"),
 ];
 
 /// The export line: one type, or one for each controller.
@@ -138,6 +140,21 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let names = |these: &[Parameter]| -> TokenStream { these.iter().map(|(name, _)| quote!(#name,)).collect() };
     let (parameters_before, parameters_after) = (parameters(&before), parameters(&after));
     let (before, after) = (names(&before), names(&after));
+    if name == "Pollers" {
+        return quote! {
+            impl ::capstan_guest::Pollers for Controllers {
+                fn poll(name: &str) -> ::capstan_guest::Result<::capstan_guest::ThingsByPrimary> {
+                    match ::capstan_guest::glue::controller().as_str() {
+                        #(#known => <#operators as ::capstan_guest::Pollers>::poll(name),)*
+                        other => {
+                            let _ = other;
+                            #otherwise
+                        }
+                    }
+                }
+            }
+        };
+    }
     quote! {
         impl ::capstan_guest::#of for Controllers {
             type Primary = ::capstan_guest::Json;
@@ -187,6 +204,8 @@ impl Shape {
             "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
+            "Pollers" => ("poll", vec![text("name")], vec![], "ThingsByPrimary"),
+            "ResourcePollers" => ("poll_one", vec![text("name")], vec![], "Things"),
             _ => ("is_met", vec![text("name"), text("dependent")], vec![], "Condition"),
         };
         let answer = if answer == "()" {

@@ -24,6 +24,18 @@ pub fn conditions(arguments: TokenStream, block: TokenStream) -> TokenStream {
     attribute(named::Capability::Conditions, &arguments, parse_macro_input!(block))
 }
 
+/// Makes a block of functions the trait `Pollers`.
+#[proc_macro_attribute]
+pub fn pollers(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::Pollers, &arguments, parse_macro_input!(block))
+}
+
+/// Makes a block of functions the trait `ResourcePollers`.
+#[proc_macro_attribute]
+pub fn resource_pollers(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::ResourcePollers, &arguments, parse_macro_input!(block))
+}
+
 /// Exports what types implement.
 #[proc_macro]
 pub fn export(line: TokenStream) -> TokenStream {

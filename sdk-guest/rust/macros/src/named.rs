@@ -15,6 +15,10 @@ pub(crate) enum Capability {
     Matchers,
     /// `Conditions`: functions of the primary and the dependent's name.
     Conditions,
+    /// `Pollers`: functions of nothing.
+    Pollers,
+    /// `ResourcePollers`: functions of the primary.
+    ResourcePollers,
 }
 
 impl Capability {
@@ -24,6 +28,8 @@ impl Capability {
             Self::Dependents => "desired",
             Self::Matchers => "matcher",
             Self::Conditions => "condition",
+            Self::Pollers => "poller",
+            Self::ResourcePollers => "resource_poller",
         }
     }
 
@@ -33,22 +39,26 @@ impl Capability {
             Self::Dependents => "desired state for",
             Self::Matchers => "matcher",
             Self::Conditions => "condition",
+            Self::Pollers => "poller of",
+            Self::ResourcePollers => "resource poller of",
         }
     }
 
     /// Returns the least and the greatest number of parameters, and where the primary is among them.
     fn parameters(self) -> (usize, usize, usize) {
         match self {
-            Self::Dependents => (0, 1, 0),
+            Self::Dependents | Self::ResourcePollers => (0, 1, 0),
             Self::Matchers => (2, 3, 2),
             Self::Conditions => (0, 2, 0),
+            Self::Pollers => (0, 0, 0),
         }
     }
 
     /// Returns the parameters as an author would write them.
     fn example(self) -> &'static str {
         match self {
-            Self::Dependents => "(page: &WebPage)",
+            Self::Dependents | Self::ResourcePollers => "(page: &WebPage)",
+            Self::Pollers => "nothing: it answers for all primaries at once",
             Self::Matchers => "(actual: &ConfigMap, desired: &ConfigMap, page: &WebPage), the last if needed",
             Self::Conditions => "(page: &WebPage, dependent: &str), the last if needed",
         }
@@ -104,6 +114,11 @@ fn implementation(capability: Capability, of: &Type, functions: &[Named], names:
             #otherwise,
         }
     };
+    the_trait(capability, of, &primary, &body)
+}
+
+/// Returns the trait over a block: its function has this body.
+fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
     match capability {
         Capability::Dependents => quote! {
             impl ::capstan_guest::Dependents for #of {
@@ -137,6 +152,22 @@ fn implementation(capability: Capability, of: &Type, functions: &[Named], names:
                     primary: &Self::Primary,
                 ) -> ::capstan_guest::Result<::capstan_guest::Condition> {
                     let _ = (dependent, primary);
+                    #body
+                }
+            }
+        },
+        Capability::Pollers => quote! {
+            impl ::capstan_guest::Pollers for #of {
+                fn poll(name: &str) -> ::capstan_guest::Result<::capstan_guest::ThingsByPrimary> {
+                    #body
+                }
+            }
+        },
+        Capability::ResourcePollers => quote! {
+            impl ::capstan_guest::ResourcePollers for #of {
+                type Primary = #primary;
+                fn poll_one(name: &str, primary: &Self::Primary) -> ::capstan_guest::Result<::capstan_guest::Things> {
+                    let _ = primary;
                     #body
                 }
             }
@@ -177,8 +208,9 @@ impl Named {
         // The place of the function, for errors; the macro's own, for lints.
         let here = Span::call_site().located_at(ident.span());
         let arguments = match (capability, self.parameters) {
-            (Capability::Dependents | Capability::Conditions, 0) => TokenStream::new(),
-            (Capability::Dependents, _) | (Capability::Conditions, 1) => {
+            (Capability::Pollers, _)
+            | (Capability::Dependents | Capability::Conditions | Capability::ResourcePollers, 0) => TokenStream::new(),
+            (Capability::Dependents | Capability::ResourcePollers, _) | (Capability::Conditions, 1) => {
                 quote_spanned!(here=> primary)
             }
             (Capability::Conditions, _) => quote_spanned!(here=> primary, dependent),
@@ -196,8 +228,8 @@ impl Named {
         };
         match capability {
             Capability::Dependents => quote_spanned!(here=> ::capstan_guest::Json::of(&#answer)),
-            Capability::Matchers => quote_spanned!(here=> ::core::result::Result::Ok(#answer)),
-            Capability::Conditions => {
+            Capability::Matchers | Capability::Pollers => quote_spanned!(here=> ::core::result::Result::Ok(#answer)),
+            Capability::Conditions | Capability::ResourcePollers => {
                 quote_spanned!(here=> ::core::result::Result::Ok(::core::convert::Into::into(#answer)))
             }
         }

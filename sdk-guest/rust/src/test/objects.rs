@@ -26,6 +26,8 @@ pub(crate) enum Home {
     Secondary(String),
     /// It is in this source's cache.
     Unrelated(String),
+    /// It is a thing of the primary outside of the cluster, in this source and with this id.
+    Thing(String, String),
     /// It is a primary; the first is that of the run.
     Primaries,
     /// It was written by the function under test, and no source is known to watch it.
@@ -75,6 +77,13 @@ impl Objects {
 
     pub(crate) fn named(&self, place: &Place, key: &ObjectKey) -> Option<String> {
         let ObjectKey { namespace, name } = key;
+        let is_thing = |home: &Home| match (home, place) {
+            (Home::Thing(of, id), Place::Source(source)) => of == source && id == name,
+            _ => false,
+        };
+        if let Some((_, thing)) = self.all.iter().find(|(home, _)| is_thing(home)) {
+            return Some(text(thing));
+        }
         let mut found = self.select(place, &Selection::Everywhere);
         found.find(|object| self::name(object) == name && self::namespace(object) == namespace.as_deref()).map(text)
     }
@@ -105,7 +114,7 @@ impl Objects {
     fn selects(&self, place: &Place, selection: &Selection, home: &Home, object: &Value) -> bool {
         let in_place = match place {
             Place::Source(source) => {
-                matches!(home, Home::Secondary(of) | Home::Unrelated(of) if of == source)
+                matches!(home, Home::Secondary(of) | Home::Unrelated(of) | Home::Thing(of, _) if of == source)
             }
             Place::Kind(kind) => {
                 object["apiVersion"] == kind.api_version.as_str() && object["kind"] == kind.kind.as_str()
@@ -114,7 +123,7 @@ impl Objects {
         };
         in_place
             && match selection {
-                Selection::Related => matches!(home, Home::Secondary(_)),
+                Selection::Related => matches!(home, Home::Secondary(_) | Home::Thing(..)),
                 Selection::Namespaced(namespace) => self::namespace(object) == Some(namespace),
                 Selection::Everywhere => true,
                 Selection::Indexed(entry) => self

@@ -13,7 +13,9 @@ use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
 };
 use crate::bindings::initializer::exports::capstan::operator::initializer::Guest as _;
 use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
+use crate::bindings::poller::exports::capstan::operator::poller::{Guest as _, PrimaryResources};
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest as _, PrimaryUpdate, UpdateControl};
+use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{Guest as _, PollResult};
 use crate::expectations::{self, Outcome};
 use crate::glue::{Adapter, primary};
 use crate::operations::{self, By, Options, Removal};
@@ -21,8 +23,8 @@ use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
     Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match, Origin,
-    Reconciler, Result, Update, cache, conditions, config, context, dependents, matchers, memo, secondaries, secondary,
-    system,
+    Reconciler, Result, Things, ThingsByPrimary, Update, cache, conditions, config, context, dependents, matchers,
+    memo, pollers, resource_pollers, secondaries, secondary, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -124,7 +126,72 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions);
+#[pollers]
+impl Operator {
+    fn themes() -> ThingsByPrimary {
+        let one = ThingsByPrimary::new().of("n", "a", [json!({ "id": 1 }), json!({ "id": 2 })]);
+        one.of(None, "b", [] as [Value; 0])
+    }
+
+    #[poller("broken")]
+    fn no_json() -> ThingsByPrimary {
+        ThingsByPrimary::new().of("n", "a", [BTreeMap::from([((1, 2), 3)])])
+    }
+
+    fn down() -> Result<ThingsByPrimary> {
+        Err("no way".into())
+    }
+}
+
+#[resource_pollers]
+impl Operator {
+    fn domains(page: &Page) -> Result<Vec<Value>> {
+        if page.html.is_empty() { Err("no html".into()) } else { Ok(vec![json!({ "id": page.html })]) }
+    }
+
+    #[resource_poller("soon")]
+    fn again() -> Things {
+        Things::none().again(Duration::from_secs(2))
+    }
+}
+
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers);
+
+#[test]
+fn pollers_answer_with_things_by_name_of_the_source() {
+    let all = |name: &str| Adapter::<Operator>::poll(name.to_owned());
+    let of = |namespace: Option<&str>, name: &str, resources: &[&str]| PrimaryResources {
+        primary: crate::bindings::imports::capstan::operator::types::ObjectKey {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        },
+        resources: resources.iter().map(|&text| text.to_owned()).collect(),
+    };
+    assert_eq!(all("themes"), Ok(vec![of(Some("n"), "a", &[r#"{"id":1}"#, r#"{"id":2}"#]), of(None, "b", &[])]));
+    assert_eq!(all("broken"), Err("key must be a string".to_owned()));
+    assert_eq!(all("down"), Err("no way".to_owned()));
+    assert_eq!(all("x"), Err("this component has no poller of `x`; it has: themes, broken, down".to_owned()));
+    let one = |name: &str, html: &str| Adapter::<Operator>::poll_one(name.to_owned(), page(html));
+    let answer = |things: &[&str], again_ms| {
+        Ok(PollResult { resources: things.iter().map(|&text| text.to_owned()).collect(), again_ms })
+    };
+    assert_eq!(one("domains", "x"), answer(&[r#"{"id":"x"}"#], None));
+    assert_eq!(one("domains", ""), Err("no html".to_owned()));
+    assert_eq!(one("soon", ""), answer(&[], Some(2000)));
+    assert_eq!(one("x", ""), Err("this component has no resource poller of `x`; it has: domains, soon".to_owned()));
+}
+
+#[test]
+fn things_of_the_primary_are_read_like_secondaries() {
+    let run = Run::new().thing("domains", "a", json!({ "id": "a" })).thing("domains", "7", json!({ "id": 7 }));
+    with(run, || {
+        assert_eq!(secondaries("domains"), Ok(vec![json!({ "id": "a" }), json!({ "id": 7 })]));
+        assert_eq!(cache::source("domains").named(None, "7"), Ok(Some(json!({ "id": 7 }))));
+        assert_eq!(cache::source("domains").named::<Value>(None, "8"), Ok(None));
+        assert_eq!(secondaries("others"), Ok(vec![]));
+        assert_eq!(secondary("domains").unwrap_err().reason(), Some(Reason::Ambiguous));
+    });
+}
 
 fn page(html: &str) -> String {
     json!({ "html": html }).to_string()

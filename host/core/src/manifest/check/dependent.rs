@@ -15,9 +15,9 @@ use super::super::names::{Export, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
     Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching, OnRename,
-    ReadyKind, Source, Workflow,
+    ReadyKind, Workflow,
 };
-use super::{Check, flag, get, located, mapping_keys, names, object};
+use super::{Check, Sources, flag, get, located, mapping_keys, names, object};
 
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
@@ -26,7 +26,7 @@ pub(super) struct Scope<'s> {
     /// The names of all sources, also of those that are wrong.
     source_names: BTreeSet<&'s str>,
     /// The sources that are right.
-    sources: &'s BTreeMap<Arc<str>, Source>,
+    sources: &'s Sources,
     /// The dependents so far, over all workflows, with their lines.
     taken: BTreeMap<Arc<str>, usize>,
     /// The dependents so far that have a source of their own.
@@ -37,11 +37,7 @@ pub(super) struct Scope<'s> {
 type Filtered = (Arc<str>, Gvk, Option<MappingKeys>, Filters);
 
 impl<'s> Scope<'s> {
-    pub(super) fn new(
-        primary: Option<&'s Gvk>,
-        source_names: BTreeSet<&'s str>,
-        sources: &'s BTreeMap<Arc<str>, Source>,
-    ) -> Self {
+    pub(super) fn new(primary: Option<&'s Gvk>, source_names: BTreeSet<&'s str>, sources: &'s Sources) -> Self {
         Self { primary, source_names, sources, taken: BTreeMap::new(), filtered: Vec::new() }
     }
 }
@@ -313,7 +309,16 @@ impl Check<'_> {
     fn source(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, scope: &Scope<'_>) -> Option<Arc<str>> {
         let Located { value: Scalar(Name(name)), place } = located(&raw.source)?;
         self.known(*place, "source", name, scope.source_names.iter().copied());
-        if let (Some(source), Some(gvk)) = (scope.sources.get(name), gvk)
+        let Sources { watched, polled } = scope.sources;
+        if polled.contains_key(name) {
+            self.fault(
+                *place,
+                format!(
+                    "found `{name}`, which polls things outside of the cluster; expected a source of Kubernetes objects"
+                ),
+            );
+        }
+        if let (Some(source), Some(gvk)) = (watched.get(name), gvk)
             && source.gvk != *gvk
         {
             self.fault(*place, format!("found `{name}`, which watches {}; expected a source of {gvk}", source.gvk));
@@ -326,7 +331,7 @@ impl Check<'_> {
         let Some(Located { value: Scalar(Name(name)), place }) = located(&raw.source) else {
             return;
         };
-        let source = scope.sources.get(name);
+        let source = scope.sources.watched.get(name);
         if source.is_some_and(|source| source.bounded.is_some()) {
             self.fault(*place, format!("found `{name}`, which forgets objects (`bounded`); expected a source that keeps all, as conditions and comparisons look at any of them"));
         }

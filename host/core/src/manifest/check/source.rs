@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::filters::OBJECT;
 use super::super::names::{FieldSelector, Name};
 use super::super::raw::{self, Maybe, Named};
-use super::super::{ByIndex, Keys, Mapper, MappingKeys, Source};
+use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Source};
 use super::keep::bound;
 use super::{Check, flag, get, located, mapping_keys, page_size};
 use crate::object::pointer::Pointer;
@@ -14,6 +14,15 @@ use crate::yaml::{Located, Scalar};
 
 /// The indexes over primaries, by name.
 type Indexes = BTreeMap<Arc<str>, Keys>;
+
+/// The sources of a controller that are right, by name.
+#[derive(Default)]
+pub(super) struct Sources {
+    /// Those that watch.
+    pub(super) watched: BTreeMap<Arc<str>, Source>,
+    /// Those that poll.
+    pub(super) polled: BTreeMap<Arc<str>, External>,
+}
 
 impl Check<'_> {
     pub(super) fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> Indexes {
@@ -33,20 +42,27 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn sources(
-        &mut self,
-        field: &Maybe<Named<raw::Source>>,
-        primaries: &Indexes,
-    ) -> BTreeMap<Arc<str>, Source> {
-        let mut sources = BTreeMap::new();
+    pub(super) fn sources(&mut self, field: &Maybe<Named<raw::Source>>, primaries: &Indexes) -> Sources {
+        let Sources { mut watched, mut polled } = Sources::default();
         for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
-            let raw::Source::Informer(informer) = &source.value;
-            let Some(informer) = self.need(informer, source.place, "informer") else {
-                continue;
-            };
-            sources.extend(self.source_of(informer, primaries).map(|source| (Arc::clone(name), source)));
+            let (name, place) = (Arc::clone(name), source.place);
+            match &source.value {
+                raw::Source::Informer(informer) => {
+                    let informer = self.need(informer, place, "informer");
+                    let found = informer.and_then(|informer| self.source_of(informer, primaries));
+                    watched.extend(found.map(|source| (name, source)));
+                }
+                raw::Source::Poll(poll) => {
+                    let found = self.need(poll, place, "poll").and_then(|poll| self.poll(poll));
+                    polled.extend(found.map(|external| (name, external)));
+                }
+                raw::Source::PollEach(poll) => {
+                    let found = self.need(poll, place, "pollEach").and_then(|poll| self.poll_each(poll));
+                    polled.extend(found.map(|external| (name, external)));
+                }
+            }
         }
-        sources
+        Sources { watched, polled }
     }
 
     fn source_of(&mut self, informer: &Located<raw::Informer>, primaries: &Indexes) -> Option<Source> {

@@ -166,7 +166,7 @@ const (
 	CallReasonConflict uint8 = 5
 	// The API server said no: any other 4xx.
 	CallReasonRejected uint8 = 6
-	// The API server could not be reached, or failed; or what was asked for has not been listed yet.
+	// The API server could not be reached, or failed; or what was asked for has not been listed, or polled, yet.
 	CallReasonUnreachable uint8 = 7
 	// A workflow ran, and at least one of its nodes failed (WF-9).
 	CallReasonFailed uint8 = 8

@@ -18,7 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_poller"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
 	witRuntime "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/runtime"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/types"
 	"runtime"
@@ -463,5 +465,143 @@ func wasm_export_capstan_operator_condition_is_met(arg0 uintptr, arg1 uint32, ar
 
 //go:wasmexport cabi_post_capstan:operator/condition@0.1.0#is-met
 func wasm_export_post_return_capstan_operator_condition_is_met(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/poller@0.1.0#poll
+func wasm_export_capstan_operator_poller_poll(arg0 uintptr, arg1 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	witRuntime.Unpin()
+	result := export_capstan_operator_poller.Poll(value)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice3 := payload
+		length5 := uint32(len(slice3))
+		result4 := witRuntime.Allocate(pinner, uintptr(length5*(7*4)), 4)
+		for index, element := range slice3 {
+			base := unsafe.Add(result4, index*(7*4))
+
+			switch ((element).Primary).Namespace.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := ((element).Primary).Namespace.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(1))
+				utf8 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf8)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uintptr(uintptr(utf8)))
+
+			default:
+				panic("unreachable")
+			}
+			utf80 := unsafe.Pointer(unsafe.StringData(((element).Primary).Name))
+			pinner.Pin(utf80)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4))) = uint32(uint32(len(((element).Primary).Name)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))) = uint32(uintptr(uintptr(utf80)))
+			slice := (element).Resources
+			length := uint32(len(slice))
+			result2 := witRuntime.Allocate(pinner, uintptr(length*(2*4)), 4)
+			for index, element := range slice {
+				base := unsafe.Add(result2, index*(2*4))
+				utf81 := unsafe.Pointer(unsafe.StringData(element))
+				pinner.Pin(utf81)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uint32(len(element)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf81)))
+
+			}
+
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (6 * 4))) = uint32(length)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = uint32(uintptr(uintptr(result2)))
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length5)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result4)))
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf86 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf86)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf86)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/poller@0.1.0#poll
+func wasm_export_post_return_capstan_operator_poller_poll(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/resource-poller@0.1.0#poll-one
+func wasm_export_capstan_operator_resource_poller_poll_one(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg2)), arg3)
+	witRuntime.Unpin()
+	result := export_capstan_operator_resource_poller.PollOne(value, value0)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice := (payload).Resources
+		length := uint32(len(slice))
+		result1 := witRuntime.Allocate(pinner, uintptr(length*(2*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result1, index*(2*4))
+			utf8 := unsafe.Pointer(unsafe.StringData(element))
+			pinner.Pin(utf8)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uint32(len(element)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf8)))
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result1)))
+
+		switch (payload).AgainMs.Tag() {
+		case witTypes.OptionNone:
+			*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), (3 * 4))) = int8(int32(0))
+
+		case witTypes.OptionSome:
+			payload := (payload).AgainMs.Some()
+			*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), (3 * 4))) = int8(int32(1))
+			*(*int32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (4 + 3*4))) = int32(payload)
+
+		default:
+			panic("unreachable")
+		}
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf82 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf82)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf82)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/resource-poller@0.1.0#poll-one
+func wasm_export_post_return_capstan_operator_resource_poller_poll_one(result uintptr) {
 	syncExportPinner.Unpin()
 }

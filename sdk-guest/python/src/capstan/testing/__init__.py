@@ -16,11 +16,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
+from typing import Any
 
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Condition, Handled, KeepFinalizer, Update
+from capstan.answers import Condition, Handled, KeepFinalizer, Things, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, Failure
 from capstan.expectations import Expectation
@@ -41,7 +42,7 @@ class Run:
     """A run of a controller: what the daemon knows before, what was asked of it meanwhile.
 
     primary: the primary of the run. controller: the controller's name. secondaries: for each source the objects that belong to the
-    primary, one or several. unrelated: for each source those that do not. primaries: the other primaries. indexes: for each index and
+    primary, one or several. things: for each source outside of the cluster those of the primary, by id. unrelated: for each source those that do not. primaries: the other primaries. indexes: for each index and
     key the names of objects. config: the plugin's `config`. settings: the settings in force. retry, primary_deleted,
     final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. expectation: what is expected of the primary. memos: for each lifetime the values that are kept.
     now: the time, which stands still. workflows: what becomes of each workflow when it is run; `None` is the managed one. last_results:
@@ -65,6 +66,7 @@ class Run:
         controller: str = "test",
         secondaries: Several | None = None,
         unrelated: Several | None = None,
+        things: Mapping[str, Mapping[str, Any]] | None = None,
         primaries: Sequence[Object] = (),
         indexes: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
         config: Object | None = None,
@@ -94,7 +96,7 @@ class Run:
             time_left=time_left,
             configured=config or {},
             in_force=settings or _settings(controller),
-            objects=Objects(secondaries or {}, unrelated or {}, known, indexes or {}),
+            objects=Objects(secondaries or {}, unrelated or {}, known, indexes or {}, things or {}),
             primary=primary,
             clock=now,
             workflows=dict(workflows or {}),
@@ -166,6 +168,18 @@ class Run:
         """Calls the function with `@condition(name)`."""
         with self:
             return _calls.is_met(name, dependent, self._primary(primary))
+
+    def poll(self, name: str) -> dict[tuple[str | None, str], list[Any]]:
+        """Calls the function with `@poll(name)`; returns the things of each primary, by namespace and name."""
+        with self:
+            polled = _calls.poll(name)
+        return {(namespace, primary): [_json.read(thing) for thing in things] for namespace, primary, things in polled}
+
+    def poll_one(self, name: str, primary: Object | None = None) -> Things:
+        """Calls the function with `@poll_one(name)`."""
+        with self:
+            things, again = _calls.poll_one(name, self._primary(primary))
+        return Things([_json.read(thing) for thing in things], again)
 
     def _primary(self, primary: Object | None) -> str:
         given = primary if primary is not None else self.primary

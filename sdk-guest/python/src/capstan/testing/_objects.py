@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from capstan import _json
 from capstan._json import Object
@@ -26,11 +26,14 @@ Accepts = Callable[[Mapping[str, str]], bool]
 class Known:
     """An object, and where it is known."""
 
-    home: Literal["secondary", "unrelated", "primary", "written"]
-    """It belongs to the primary, it does not, it is a primary, or it was written and no source is known to watch it."""
+    home: Literal["secondary", "unrelated", "primary", "written", "thing"]
+    """It belongs to the primary, it does not, it is a primary, it was written and no source is known to watch it, or it is a thing of the
+    primary outside of the cluster."""
     source: str | None
     """The source that has it."""
     object: Object
+    id: str | None = None
+    """The id of a thing outside of the cluster."""
 
 
 class Objects:
@@ -42,10 +45,13 @@ class Objects:
         unrelated: Several,
         primaries: Sequence[Object],
         indexes: Mapping[str, Mapping[str, Sequence[str]]],
+        things: Mapping[str, Mapping[str, Any]],
     ) -> None:
         self.all = [Known("primary", None, copy.deepcopy(object)) for object in primaries]
         self.all += [Known("secondary", source, object) for source, object in _each(secondaries)]
         self.all += [Known("unrelated", source, object) for source, object in _each(unrelated)]
+        for source, by_id in things.items():
+            self.all += [Known("thing", source, copy.deepcopy(thing), id) for id, thing in sorted(by_id.items())]
         self.indexes = indexes
 
     def get(self, target: ObjectRef) -> Object | None:
@@ -72,7 +78,10 @@ class Objects:
         return _json.write(related[0], "an object") if related else None
 
     def named(self, place: Place, namespace: str | None, name: str) -> str | None:
-        """Returns an object by its name."""
+        """Returns an object by its name, or a thing by its id."""
+        for known in self.all:
+            if _has(place, known) and known.home == "thing" and known.id == name:
+                return _json.write(known.object, "a thing")
         for object in self._select(place, Everywhere()):
             if _key(object) == (namespace or "", name):
                 return _json.write(object, "an object")
@@ -98,7 +107,7 @@ class Objects:
     def _selects(self, selection: object, known: Known) -> bool:
         namespace, name = _key(known.object)
         if isinstance(selection, Related):
-            return known.home == "secondary"
+            return known.home in ("secondary", "thing")
         if isinstance(selection, Namespaced):
             return namespace == selection.namespace
         if isinstance(selection, Indexed):
@@ -136,21 +145,26 @@ def _each(several: Several) -> Iterator[tuple[str, Object]]:
 def _has(place: Place, known: Known) -> bool:
     if isinstance(place, Source):
         return known.source == place.name
+    if known.home == "thing":
+        return False
     if isinstance(place, Kind):
         return (known.object.get("apiVersion"), known.object.get("kind")) == (place.api_version, place.kind)
     return known.home == "primary"
 
 
 def _is(object: Object, target: ObjectRef) -> bool:
+    if not isinstance(object, dict):
+        return False
     kind = (object.get("apiVersion"), object.get("kind"))
     return kind == (target.api_version, target.kind) and _key(object) == (target.namespace or "", target.name)
 
 
 def _key(object: Object) -> tuple[str, str]:
-    metadata = object.get("metadata", {})
+    # A thing outside of the cluster may be anything.
+    metadata = object.get("metadata", {}) if isinstance(object, dict) else {}
     return metadata.get("namespace") or "", metadata.get("name", "")
 
 
 def _labels(object: Object) -> dict[str, str]:
-    labels: dict[str, str] = object.get("metadata", {}).get("labels", {})
+    labels: dict[str, str] = object.get("metadata", {}).get("labels", {}) if isinstance(object, dict) else {}
     return labels

@@ -1,0 +1,321 @@
+//! What one source knows of things outside of the cluster, and which primaries a new answer of the component concerns (XC).
+//!
+//! It never calls the component, nor the queue: its caller polls, and passes on whose things have changed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::manifest;
+use crate::object::ObjectRef;
+use crate::room::Holding;
+
+pub mod schedule;
+mod things;
+
+pub use things::{Problem, Things, read};
+
+/// A source of things outside of the cluster.
+pub struct External {
+    /// Its name, unique in the controller (`ES-1`).
+    pub name: Arc<str>,
+    /// What the manifest says of it.
+    pub spec: manifest::External,
+    state: Mutex<State>,
+    /// Primaries that are being polled by themselves, or wait for that.
+    polled: Mutex<BTreeMap<ObjectRef, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+/// The right to poll one primary, until it is dropped.
+pub type Alone = OwnedMutexGuard<()>;
+
+#[derive(Default)]
+struct State {
+    primaries: BTreeMap<ObjectRef, Known>,
+    /// All things, and the bytes that they take.
+    things: usize,
+    bytes: u64,
+    holding: Option<Holding>,
+    /// Whether it has been polled for all primaries at once.
+    outcome: Outcome,
+    /// Failures in a row.
+    failures: u32,
+}
+
+/// What is known of one primary.
+struct Known {
+    /// The uid of the primary; empty if its things came with those of all.
+    uid: Box<str>,
+    things: Things,
+}
+
+/// How the first poll for all primaries has gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Outcome {
+    /// It has not ended.
+    #[default]
+    Awaited,
+    /// It has failed, and so have all since.
+    Failed(Arc<str>),
+    /// It, or one since, has succeeded.
+    Known,
+}
+
+/// The bytes that a thing takes beside its text, and a primary beside its things.
+const EACH: u64 = 160;
+
+/// An answer that is not kept. What was known stays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There are too many things.
+    #[error("it would have {found} things, and may have {most} (bounded.things)")]
+    Things {
+        /// How many there would be.
+        found: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// They take too much memory.
+    #[error("its things would take {found} bytes, and may take {most} (bounded.memory)")]
+    Bytes {
+        /// The bytes that they would take.
+        found: u64,
+        /// How many are allowed.
+        most: u64,
+    },
+    /// Others have the memory.
+    #[error("there is no memory for {0} bytes more (--plugin-memory)")]
+    Memory(u64),
+}
+
+/// Things that are not known yet. They must not be taken for absent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// They have not been read yet.
+    #[error("source {0} has not been polled yet")]
+    Awaited(Arc<str>),
+    /// They could not be read so far.
+    #[error("source {0} has not been polled with success yet: {1}")]
+    Failed(Arc<str>, Arc<str>),
+}
+
+/// What an answer for all primaries has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// The primaries whose things differ from before.
+    pub primaries: Vec<ObjectRef>,
+    /// True if nothing was known before, so that runs may have failed for that.
+    pub known_now: bool,
+}
+
+/// What there is in a source, in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The primaries of which something is known.
+    pub primaries: usize,
+    /// Their things.
+    pub things: usize,
+    /// The bytes that these take.
+    pub bytes: u64,
+    /// The polls that have failed since the last one that succeeded.
+    pub failures: u32,
+}
+
+// === impl External: what polls have found ===
+
+impl External {
+    /// Returns a source that knows nothing yet.
+    pub fn new(name: &Arc<str>, spec: manifest::External) -> Self {
+        Self { name: Arc::clone(name), spec, state: Mutex::default(), polled: Mutex::default() }
+    }
+
+    /// Takes in an answer for all primaries: those that are not in it have no things (`XC-2`). `holding` returns the memory to borrow
+    /// from.
+    ///
+    /// # Errors
+    /// [`Refused`]; then nothing has changed.
+    pub fn take_all(
+        &self,
+        answer: BTreeMap<ObjectRef, Things>,
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<Changed, Refused> {
+        let mut state = self.state.lock();
+        let things = answer.values().map(BTreeMap::len).sum();
+        let bytes = answer.values().map(size).sum();
+        state.resize(&self.spec, (things, bytes), holding)?;
+        let mut before = std::mem::take(&mut state.primaries);
+        let mut changed = Vec::new();
+        for (primary, things) in answer {
+            let known = before.remove(&primary).map(|known| known.things).unwrap_or_default();
+            if known != things {
+                changed.push(primary.clone());
+            }
+            state.primaries.insert(primary, Known { uid: Box::default(), things });
+        }
+        changed.extend(before.into_keys());
+        let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
+        state.failures = 0;
+        Ok(Changed { primaries: changed, known_now })
+    }
+
+    /// Takes in an answer for one primary, and returns whether its things differ from before (`XC-1`).
+    ///
+    /// # Errors
+    /// As [`External::take_all`].
+    pub fn take_one(
+        &self,
+        primary: &ObjectRef,
+        uid: &str,
+        things: Things,
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<bool, Refused> {
+        let mut state = self.state.lock();
+        let before = state.primaries.get(primary);
+        let (had, held) = before.map_or((0, 0), |known| (known.things.len(), size(&known.things)));
+        let (count, bytes) = (state.things - had + things.len(), state.bytes - held + size(&things));
+        let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
+        // A first answer without things changes nothing that a run could have seen.
+        let nothing = before.is_none() && things.is_empty();
+        state.resize(&self.spec, (count, bytes), holding)?;
+        state.failures = 0;
+        state.primaries.insert(primary.clone(), Known { uid: uid.into(), things });
+        Ok(!same && !nothing)
+    }
+
+    /// Takes in that a poll has failed: what was known stays. Returns how many have in a row.
+    pub fn fail(&self, why: &str) -> u32 {
+        let mut state = self.state.lock();
+        if state.outcome != Outcome::Known {
+            state.outcome = Outcome::Failed(why.into());
+        }
+        state.failures = state.failures.saturating_add(1);
+        state.failures
+    }
+
+    /// Forgets what it knows of a primary (`XC-6`).
+    pub fn forget(&self, primary: &ObjectRef) {
+        let mut state = self.state.lock();
+        if let Some(known) = state.primaries.remove(primary) {
+            let (things, bytes) = (state.things - known.things.len(), state.bytes - size(&known.things));
+            state.shrink(things, bytes);
+        }
+    }
+
+    /// Waits until nobody else polls a primary.
+    pub async fn alone(&self, primary: &ObjectRef) -> Alone {
+        let lock = {
+            let mut polled = self.polled.lock();
+            let known = polled.get(primary).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                polled.retain(|_, lock| lock.strong_count() > 0);
+                let lock = Arc::<tokio::sync::Mutex<()>>::default();
+                polled.insert(primary.clone(), Arc::downgrade(&lock));
+                lock
+            })
+        };
+        lock.lock_owned().await
+    }
+
+    /// Returns what there is in it.
+    pub fn counts(&self) -> Counts {
+        let State { primaries, things, bytes, failures, .. } = &*self.state.lock();
+        Counts { primaries: primaries.len(), things: *things, bytes: *bytes, failures: *failures }
+    }
+}
+
+// === impl External: reads ===
+
+impl External {
+    /// Checks that it has been polled for all primaries at once, if it is at all.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub fn known(&self) -> Result<(), Unknown> {
+        if self.spec.each().is_some() {
+            return Ok(());
+        }
+        match &self.state.lock().outcome {
+            Outcome::Known => Ok(()),
+            Outcome::Awaited => Err(Unknown::Awaited(Arc::clone(&self.name))),
+            Outcome::Failed(why) => Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why))),
+        }
+    }
+
+    /// Whether a primary has been polled by itself.
+    pub fn knows(&self, primary: &ObjectRef, uid: &str) -> bool {
+        self.state.lock().primaries.get(primary).is_some_and(|known| *known.uid == *uid)
+    }
+
+    /// Returns the things of a primary by their ids; none if it has none, or is another one than that of which it has.
+    pub fn of(&self, primary: &ObjectRef, uid: &str) -> Things {
+        let state = self.state.lock();
+        let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
+        known.map(|known| known.things.clone()).unwrap_or_default()
+    }
+
+    /// Returns the things of all primaries of a namespace, or of all (`None`), ordered by primary and id.
+    pub fn all(&self, namespace: Option<&str>) -> Vec<(ObjectRef, Things)> {
+        let state = self.state.lock();
+        let within = |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
+        let found = state.primaries.iter().filter(|(key, _)| within(key));
+        found.map(|(key, known)| (key.clone(), known.things.clone())).collect()
+    }
+}
+
+impl State {
+    /// Makes room for so many things, and bytes of them.
+    fn resize(
+        &mut self,
+        spec: &manifest::External,
+        (things, bytes): (usize, u64),
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<(), Refused> {
+        let (too_many, too_large) = (things > spec.things, bytes > spec.memory);
+        if too_many && things > self.things {
+            return Err(Refused::Things { found: things, most: spec.things });
+        }
+        if too_large && bytes > self.bytes {
+            return Err(Refused::Bytes { found: bytes, most: spec.memory });
+        }
+        if self.holding.is_none() {
+            self.holding = holding();
+        }
+        let more = bytes.saturating_sub(self.bytes);
+        if let Some(holding) = &mut self.holding
+            && more > 0
+            && !holding.try_grow(more)
+        {
+            return Err(Refused::Memory(more));
+        }
+        let least = bytes.max(self.bytes);
+        self.bytes = least;
+        self.shrink(things, bytes);
+        Ok(())
+    }
+
+    fn shrink(&mut self, things: usize, bytes: u64) {
+        if let Some(holding) = &mut self.holding {
+            holding.shrink(self.bytes.saturating_sub(bytes));
+        }
+        (self.things, self.bytes) = (things, bytes);
+    }
+}
+
+impl fmt::Debug for External {
+    /// Writes only the name: what it knows is nobody's affair.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "External({})", self.name)
+    }
+}
+
+/// Returns the bytes that the things of a primary take.
+fn size(things: &Things) -> u64 {
+    let text = |text: &Arc<str>| u64::try_from(text.len()).unwrap_or(u64::MAX);
+    things.iter().map(|(id, thing)| EACH + text(id) + text(thing)).sum::<u64>() + EACH
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Decides when a source outside of the cluster is polled again, and each primary of one that is polled by itself (PP).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::manifest::polls::SHORTEST;
+use crate::object::ObjectRef;
+
+/// The longest time to the next poll after failures, unless the period is longer.
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// By which share of it the time to the next poll may be shorter, so that not all come together.
+const JITTER: f64 = 0.1;
+
+/// When each primary is polled next. `chance` is a number from 0 to 1 everywhere.
+#[derive(Debug)]
+pub struct Schedule {
+    every: Duration,
+    first_after: Duration,
+    /// Those that wait, by time.
+    due: BTreeSet<(Instant, ObjectRef)>,
+    primaries: BTreeMap<ObjectRef, Entry>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// `None`: it is being polled.
+    at: Option<Instant>,
+    /// Failures in a row.
+    failures: u32,
+    /// It has changed while it was polled.
+    changed: bool,
+}
+
+/// How a poll of a primary has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// Well; it is polled again after this time, or when the manifest says (`None`).
+    Well(Option<Duration>),
+    /// It has failed, and is tried again.
+    Badly,
+    /// The manifest does not want it polled: it waits for a change of the primary.
+    Unwanted,
+}
+
+/// Returns the time to the next poll, after so many failures in a row.
+pub fn pause(every: Duration, failures: u32, chance: f64) -> Duration {
+    let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).and_then(|times| every.checked_mul(times));
+    let pause = doubled.unwrap_or(LONGEST).min(LONGEST.max(every));
+    pause.mul_f64(1.0 - JITTER * chance.clamp(0.0, 1.0))
+}
+
+impl Schedule {
+    /// Returns one without primaries.
+    pub fn new(every: Duration, first_after: Duration) -> Self {
+        Self { every, first_after, due: BTreeSet::new(), primaries: BTreeMap::new() }
+    }
+
+    /// Takes in that a primary has appeared or changed: it is polled after the first delay, unless it is polled anyway (`PP-2`).
+    pub fn notice(&mut self, primary: &ObjectRef, now: Instant, chance: f64) {
+        match self.primaries.get_mut(primary) {
+            None => {
+                let at = now + pause(self.first_after, 0, chance);
+                self.wait(primary, at, 0);
+            }
+            Some(entry) => entry.changed = entry.at.is_none(),
+        }
+    }
+
+    /// Takes in that a primary is gone: it is not polled again.
+    pub fn remove(&mut self, primary: &ObjectRef) {
+        if let Some(Entry { at: Some(at), .. }) = self.primaries.remove(primary) {
+            self.due.remove(&(at, primary.clone()));
+        }
+    }
+
+    /// Takes in that what was polled may be out of date: all that wait are polled at once.
+    pub fn hurry(&mut self, now: Instant) {
+        for (_, primary) in std::mem::take(&mut self.due) {
+            if let Some(entry) = self.primaries.get_mut(&primary) {
+                entry.at = Some(now);
+            }
+            self.due.insert((now, primary));
+        }
+    }
+
+    /// Returns when the next poll is due; `None` if none is.
+    pub fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Returns a primary to poll now; `None` if none is due. It is polled until [`Schedule::finish`].
+    pub fn take(&mut self, now: Instant) -> Option<ObjectRef> {
+        self.due.first().filter(|(at, _)| *at <= now)?;
+        let (_, primary) = self.due.pop_first()?;
+        if let Some(entry) = self.primaries.get_mut(&primary) {
+            (entry.at, entry.changed) = (None, false);
+        }
+        Some(primary)
+    }
+
+    /// Takes in how a poll has ended. Of a primary that has gone meanwhile nothing follows.
+    pub fn finish(&mut self, primary: &ObjectRef, polled: Polled, now: Instant, chance: f64) {
+        let Some(Entry { at: None, failures, changed }) = self.primaries.get(primary).copied() else {
+            return;
+        };
+        match polled {
+            Polled::Well(Some(again)) => self.wait(primary, now + again.max(SHORTEST), 0),
+            Polled::Well(None) => self.wait(primary, now + pause(self.every, 0, chance), 0),
+            Polled::Badly => {
+                let failures = failures.saturating_add(1);
+                self.wait(primary, now + pause(self.every, failures, chance), failures);
+            }
+            Polled::Unwanted => {
+                self.primaries.remove(primary);
+                if changed {
+                    self.notice(primary, now, chance);
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, primary: &ObjectRef, at: Instant, failures: u32) {
+        self.due.insert((at, primary.clone()));
+        self.primaries.insert(primary.clone(), Entry { at: Some(at), failures, changed: false });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_pause_is_a_tenth_shorter_at_most_and_grows_with_failures() {
+        // PP-2
+        for (every, failures, chance, expected) in [
+            (10_000, 0, 0.0, 10_000),
+            (10_000, 0, 1.0, 9_000),
+            (10_000, 0, 0.5, 9_500),
+            (10_000, 1, 0.0, 10_000),
+            (10_000, 2, 0.0, 20_000),
+            (10_000, 5, 0.0, 160_000),
+            (10_000, 6, 0.0, 300_000),
+            (10_000, 6, 1.0, 270_000),
+            (10_000, 4_000_000_000, 0.0, 300_000),
+            (600_000, 9, 0.0, 600_000),
+            (100, 3, 0.0, 400),
+        ] {
+            let found = pause(Duration::from_millis(every), failures, chance);
+            assert_eq!(found, Duration::from_millis(expected), "{every} {failures} {chance}");
+        }
+    }
+
+    #[test]
+    fn a_primary_is_polled_after_the_first_delay_and_then_each_period_until_it_is_gone() {
+        // PP-2
+        let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
+        let at = |n| start + seconds(n);
+        let mut schedule = Schedule::new(seconds(10), seconds(3));
+        assert_eq!(schedule.next(), None);
+        schedule.notice(&a, at(0), 0.0);
+        schedule.notice(&a, at(2), 0.0);
+        assert_eq!(schedule.next(), Some(at(3)), "one that waits is not put off");
+        assert_eq!((schedule.take(at(2)), schedule.take(at(3))), (None, Some(a.clone())));
+        schedule.notice(&a, at(4), 0.0);
+        assert_eq!((schedule.next(), schedule.take(at(100))), (None, None), "never twice at once");
+        schedule.finish(&a, Polled::Well(None), at(5), 0.0);
+        assert_eq!(schedule.next(), Some(at(15)));
+        assert_eq!(schedule.take(at(15)), Some(a.clone()));
+        schedule.finish(&a, Polled::Well(Some(seconds(1))), at(15), 0.0);
+        assert_eq!(schedule.next(), Some(at(16)), "as the component says");
+        assert_eq!(schedule.take(at(16)), Some(a.clone()));
+        schedule.finish(&a, Polled::Well(Some(Duration::ZERO)), at(16), 0.0);
+        assert_eq!(schedule.next(), Some(at(16) + SHORTEST));
+        schedule.remove(&a);
+        assert_eq!((schedule.next(), schedule.take(at(100))), (None, None));
+    }
+
+    #[test]
+    fn a_poll_that_fails_is_tried_again_and_one_that_ends_after_its_primary_is_not() {
+        // PP-2, XC-6
+        let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
+        let at = |n| start + seconds(n);
+        let mut schedule = Schedule::new(seconds(10), seconds(0));
+        schedule.notice(&a, at(0), 0.0);
+        for (begun, next) in [(0, 10), (10, 30), (30, 70)] {
+            assert_eq!(schedule.take(at(begun)), Some(a.clone()));
+            schedule.finish(&a, Polled::Badly, at(begun), 0.0);
+            assert_eq!(schedule.next(), Some(at(next)));
+        }
+        assert_eq!(schedule.take(at(70)), Some(a.clone()));
+        schedule.finish(&a, Polled::Well(None), at(70), 0.0);
+        assert_eq!(schedule.next(), Some(at(80)), "a success ends the failures");
+        assert_eq!(schedule.take(at(80)), Some(a.clone()));
+        schedule.remove(&a);
+        schedule.finish(&a, Polled::Well(None), at(81), 0.0);
+        assert_eq!(schedule.next(), None);
+        // Made again while the poll of the one before is under way: that one's end says nothing of it.
+        schedule.notice(&a, at(90), 0.0);
+        schedule.finish(&a, Polled::Unwanted, at(91), 0.0);
+        assert_eq!(schedule.next(), Some(at(90)));
+    }
+
+    #[test]
+    fn a_primary_that_is_not_wanted_waits_for_a_change() {
+        // PP-2
+        let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
+        let at = |n| start + seconds(n);
+        let mut schedule = Schedule::new(seconds(10), seconds(3));
+        for (changed, next) in [(false, None), (true, Some(at(7)))] {
+            schedule.notice(&a, at(0), 0.0);
+            assert_eq!(schedule.take(at(3)), Some(a.clone()));
+            if changed {
+                schedule.notice(&a, at(4), 0.0);
+            }
+            schedule.finish(&a, Polled::Unwanted, at(4), 0.0);
+            assert_eq!(schedule.next(), next, "{changed}");
+        }
+    }
+
+    #[test]
+    fn after_a_swap_all_that_wait_are_polled_at_once() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(seconds(10), seconds(3));
+        for name in ["a", "b", "c"] {
+            schedule.notice(&ObjectRef::cluster(name), start, 0.0);
+        }
+        let (first, swap) = (schedule.take(start + seconds(3)).unwrap(), start + seconds(4));
+        schedule.hurry(swap);
+        let rest: Vec<_> = std::iter::from_fn(|| schedule.take(swap)).map(|key| key.to_string()).collect();
+        assert_eq!((first.to_string(), rest), ("a".to_owned(), vec!["b".to_owned(), "c".to_owned()]));
+    }
+}

@@ -1,0 +1,153 @@
+//! Tests of what a source keeps, and of whom it says that something has changed.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+
+use super::*;
+use crate::manifest::polls::{Each, Polled};
+use crate::object::pointer::Pointer;
+use crate::room::Room;
+
+fn spec(polled: Polled) -> manifest::External {
+    let id = Pointer::parse("/id").unwrap();
+    manifest::External { every: Duration::from_secs(1), id, things: 4, memory: 2_000, polled }
+}
+
+fn together() -> External {
+    External::new(&"x".into(), spec(Polled::Together))
+}
+
+fn each() -> External {
+    let each = Each { first_after: Duration::from_secs(1), when: None, concurrency: 1 };
+    External::new(&"x".into(), spec(Polled::Each(each)))
+}
+
+/// Returns things as `id=value` says them, one after another.
+fn things(text: &str) -> Things {
+    let pairs = text.split_whitespace().filter_map(|pair| pair.split_once('='));
+    pairs.map(|(id, value)| (id.into(), value.into())).collect()
+}
+
+fn answer(primaries: &[(&str, &str)]) -> BTreeMap<ObjectRef, Things> {
+    primaries.iter().map(|(name, text)| (ObjectRef::namespaced("n", name), things(text))).collect()
+}
+
+fn names(keys: Vec<ObjectRef>) -> Vec<String> {
+    keys.into_iter().map(|key| key.name.to_string()).collect()
+}
+
+#[test]
+fn an_answer_for_all_concerns_those_whose_things_differ_and_those_who_are_missing_in_it() {
+    // XC-1, XC-2
+    let source = together();
+    for (now, changed) in [
+        (vec![("a", "1=x"), ("b", "1=x 2=y")], vec!["a", "b"]),
+        (vec![("a", "1=x"), ("b", "1=x 2=y")], vec![]),
+        (vec![("a", "1=z"), ("b", "1=x 2=y")], vec!["a"]),
+        (vec![("a", "1=z"), ("b", "2=y")], vec!["b"]),
+        (vec![("a", "1=z")], vec!["b"]),
+        (vec![], vec!["a"]),
+    ] {
+        let found = source.take_all(answer(&now), || None).unwrap();
+        assert_eq!(names(found.primaries), changed, "{now:?}");
+    }
+}
+
+#[test]
+fn an_answer_for_one_primary_says_whether_its_things_differ() {
+    // XC-1, XC-6
+    let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
+    for (uid, now, changed) in [
+        ("u", "", false),
+        ("u", "1=x", true),
+        ("u", "1=x", false),
+        ("u", "1=y", true),
+        ("v", "1=y", true),
+        ("v", "", true),
+    ] {
+        assert_eq!(source.take_one(&a, uid, things(now), || None), Ok(changed), "{uid} {now}");
+        assert_eq!((source.of(&a, uid), source.knows(&a, uid)), (things(now), true));
+        assert_eq!((source.of(&a, "other"), source.knows(&a, "other")), (Things::new(), false));
+    }
+    source.take_one(&a, "v", things("1=y"), || None).unwrap();
+    source.forget(&a);
+    assert_eq!((source.of(&a, "v"), source.knows(&a, "v"), source.counts()), (Things::new(), false, Counts::default()));
+}
+
+#[test]
+fn what_has_not_been_polled_with_success_is_unknown_and_what_was_known_outlasts_failures() {
+    // PP-1
+    let source = together();
+    let said = || source.known().map_err(|unknown| unknown.to_string());
+    assert_eq!(said(), Err("source x has not been polled yet".to_owned()));
+    assert_eq!((source.fail("no way"), source.fail("nor now")), (1, 2));
+    assert_eq!(said(), Err("source x has not been polled with success yet: nor now".to_owned()));
+    let first = source.take_all(answer(&[("a", "1=x")]), || None).unwrap();
+    assert_eq!((first.known_now, said()), (true, Ok(())));
+    assert_eq!(source.fail("again"), 1);
+    assert_eq!((said(), source.counts().failures), (Ok(()), 1));
+    assert_eq!(source.of(&ObjectRef::namespaced("n", "a"), "u"), things("1=x"));
+    let second = source.take_all(answer(&[("a", "1=x")]), || None).unwrap();
+    assert_eq!((second, source.counts().failures), (Changed::default(), 0));
+    assert_eq!(each().known(), Ok(()), "it is asked for one primary after another");
+}
+
+#[test]
+fn an_answer_beyond_the_bounds_is_refused_and_changes_nothing() {
+    let source = together();
+    source.take_all(answer(&[("a", "1=x"), ("b", "1=x")]), || None).unwrap();
+    let before = source.counts();
+    let refused = source.take_all(answer(&[("a", "1=x 2=x 3=x 4=x 5=x")]), || None).unwrap_err();
+    assert_eq!(refused.to_string(), "it would have 5 things, and may have 4 (bounded.things)");
+    let large = format!("1={}", "x".repeat(3_000));
+    let refused = source.take_all(answer(&[("a", &large)]), || None).unwrap_err();
+    assert_eq!(refused.to_string(), "its things would take 3321 bytes, and may take 2000 (bounded.memory)");
+    assert_eq!(source.counts(), before);
+    let source = each();
+    let [a, b] = ["a", "b"].map(|name| ObjectRef::namespaced("n", name));
+    source.take_one(&a, "u", things("1=x 2=x 3=x"), || None).unwrap();
+    let refused = source.take_one(&b, "u", things("1=x 2=x"), || None).unwrap_err();
+    assert_eq!(refused, Refused::Things { found: 5, most: 4 });
+    assert!(!source.knows(&b, "u"));
+    source.take_one(&b, "u", things("1=x"), || None).unwrap();
+}
+
+#[test]
+fn things_take_memory_of_the_plugin_and_give_it_back() {
+    let room = Room::new(8_000);
+    let plugin = "p".into();
+    let holding = || Some(room.holding(&plugin));
+    // Of 8000 bytes, a quarter stays free: so all that one may have is left, if nobody has anything.
+    let is_free = || room.holding(&"other".into()).try_grow(6_000);
+    let source = together();
+    assert!(is_free());
+    source.take_all(answer(&[("a", "1=x 2=x"), ("b", "1=x")]), holding).unwrap();
+    assert_eq!(source.counts(), Counts { primaries: 2, things: 3, bytes: 806, failures: 0 });
+    assert!(!is_free());
+    source.take_all(BTreeMap::new(), holding).unwrap();
+    assert!(is_free());
+    source.take_all(answer(&[("a", "1=x")]), holding).unwrap();
+    let mut hog = room.holding(&"hog".into());
+    assert!(hog.try_grow(5_600));
+    let large = format!("1={}", "x".repeat(1_500));
+    let refused = source.take_all(answer(&[("a", &large)]), holding).unwrap_err();
+    assert_eq!(refused, Refused::Memory(1_499));
+    drop(hog);
+    source.take_all(answer(&[("a", &large)]), holding).unwrap();
+    drop(source);
+    assert!(is_free());
+}
+
+#[tokio::test]
+async fn a_primary_is_polled_by_one_at_a_time() {
+    let source = each();
+    let [a, b] = ["a", "b"].map(ObjectRef::cluster);
+    let first = source.alone(&a).await;
+    assert!(source.alone(&a).now_or_never().is_none());
+    assert!(source.alone(&b).now_or_never().is_some());
+    drop(first);
+    assert!(source.alone(&a).now_or_never().is_some());
+    source.alone(&b).await;
+    assert_eq!(source.polled.lock().len(), 1, "who polls no more is forgotten");
+}

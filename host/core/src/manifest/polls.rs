@@ -1,0 +1,57 @@
+//! What a manifest declares of things outside of the cluster: how often they are read, for whom, and how much of them is kept.
+
+use std::time::Duration;
+
+use crate::cel::Expression;
+use crate::object::pointer::Pointer;
+
+/// A source of things outside of the cluster (PP, XC rules).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// The time from one poll to the next.
+    pub every: Duration,
+    /// Where the id of a thing is (`XC-3`).
+    pub id: Pointer,
+    /// The most things.
+    pub things: usize,
+    /// The most bytes that they take.
+    pub memory: u64,
+    /// For whom they are read.
+    pub polled: Polled,
+}
+
+/// For whom things are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// For all primaries at once (`PP-1`).
+    Together,
+    /// For each primary by itself (`PP-2`).
+    Each(Each),
+}
+
+/// How primaries are polled, each by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Each {
+    /// The time from when a primary appears to its first poll.
+    pub first_after: Duration,
+    /// Which primaries are polled, over [`PRIMARY`]; `None`: all.
+    pub when: Option<Expression>,
+    /// How many are polled at once.
+    pub concurrency: usize,
+}
+
+/// The variable that holds the primary.
+pub const PRIMARY: &str = "primary";
+
+/// The shortest time from one poll to the next: each is a call of the component.
+pub const SHORTEST: Duration = Duration::from_millis(100);
+
+impl External {
+    /// Returns how primaries are polled by themselves; `None` if they are not.
+    pub fn each(&self) -> Option<&Each> {
+        match &self.polled {
+            Polled::Together => None,
+            Polled::Each(each) => Some(each),
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Polls of things outside of the cluster, with a scripted component: what runs see of them, and whom they wake.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
+#![allow(
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "builders that are read beside their use"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::cache::{Event as Watch, Writer};
+use capstan_core::cluster::{Cluster, Error, Write};
+use capstan_core::external::External;
+use capstan_core::external::schedule::Polled;
+use capstan_core::guest::{
+    Answer, Call, Context, Failure, Guest, Interface, PolledAll, PolledOne, PrimaryThings, PrimaryUpdate, Selection,
+    Session, UpdateControl,
+};
+use capstan_core::guest::{Lifetime, Place, Query, WriteOptions, WriteRequest, WriteVerb};
+use capstan_core::manifest;
+use capstan_core::object::fields::Fields;
+use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope, Version};
+use capstan_core::permission::{Home, Permissions};
+use capstan_core::queue::{self, Policy, Queue};
+use capstan_core::reconciler::verdicts::Verdicts;
+use capstan_core::reconciler::{Controller, execute, polling};
+use capstan_core::source::filter::Filter;
+use capstan_core::source::{Role, Source, Spec, Trigger, TriggerKind};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// What a poll or a run does before it answers, and what it notes of that.
+type Ask = Arc<dyn Fn(Arc<dyn Context>) -> BoxFuture<'static, Vec<String>> + Send + Sync>;
+
+/// What polls answer, one after another; the last one again and again.
+type Answers = Vec<Result<Vec<Value>, &'static str>>;
+
+/// A component that answers from a script. It has one permit, as a plugin with `limits.concurrency: 1`.
+#[derive(Clone)]
+struct Script {
+    answers: Arc<Mutex<Answers>>,
+    again: Option<Duration>,
+    on_poll: Option<Ask>,
+    on_reconcile: Option<Ask>,
+    notes: Arc<Mutex<Vec<String>>>,
+    permit: Arc<Semaphore>,
+}
+
+impl Script {
+    fn new(answers: &[Result<Vec<Value>, &'static str>]) -> Self {
+        Self {
+            answers: Arc::new(Mutex::new(answers.to_vec())),
+            again: None,
+            on_poll: None,
+            on_reconcile: None,
+            notes: Arc::default(),
+            permit: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    fn things(&self) -> Result<Vec<String>, Failure> {
+        let mut answers = self.answers.lock();
+        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+        let texts = |things: Vec<Value>| things.iter().map(Value::to_string).collect();
+        answer.map(texts).map_err(Failure::other)
+    }
+}
+
+struct Scene {
+    script: Script,
+    run: Arc<dyn Context>,
+    nested: bool,
+    held: tokio::sync::Mutex<Option<tokio::sync::OwnedSemaphorePermit>>,
+}
+
+impl Guest for Script {
+    fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+        Box::new(Scene { script: self.clone(), run, nested: false, held: tokio::sync::Mutex::default() })
+    }
+
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+        Box::new(Scene { script: self.clone(), run, nested: true, held: tokio::sync::Mutex::default() })
+    }
+
+    fn exports(&self, interface: Interface) -> bool {
+        matches!(interface, Interface::Reconciler | Interface::Poller | Interface::ResourcePoller)
+    }
+}
+
+impl Session for Scene {
+    fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        async move {
+            self.ready().await?;
+            let Script { on_poll, on_reconcile, notes, again, .. } = &self.script;
+            let asks = if matches!(call, Call::Reconcile { .. }) { on_reconcile } else { on_poll };
+            notes.lock().push(call.interface().map_or("start", Interface::function).to_owned());
+            if let Some(ask) = asks {
+                let asked = ask(Arc::clone(&self.run)).await;
+                notes.lock().extend(asked);
+            }
+            Ok(match call {
+                Call::Poll { .. } => {
+                    let primaries = self.script.things()?.into_iter().map(|thing| PrimaryThings {
+                        primary: key(serde_json::from_str::<Value>(&thing).unwrap()["of"].as_str().unwrap_or("a")),
+                        things: vec![thing],
+                    });
+                    Answer::Poll(PolledAll { primaries: primaries.collect() })
+                }
+                Call::PollOne { .. } => Answer::PollOne(PolledOne { things: self.script.things()?, again: *again }),
+                Call::Reconcile { .. } => {
+                    Answer::Reconcile(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None })
+                }
+                Call::Start
+                | Call::Cleanup { .. }
+                | Call::HandleError { .. }
+                | Call::Initialize { .. }
+                | Call::Desired { .. }
+                | Call::Match { .. }
+                | Call::IsMet { .. } => unreachable!("nobody asks"),
+            })
+        }
+        .boxed()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), Failure>> {
+        async {
+            let mut held = self.held.lock().await;
+            if !self.nested && held.is_none() {
+                *held = Some(Arc::clone(&self.script.permit).acquire_owned().await.unwrap());
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// An API server that is never asked.
+struct Nobody;
+
+impl Cluster for Nobody {
+    fn write(&self, _: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        unreachable!("nothing is written")
+    }
+
+    fn get<'a>(&'a self, _: &'a Gvk, _: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        unreachable!("nothing is read")
+    }
+
+    fn scope(&self, _: &Gvk) -> Option<Scope> {
+        Some(Scope::Namespaced)
+    }
+}
+
+/// A controller over pages with one source, `x`.
+struct Bench {
+    controller: Arc<Controller>,
+    source: Arc<External>,
+    pages: Writer,
+    notes: Arc<Mutex<Vec<String>>>,
+    told: Arc<Mutex<Vec<Trigger>>>,
+}
+
+impl Bench {
+    fn new(script: Script, source: &str) -> Self {
+        let text = format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, retry: none, sources: {{ x: {source} }} }}\n"
+        );
+        let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
+        let spec = operator.controllers["pages"].clone();
+        let mut pages = Writer::default();
+        pages.start_list();
+        pages.finish_list(Version(0));
+        let primaries = Arc::new(Source::new(Spec {
+            name: "primaries".into(),
+            gvk: spec.primary.clone(),
+            role: Role::Primary,
+            filter: Filter::default(),
+            indexes: BTreeMap::new(),
+            fields: Fields::whole(),
+            bounded: None,
+            faults: Arc::default(),
+        }));
+        primaries.attach(None, pages.cache());
+        let (notes, told) = (Arc::clone(&script.notes), Arc::<Mutex<Vec<Trigger>>>::default());
+        let queue = Queue::new(Policy { max_interval: None, retry: None, ..Policy::default() });
+        queue.start(Instant::now());
+        let source = Arc::new(External::new(&"x".into(), spec.externals["x"].clone()));
+        let controller = Controller {
+            operator: Arc::clone(&operator.name),
+            limits: operator.plugins["p"].limits.clone(),
+            primaries,
+            secondaries: BTreeMap::new(),
+            externals: [("x".into(), Arc::clone(&source))].into(),
+            finalizer: "sample.dev/finalizer".into(),
+            guest: Arc::new(script),
+            permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),
+            cluster: Arc::new(Nobody),
+            tell: {
+                let told = Arc::clone(&told);
+                Arc::new(move |triggers| told.lock().extend(triggers))
+            },
+            queue,
+            verdicts: Arc::new(Verdicts::default()),
+            edition: 1,
+            settings: json!({ "controller": { "name": "pages" } }),
+            events: Box::new(|_, _| {}),
+            spec,
+        };
+        Self { controller: Arc::new(controller), source, pages, notes, told }
+    }
+
+    fn page(&mut self, name: &str, spec: Value) {
+        let metadata = json!({ "name": name, "namespace": "n", "uid": format!("u-{name}"), "resourceVersion": "1" });
+        let tree = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "metadata": metadata, "spec": spec });
+        let page = Object::parse(&tree.to_string(), &self.controller.spec.primary, &Managers::default()).unwrap();
+        self.pages.apply(Watch::Applied(page));
+    }
+
+    fn gone(&mut self, name: &str) {
+        self.pages.apply(Watch::Deleted(self.controller.primaries.get(&key(name)).unwrap()));
+    }
+
+    async fn poll(&self) -> Result<(), String> {
+        polling::poll(&self.controller, &self.source).await.map_err(|failure| failure.message)
+    }
+
+    async fn poll_one(&self, name: &str) -> Result<Polled, String> {
+        polling::poll_one(&self.controller, &self.source, &key(name)).await.map_err(|failure| failure.message)
+    }
+
+    /// Runs a page, and returns why that failed.
+    async fn run(&self, name: &str) -> Option<String> {
+        let key = key(name);
+        self.controller.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
+        let ticket = self.controller.queue.next().await.unwrap();
+        let ended = execute(Arc::clone(&self.controller), &ticket, Timestamp::UNIX_EPOCH).await;
+        ticket.finish(ended.finished, Instant::now());
+        ended.error
+    }
+
+    fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes.lock())
+    }
+
+    /// Returns whom polls have woken.
+    fn woken(&self) -> Vec<String> {
+        let told = std::mem::take(&mut *self.told.lock());
+        let names = told.into_iter().map(|Trigger { primary, what }| match what {
+            TriggerKind::Related { source, .. } => format!("{} by {source}", primary.name),
+            TriggerKind::Changed { .. } | TriggerKind::Deleted { .. } => unreachable!("polls say nothing of primaries"),
+        });
+        names.collect()
+    }
+}
+
+const TOGETHER: &str = "{ poll: { every: 10s, id: /id } }";
+const EACH: &str = "{ pollEach: { every: 10s, id: /id } }";
+
+fn key(name: &str) -> ObjectRef {
+    ObjectRef::namespaced("n", name)
+}
+
+fn query(selection: Selection) -> Query {
+    let place = Place::Source("x".to_owned());
+    Query { place, selection, labels: None, fields: Vec::new(), newest_only: false, limit: None, after: None }
+}
+
+/// Returns what a call sees of the things of its primary.
+fn looks() -> Option<Ask> {
+    Some(Arc::new(|run: Arc<dyn Context>| {
+        async move {
+            let page = run.find_all(query(Selection::Related)).await;
+            vec![page.map_or_else(|error| format!("{:?}: {error}", error.reason), |page| page.items.join(" "))]
+        }
+        .boxed()
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_run_whose_things_have_changed_if_they_are_there() {
+    // PP-1, XC-1, XC-2
+    let (a, b) = (json!({ "id": 1, "of": "a" }), json!({ "id": 1, "of": "b" }));
+    let script = Script::new(&[Ok(vec![a.clone(), b.clone()]), Ok(vec![a, b.clone()]), Ok(vec![b]), Ok(vec![])]);
+    let mut bench = Bench::new(script, TOGETHER);
+    bench.page("a", json!({}));
+    for woken in [vec!["a by x"], vec![], vec!["a by x"], vec![]] {
+        assert_eq!(bench.poll().await, Ok(()));
+        assert_eq!(bench.woken(), woken);
+    }
+    assert_eq!(bench.notes(), ["poll"; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_sees_what_was_polled_and_is_refused_what_was_not() {
+    // PP-1
+    let thing = json!({ "id": 1, "of": "a" });
+    let script =
+        Script { on_reconcile: looks(), ..Script::new(&[Err("no way"), Ok(vec![thing]), Err("down"), Err("down")]) };
+    let mut bench = Bench::new(script, TOGETHER);
+    bench.page("a", json!({}));
+    let seen = async || {
+        let failed = bench.run("a").await;
+        assert_eq!(failed, None);
+        bench.notes().pop().unwrap()
+    };
+    assert_eq!(seen().await, "Unreachable: source x has not been polled yet");
+    assert_eq!(bench.poll().await, Err("no way".to_owned()));
+    bench.source.fail("no way");
+    assert_eq!(seen().await, "Unreachable: source x has not been polled with success yet: no way");
+    assert_eq!(bench.poll().await, Ok(()));
+    assert_eq!(bench.controller.queue.counts(Instant::now()).due, 1, "whoever could not be told before runs");
+    assert_eq!(seen().await, r#"{"id":1,"of":"a"}"#);
+    assert_eq!(bench.poll().await, Err("down".to_owned()));
+    assert_eq!(seen().await, r#"{"id":1,"of":"a"}"#, "what was known stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_look_of_a_run_polls_its_primary_and_wakes_nobody() {
+    // PP-2
+    let script =
+        Script { on_reconcile: looks(), ..Script::new(&[Ok(vec![json!({ "id": 1 })]), Ok(vec![json!({ "id": 2 })])]) };
+    let mut bench = Bench::new(script, EACH);
+    bench.page("a", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    // With one permit for all, which the run has.
+    assert_eq!(bench.notes(), ["reconcile", "poll-one", r#"{"id":1}"#]);
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", r#"{"id":1}"#], "once is enough");
+    assert_eq!(bench.woken(), [""; 0]);
+    assert_eq!(bench.poll_one("a").await, Ok(Polled::Well(None)));
+    assert_eq!((bench.notes(), bench.woken()), (vec!["poll-one".to_owned()], vec!["a by x".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_can_not_be_answered_is_refused() {
+    // PP-2
+    let script = Script { on_reconcile: looks(), ..Script::new(&[Err("no way")]) };
+    let mut bench = Bench::new(script, EACH);
+    bench.page("a", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes().pop().unwrap(), "Unreachable: polling source x: no way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_who_is_wanted_is_polled_and_who_is_gone_has_nothing() {
+    // PP-2, XC-6
+    let script = Script {
+        again: Some(Duration::from_secs(1)),
+        on_reconcile: looks(),
+        ..Script::new(&[Ok(vec![json!({ "id": 1 })])])
+    };
+    let mut bench = Bench::new(script, "{ pollEach: { every: 10s, id: /id, when: { cel: primary.spec.on } } }");
+    for (name, on) in [("a", json!(true)), ("b", json!(false)), ("c", json!("no truth value"))] {
+        bench.page(name, json!({ "on": on }));
+    }
+    let well = Ok(Polled::Well(Some(Duration::from_secs(1))));
+    for (name, polled) in [("a", well.clone()), ("b", Ok(Polled::Unwanted)), ("c", well), ("d", Ok(Polled::Unwanted))] {
+        assert_eq!(bench.poll_one(name).await, polled, "{name}");
+    }
+    assert_eq!(bench.notes(), ["poll-one"; 2], "a question without an answer polls");
+    assert_eq!(bench.run("b").await, None);
+    assert_eq!(bench.notes(), ["reconcile", ""], "it has none, and nobody asks");
+    bench.page("a", json!({ "on": false }));
+    assert_eq!(bench.poll_one("a").await, Ok(Polled::Unwanted));
+    assert!(!bench.source.knows(&key("a"), "u-a"));
+    bench.gone("c");
+    assert_eq!(bench.poll_one("c").await, Ok(Polled::Unwanted));
+    assert_eq!(bench.source.counts().primaries, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_an_answer_is_a_failure_and_changes_nothing() {
+    // XC-3
+    let answers = [
+        Ok(vec![json!({ "id": 1 })]),
+        Ok(vec![json!({ "name": 1 })]),
+        Ok(vec![json!({ "id": 1 }), json!({ "id": 1 })]),
+    ];
+    let mut bench = Bench::new(Script::new(&answers), "{ pollEach: { every: 10s, id: /id, bounded: { things: 1 } } }");
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    assert_eq!(bench.poll_one("a").await, Ok(Polled::Well(None)));
+    let said = bench.poll_one("a").await.unwrap_err();
+    assert!(said.starts_with("a thing has no id: at \"/id\" there is nothing"), "{said}");
+    assert_eq!(bench.poll_one("a").await, Err("two things of a primary have the id \"1\"".to_owned()));
+    assert_eq!(bench.source.of(&key("a"), "u-a").len(), 1);
+    let script = Script::new(&[Ok(vec![json!({ "id": 1 }), json!({ "id": 2 })])]);
+    let mut bench = Bench::new(script, "{ pollEach: { every: 10s, id: /id, bounded: { things: 1 } } }");
+    bench.page("a", json!({}));
+    assert_eq!(bench.poll_one("a").await, Err("it would have 2 things, and may have 1 (bounded.things)".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_belongs_to_no_run_and_does_what_only_a_run_can_not() {
+    let ask: Ask = Arc::new(|run: Arc<dyn Context>| {
+        async move {
+            let reason = |error: capstan_core::guest::CallError| format!("{:?}", error.reason);
+            let verb = WriteVerb::Apply("{}".to_owned());
+            let write = run.write(WriteRequest { verb, options: WriteOptions::default() }).await.map_err(reason);
+            let primaries = run.find_all(Query { place: Place::Primaries, ..query(Selection::Everywhere) }).await;
+            let related = run.find_one(Place::Source("x".to_owned())).await.map_err(reason);
+            let memo = run.set_memo(Lifetime::Primary, "m", Some("1".to_owned())).map_err(reason);
+            let primary = run.info().primary.map(|primary| primary.name.to_string());
+            let beside = run.info().beside;
+            vec![format!("{beside} {primary:?} {write:?} {} {related:?} {memo:?}", primaries.unwrap().items.len())]
+        }
+        .boxed()
+    });
+    let nothing = "Err(\"Misplaced\")";
+    for (source, told) in [
+        (TOGETHER, format!("true None {nothing} 1 {nothing} {nothing}")),
+        (EACH, format!("true Some(\"a\") {nothing} 1 Err(\"Unreachable\") Ok(())")),
+    ] {
+        let script = Script { on_poll: Some(Arc::clone(&ask)), ..Script::new(&[Ok(vec![])]) };
+        let mut bench = Bench::new(script, source);
+        bench.page("a", json!({}));
+        if source == TOGETHER {
+            assert_eq!(bench.poll().await, Ok(()));
+        } else {
+            assert_eq!(bench.poll_one("a").await, Ok(Polled::Well(None)));
+        }
+        assert_eq!(bench.notes().pop().unwrap(), told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn things_are_found_by_primary_namespace_and_id_and_come_in_pages() {
+    let answers = [("b", 3), ("a", 2), ("a", 10), ("a", 1)];
+    let script = Script {
+        on_reconcile: Some(Arc::new(|run: Arc<dyn Context>| {
+            async move {
+                let mut told = Vec::new();
+                for selection in [
+                    Selection::Related,
+                    Selection::Namespaced("n".to_owned()),
+                    Selection::Namespaced("m".to_owned()),
+                    Selection::Everywhere,
+                ] {
+                    let mut asked = query(selection);
+                    (asked.limit, asked.fields) = (Some(2), vec!["/of".to_owned()]);
+                    let mut pages = Vec::new();
+                    loop {
+                        let page = run.find_all(asked.clone()).await.unwrap();
+                        pages.push(page.items.join(" "));
+                        asked.after = page.next;
+                        if asked.after.is_none() {
+                            break;
+                        }
+                    }
+                    told.push(pages.join(" | "));
+                }
+                let named = |id| run.find_named(Place::Source("x".to_owned()), ObjectRef::cluster(id));
+                told.push(format!("{:?} {:?}", named("10").await.unwrap(), named("3").await.unwrap()));
+                let one = run.find_one(Place::Source("x".to_owned())).await.unwrap_err();
+                told.push(one.to_string());
+                for wrong in [
+                    Query { labels: Some("a=b".to_owned()), ..query(Selection::Related) },
+                    query(Selection::Indexed { index: "i".to_owned(), key: "k".to_owned() }),
+                ] {
+                    told.push(run.find_all(wrong).await.unwrap_err().to_string());
+                }
+                told
+            }
+            .boxed()
+        })),
+        ..Script::new(&[Ok(answers.map(|(of, id)| json!({ "id": id, "of": of, "more": true })).to_vec())])
+    };
+    let mut bench = Bench::new(script, TOGETHER);
+    bench.page("a", json!({}));
+    assert_eq!(bench.poll().await, Ok(()));
+    assert_eq!(bench.run("a").await, None);
+    let thing = |of: &str, id: u32| format!(r#"{{"id":{id},"of":"{of}"}}"#);
+    let of_a = format!("{} {} | {}", thing("a", 1), thing("a", 10), thing("a", 2));
+    let all = format!("{} {} | {} {}", thing("a", 1), thing("a", 10), thing("a", 2), thing("b", 3));
+    let whole = r#"Some("{\"id\":10,\"more\":true,\"of\":\"a\"}") None"#;
+    assert_eq!(
+        bench.notes()[2..],
+        [
+            of_a.as_str(),
+            &all,
+            "",
+            &all,
+            whole,
+            "several things of source x belong to the primary: 1, 10, 2",
+            "source x has things outside of the cluster, which have no labels",
+            "source x has things outside of the cluster, and no index",
+        ]
+    );
+}

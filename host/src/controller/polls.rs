@@ -1,0 +1,181 @@
+//! Polls the sources outside of the cluster of a running controller: each source in a task of its own, which ends with the
+//! controller or when that comes to watch something else.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::cpu::Job;
+use capstan_core::external::External;
+use capstan_core::external::schedule::{Polled, Schedule, pause};
+use capstan_core::guest::Failure;
+use capstan_core::manifest::polls::Each;
+use capstan_core::object::ObjectRef;
+use capstan_core::reconciler::{Controller, polling};
+use capstan_core::source::callback::Asked;
+use capstan_core::source::{Touched, TouchedKeys};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::Instrument as _;
+
+use super::declared::Environment;
+use super::handle::Handle;
+use crate::backoff::Chance;
+
+/// The tasks that poll for a controller. They end when this is dropped.
+#[derive(Default)]
+pub(super) struct Polls {
+    tasks: JoinSet<()>,
+    /// True of each source that is polled for all primaries at once, after its first poll.
+    polled: Vec<watch::Receiver<bool>>,
+}
+
+/// Polls one source.
+struct Poller {
+    handle: Arc<Handle>,
+    source: Arc<External>,
+    chance: Chance,
+}
+
+impl Polls {
+    /// Begins to poll what a controller declares, on the threads of runs.
+    pub(super) fn start(
+        handle: &Arc<Handle>,
+        environment: &Environment,
+        controller: &Controller,
+        touched: &Touched,
+    ) -> Self {
+        let mut polls = Self::default();
+        for (name, source) in &controller.externals {
+            let chance = environment.api.chance().of(&format!("{} {name}", handle.name));
+            let poller = Poller { handle: Arc::clone(handle), source: Arc::clone(source), chance };
+            let span = tracing::info_span!("polling", source = %name);
+            let runtime = environment.workers.runtime();
+            if let Some(each) = source.spec.each().cloned() {
+                let keys = touched.subscribe();
+                for primary in controller.primaries.list(None) {
+                    keys.add(primary.key().clone());
+                }
+                polls.tasks.spawn_on(lasting(poller.each(each, keys).boxed()).instrument(span), &runtime);
+            } else {
+                let (sender, polled) = watch::channel(false);
+                polls.tasks.spawn_on(lasting(poller.together(sender).boxed()).instrument(span), &runtime);
+                polls.polled.push(polled);
+            }
+        }
+        polls
+    }
+
+    /// Waits until each source that is polled for all primaries at once has been, well or badly, for so long at the longest
+    /// (`PP-1`).
+    pub(super) async fn first(&mut self, longest: Duration) {
+        let all = async {
+            for polled in &mut self.polled {
+                // An error says that the task has ended: there is nothing to wait for.
+                drop(polled.wait_for(|polled| *polled).await);
+            }
+        };
+        if timeout(longest, all).await.is_err() {
+            tracing::warn!(?longest, "the controller starts before all that it polls has been polled once");
+        }
+    }
+}
+
+/// Polls without an end, and says so if there is one: nobody would miss it.
+async fn lasting(polling: BoxFuture<'static, ()>) {
+    if AssertUnwindSafe(polling).catch_unwind().await.is_err() {
+        tracing::error!("the daemon has panicked: this source is not polled any more until its controller starts anew");
+    }
+}
+
+impl Poller {
+    /// Polls for all primaries at once: now, each period, and after each swap of the component (`PP-1`).
+    async fn together(self, polled: watch::Sender<bool>) {
+        let mut edition = self.handle.edition.subscribe();
+        loop {
+            edition.mark_unchanged();
+            let source = &self.source;
+            let asked = self.asked(None, |controller| async move { polling::poll(&controller, source).await });
+            let failures = asked.await.err().unwrap_or(0);
+            polled.send_replace(true);
+            let rest = pause(self.source.spec.every, failures, self.chance.share());
+            tokio::select! {
+                Ok(()) = edition.changed() => {}
+                () = sleep(rest) => {}
+            }
+        }
+    }
+
+    /// Polls each primary by itself, when it is time for it (`PP-2`).
+    async fn each(self, each: Each, touched: Arc<TouchedKeys>) {
+        let mut edition = self.handle.edition.subscribe();
+        edition.mark_unchanged();
+        let mut schedule = Schedule::new(self.source.spec.every, each.first_after);
+        let mut under_way = FuturesUnordered::new();
+        loop {
+            while under_way.len() < each.concurrency
+                && let Some(primary) = schedule.take(Instant::now())
+            {
+                under_way.push(self.one(primary));
+            }
+            let next = schedule.next().filter(|_| under_way.len() < each.concurrency);
+            tokio::select! {
+                biased;
+                Ok(()) = edition.changed() => schedule.hurry(Instant::now()),
+                Some((primary, polled)) = under_way.next(), if !under_way.is_empty() => {
+                    schedule.finish(&primary, polled, Instant::now(), self.chance.share());
+                }
+                keys = touched.take() => keys.iter().for_each(|key| self.look(&mut schedule, key)),
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            }
+        }
+    }
+
+    /// Looks after a primary that has appeared, changed or gone.
+    fn look(&self, schedule: &mut Schedule, primary: &ObjectRef) {
+        let there = self.handle.controller().is_some_and(|now| now.primaries.get(primary).is_some());
+        if there {
+            schedule.notice(primary, Instant::now(), self.chance.share());
+        } else {
+            // XC-6
+            schedule.remove(primary);
+            self.source.forget(primary);
+        }
+    }
+
+    async fn one(&self, primary: ObjectRef) -> (ObjectRef, Polled) {
+        let (source, key) = (&self.source, &primary);
+        let asked =
+            self.asked(Some(key), |controller| async move { polling::poll_one(&controller, source, key).await });
+        let polled = asked.await.unwrap_or(Polled::Badly);
+        (primary, polled)
+    }
+
+    /// Has the running version asked, when it is its plugin's turn to compute. What fails is counted and logged.
+    ///
+    /// # Errors
+    /// The number of failures in a row.
+    async fn asked<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        primary: Option<&ObjectRef>,
+        ask: impl FnOnce(Arc<Controller>) -> F,
+    ) -> Result<T, u32> {
+        let Self { handle, source, .. } = self;
+        let Some(controller) = handle.controller() else {
+            return Err(1);
+        };
+        let account = handle.wanted.borrow().account.clone();
+        let job = Job { controller: Arc::clone(&handle.name), key: primary.cloned() };
+        let answer = account.run(job, ask(controller)).await;
+        answer.map_err(|failure| {
+            let failures = source.fail(&failure.message);
+            let asked = Asked { source: &source.name, faults: &handle.faults };
+            asked.tell_of_poll(primary, failures, &failure.message);
+            failures
+        })
+    }
+}
