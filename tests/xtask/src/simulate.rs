@@ -2,6 +2,7 @@
 
 mod fault;
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail};
@@ -25,7 +26,8 @@ Examples:
   cargo xtask simulate --fault all                whether it finds faults put into the daemon
 
 It stops at the first seed that fails, leaves out of it what has nothing to do with that, and prints what is left.
-A fault is put into a copy of the workspace in target/faults, and nowhere else.")]
+A fault is put into a copy of the workspace in target/faults, and nowhere else. It counts as found by a seed that
+fails with it, and not without it.")]
 pub(crate) struct Args {
     /// How many; 300 if nothing is said, and 2000 to find a fault.
     #[arg(long, value_name = "N")]
@@ -53,61 +55,81 @@ fn names() -> PossibleValuesParser {
 }
 
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    let seeds = args.seeds.unwrap_or(if args.fault.is_empty() { 300 } else { 2000 });
     if args.fault.is_empty() {
-        return process::each(ui, vec![command(workspace, args)]);
+        return process::each(ui, vec![command(workspace, args, (args.from, seeds))]);
     }
     let is_wanted = |fault: &&Fault| args.fault.iter().any(|name| name == ALL || name == fault.name);
     let wanted: Vec<_> = FAULTS.iter().filter(is_wanted).collect();
-    hunt(ui, workspace, &wanted, || command(workspace, args))
+    let mut rows = vec![["fault", "seed", "what was wrong"].map(ui::bold).to_vec()];
+    let mut code = ExitCode::SUCCESS;
+    for fault in wanted {
+        let found = hunt(ui, workspace, fault, |span| command(workspace, args, span), (args.from, seeds))?;
+        if found.is_none() {
+            code = ExitCode::FAILURE;
+        }
+        let (seed, wrong) = found.unwrap_or(("none".to_owned(), fault.what.to_owned()));
+        rows.push(vec![fault.name.to_owned(), seed, wrong]);
+    }
+    ui::whole(&[ui::table(&rows)]);
+    Ok(code)
 }
 
-fn command(workspace: &Workspace, args: &Args) -> Command {
+/// Returns the command that plays so many seeds from the first on.
+fn command(workspace: &Workspace, args: &Args, (first, count): (u64, u64)) -> Command {
     let mut command = workspace.cargo();
     command.args(["run", "-q", "-p", "simulate"]);
     if args.optimized {
         command.args(["--profile", "perf"]);
     }
-    let usual = if args.fault.is_empty() { 300 } else { 2000 };
-    let seeds = args.seeds.unwrap_or(usual);
-    command.args(["--", "--seeds", &seeds.to_string()]);
-    command.args(["--from", &args.from.to_string()]);
+    command.args(["--", "--seeds", &count.to_string(), "--from", &first.to_string()]);
     command.args(args.all.then_some("--all"));
     command.args((!args.fault.is_empty()).then_some("--brief"));
     command.args(args.trace.then_some("--trace"));
     command
 }
 
-/// Puts faults into a copy of the workspace, one at a time, and has simulations find them there; says what showed them. `command` plays the simulations.
-fn hunt(ui: &Ui, workspace: &Workspace, faults: &[&Fault], command: impl Fn() -> Command) -> Result<ExitCode> {
-    let mut rows = vec![["fault", "seed", "what was wrong"].map(ui::bold).to_vec()];
-    let mut code = ExitCode::SUCCESS;
-    for fault in faults {
-        let Fault { name, what, .. } = fault;
-        let mut command = command();
-        command.current_dir(copies::make(workspace, "faults", &[fault.edit()])?);
-        command.env("CARGO_TARGET_DIR", &workspace.target);
-        let mut task = ui.task(name);
-        let finished = process::run(command, &mut |line| task.at(line))?;
-        let seen = finished.output.iter().find_map(|line| failure(line));
-        match seen {
-            Some(_) => task.done(what),
-            None => task.failed(what),
-        };
-        if seen.is_none() {
+/// Puts a fault into a copy of the workspace, and has simulations find it there. Returns the seed, and what showed it.
+/// A seed that fails without the fault, too, has not found it. `command` plays the simulations.
+fn hunt(
+    ui: &Ui,
+    workspace: &Workspace,
+    fault: &Fault,
+    command: impl Fn((u64, u64)) -> Command,
+    (mut first, mut left): (u64, u64),
+) -> Result<Option<(String, String)>> {
+    let Fault { name, what, .. } = fault;
+    let copy = copies::make(workspace, "faults", &[fault.edit()])?;
+    let mut task = ui.task(name);
+    let mut play = |folder: &Path, span| {
+        let mut command = command(span);
+        command.current_dir(folder).env("CARGO_TARGET_DIR", &workspace.target);
+        process::run(command, &mut |line| task.at(line))
+    };
+    let found = loop {
+        let finished = play(&copy, (first, left))?;
+        let Some((seed, wrong)) = finished.output.iter().find_map(|line| failure(line)) else {
             if !finished.status.success() {
                 ui::whole(&finished.output);
                 bail!("with {name} nothing can be played");
             }
-            code = ExitCode::FAILURE;
+            break None;
+        };
+        if play(&workspace.root, (seed, 1))?.status.success() {
+            break Some((seed.to_string(), wrong.to_owned()));
         }
-        let (seed, wrong) = seen.unwrap_or(("none", what));
-        rows.push([*name, seed, wrong].map(str::to_owned).to_vec());
-    }
-    ui::whole(&[ui::table(&rows)]);
-    Ok(code)
+        left = left.saturating_sub(seed - first + 1);
+        first = seed + 1;
+    };
+    match found {
+        Some(_) => task.done(what),
+        None => task.failed(what),
+    };
+    Ok(found)
 }
 
 /// Returns the seed that failed, and what was wrong, if a line says that.
-fn failure(line: &str) -> Option<(&str, &str)> {
-    line.strip_prefix("seed ")?.split_once(": ")
+fn failure(line: &str) -> Option<(u64, &str)> {
+    let (seed, wrong) = line.strip_prefix("seed ")?.split_once(": ")?;
+    Some((seed.parse().ok()?, wrong))
 }
