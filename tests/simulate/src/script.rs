@@ -226,6 +226,10 @@ impl Scene {
             let before = seen.version;
             stage.wrong(format!("a run of {key:?} sees version {version}, one before it has seen {before}"));
         }
+        if let Some(own) = stage.written(key, THINGS.kind, &key.1).filter(|own| version < own.version) {
+            let own = own.version;
+            stage.wrong(format!("a run of {key:?} sees version {version}, and what was written before it is {own}"));
+        }
         seen.uid.clone_from(&uid);
         seen.version = version.max(seen.version);
         if stage.watches(&key.0) {
@@ -237,7 +241,8 @@ impl Scene {
         self.remember(&uid);
     }
 
-    /// Looks at a dependent: one that a run has read has to be there until it is deleted.
+    /// Looks at a dependent: one that a run has read, or that was written before this run, has to be there until it is
+    /// deleted, and no older.
     async fn look_at(&self, dependent: Dependent, seen: &mut Seen) {
         let (namespace, name) = (&self.key.0, dependent.object_name(&self.key.1));
         let there = self.stage.model.object(MAPS, Some(namespace), &name);
@@ -246,11 +251,11 @@ impl Scene {
         // An object that may be there is refused by name, and not shown as absent.
         let Ok(found) = found else { return };
         let found: Option<Value> = found.and_then(|text| serde_json::from_str(&text).ok());
-        let known = seen
-            .dependents
-            .get(dependent.name())
-            .filter(|known| there.as_ref().is_some_and(|there| text(there, "uid") == known.uid));
-        if let Some(known) = known {
+        let written = self.stage.written(&self.key, MAPS.kind, &name);
+        let known = [(seen.dependents.get(dependent.name()), "read"), (written.as_ref(), "written")];
+        for (known, how) in known {
+            let same = |known: &&Known| there.as_ref().is_some_and(|there| text(there, "uid") == known.uid);
+            let Some(known) = known.filter(same) else { continue };
             let now = found.as_ref().filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
             let odd = self.stage.was_odd(&(namespace.clone(), name.clone()));
@@ -259,7 +264,7 @@ impl Scene {
             let old = now.is_some() && odd;
             if now.is_none_or(|now| now < known.version) && !old {
                 self.stage.wrong(format!(
-                    "a run of {:?} reads {name} at version {now:?}, one before it has read {}",
+                    "a run of {:?} reads {name} at version {now:?}, and what was {how} before is {}",
                     self.key, known.version
                 ));
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Method;
 use model::{Asked, Fault, Loss, Model};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -16,6 +17,9 @@ use crate::world::Variant;
 
 /// A primary by namespace and name.
 pub(crate) type Key = (String, String);
+
+/// The newest version of each object, by kind, namespace and name, that the answer to a write has told.
+pub(crate) type Written = BTreeMap<(String, Key), Known>;
 
 /// The state that all parts of a simulation share.
 pub(crate) struct Stage {
@@ -41,7 +45,10 @@ struct State {
     writes: u64,
     lines: Vec<String>,
     wrong: Option<String>,
-    running: BTreeSet<Key>,
+    /// The runs under way, with what the daemon knew to have written when each began.
+    running: BTreeMap<Key, Written>,
+    /// What the daemon knows to have written since its start.
+    written: Written,
     /// The primaries that have run since the last [`Stage::take_runs`].
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
@@ -95,7 +102,8 @@ impl Stage {
                 writes: 0,
                 lines: Vec::new(),
                 wrong: None,
-                running: BTreeSet::new(),
+                running: BTreeMap::new(),
+                written: Written::new(),
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
@@ -216,6 +224,18 @@ impl Stage {
         }
     }
 
+    /// Takes in that the daemon knows what an object is after a write of its own.
+    pub(crate) fn wrote(&self, object: &Value) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let known = Known { uid: text("uid"), version: text("resourceVersion").parse().unwrap_or_default() };
+        let mut state = self.state.lock();
+        let last = state.written.entry((kind, (text("namespace"), text("name")))).or_insert_with(|| known.clone());
+        if known.version > last.version {
+            *last = known;
+        }
+    }
+
     /// Takes in that a component has written to an object.
     pub(crate) fn met(&self, uid: &str) {
         self.state.lock().met.insert(uid.to_owned());
@@ -245,6 +265,7 @@ impl Stage {
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
+        state.written.clear();
         state.seen.clear();
     }
 
@@ -257,6 +278,10 @@ impl Stage {
             if !variant.watches(namespace) {
                 seen.dependents.clear();
             }
+        }
+        let State { written, running, .. } = &mut *state;
+        for written in running.values_mut().chain([written]) {
+            written.retain(|(_, (namespace, _)), _| variant.watches(namespace));
         }
     }
 
@@ -277,15 +302,23 @@ impl Stage {
 
     /// Begins a run.
     pub(crate) fn begin(self: &Arc<Self>, key: Key) -> Running {
-        let new = {
+        let before = {
             let mut state = self.state.lock();
             state.ran.insert(key.clone());
-            state.running.insert(key.clone())
+            let written = state.written.clone();
+            state.running.insert(key.clone(), written)
         };
-        if !new {
+        if before.is_some() {
             self.wrong(format!("two runs of {key:?} at once"));
         }
         Running { stage: Arc::clone(self), key }
+    }
+
+    /// Returns what the daemon knew to have written of an object when the run of a primary began that is under way.
+    pub(crate) fn written(&self, of: &Key, kind: &str, name: &str) -> Option<Known> {
+        let state = self.state.lock();
+        let object = (kind.to_owned(), (of.0.clone(), name.to_owned()));
+        state.running.get(of)?.get(&object).cloned()
     }
 
     /// Returns the primaries that have run since the last call.

@@ -22,7 +22,7 @@ impl Fault {
     }
 }
 
-pub(crate) const FAULTS: [Fault; 8] = [
+pub(crate) const FAULTS: [Fault; 9] = [
     Fault {
         name: "deaf-to-siblings",
         what: "what a component writes of another primary is no news to that one",
@@ -86,6 +86,14 @@ pub(crate) const FAULTS: [Fault; 8] = [
         file: "host/src/informer.rs",
         right: "subscriber.tell(subscriber.source.passed(namespace));",
         wrong: "let _ = (subscriber, namespace);",
+    },
+    Fault {
+        name: "status-unread",
+        what: "what a run has written to its primary is not read by the next",
+        file: "host/core/src/reconciler/primary.rs",
+        right: "self.verdicts.keep_verdict(&object, &slot, verdict);
+        self.primaries.put(object);",
+        wrong: "self.verdicts.keep_verdict(&object, &slot, verdict);",
     },
 ];
 
