@@ -118,6 +118,7 @@ impl<'a> Play<'a> {
             self.stage.wrong("the daemon goes on writing");
         }
         self.judge(verdict::settled(&self.stage.model, self.plan.setup));
+        self.judge(verdict::unseen(&self.stage, self.plan.setup));
         self.own_writes();
         if self.stage.is_wrong().is_some() {
             return;
@@ -174,6 +175,7 @@ impl<'a> Play<'a> {
             self.stage.wrong(format!("{written} writes where {needed} are needed"));
         }
         self.judge(verdict::settled(&self.stage.model, self.plan.setup));
+        self.judge(verdict::unseen(&self.stage, self.plan.setup));
         self.own_writes();
     }
 

@@ -186,9 +186,13 @@ impl Scene {
             Whim::Mark => {
                 let patch = json!({ "metadata": { "labels": { "watched": "yes" } } });
                 let own = ObjectRef::namespaced(&self.key.0, &self.key.1);
+                let now = self.stage.model.object(THINGS, Some(&self.key.0), &self.key.1).unwrap_or_default();
                 let verb = WriteVerb::MergePatch(thing(own)?, patch.to_string());
                 let options = WriteOptions { mode: WriteMode::ForceFilter, ..WriteOptions::default() };
-                self.send(WriteRequest { verb, options }).await?;
+                let marked = self.send(WriteRequest { verb, options }).await?;
+                if now["metadata"]["labels"]["watched"] != "yes" {
+                    self.stage.hush(version(&marked));
+                }
             }
             Whim::Again(after) => return Ok(Some(after)),
         }
@@ -197,15 +201,15 @@ impl Scene {
 
     async fn write(&self, verb: WriteVerb) -> Result<(), Failure> {
         let options = WriteOptions::default();
-        self.send(WriteRequest { verb, options }).await
+        self.send(WriteRequest { verb, options }).await.map(drop)
     }
 
-    async fn send(&self, request: WriteRequest) -> Result<(), Failure> {
+    async fn send(&self, request: WriteRequest) -> Result<Value, Failure> {
         let done = self.run.write(request).await;
         let answer = done.map_err(|error| returned(&error))?;
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
         self.stage.met(text(&answer, "uid"));
-        Ok(())
+        Ok(answer)
     }
 
     fn names(&self) -> (&str, &str) {
@@ -232,6 +236,7 @@ impl Scene {
         }
         seen.uid.clone_from(&uid);
         seen.version = version.max(seen.version);
+        seen.generation = primary["metadata"]["generation"].as_u64().unwrap_or_default();
         if stage.watches(&key.0) {
             for dependent in DEPENDENTS {
                 self.look_at(dependent, &mut seen).await;

@@ -61,6 +61,8 @@ struct State {
     refused: BTreeMap<Key, u32>,
     /// The uids of objects that components have written to.
     met: BTreeSet<String>,
+    /// The versions of primaries that a component has made, and whose events it has asked to filter.
+    hushed: BTreeSet<u64>,
 }
 
 /// What the runs of the daemon, since its start, have seen of a primary.
@@ -68,6 +70,7 @@ struct State {
 pub(crate) struct Seen {
     pub(crate) uid: String,
     pub(crate) version: u64,
+    pub(crate) generation: u64,
     pub(crate) dependents: BTreeMap<&'static str, Known>,
 }
 
@@ -111,6 +114,7 @@ impl Stage {
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
                 met: BTreeSet::new(),
+                hushed: BTreeSet::new(),
             }),
         }
     }
@@ -243,6 +247,15 @@ impl Stage {
 
     pub(crate) fn has_met(&self, uid: &str) -> bool {
         self.state.lock().met.contains(uid)
+    }
+
+    /// Takes in that a component has made this version of a primary, and that its event causes no run.
+    pub(crate) fn hush(&self, version: u64) {
+        self.state.lock().hushed.insert(version);
+    }
+
+    pub(crate) fn is_hushed(&self, version: u64) -> bool {
+        self.state.lock().hushed.contains(&version)
     }
 
     /// Takes in that a primary was created.

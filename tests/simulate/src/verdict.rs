@@ -1,8 +1,9 @@
-//! Decides if the objects in the cluster are as they have to be.
+//! Decides if the objects in the cluster are as they have to be, and if runs have seen them.
 
 use model::Model;
 use serde_json::Value;
 
+use crate::stage::Stage;
 use crate::world::{DEPENDENTS, Dependent, MAPS, Setup, THINGS, Thing};
 
 /// Returns what is wrong once nothing goes wrong any more and all is quiet.
@@ -12,6 +13,27 @@ pub(crate) fn settled(model: &Model, setup: Setup) -> Vec<String> {
         match model.object(THINGS, Some(thing.namespace()), thing.name()) {
             Some(object) => wrong.extend(of_primary(model, (thing, setup), &object)),
             None => wrong.extend(left(model, thing)),
+        }
+    }
+    wrong
+}
+
+/// Returns which primaries have changed since a run has seen them, in something that makes them run, once all is quiet.
+pub(crate) fn unseen(stage: &Stage, setup: Setup) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for thing in Thing::all() {
+        let Some(object) = stage.model.object(THINGS, Some(thing.namespace()), thing.name()) else {
+            continue;
+        };
+        let (who, metadata) = (name(&object), &object["metadata"]);
+        let version = metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
+        let seen = stage.seen(&(thing.namespace().to_owned(), thing.name().to_owned())).unwrap_or_default();
+        if metadata["uid"] != seen.uid {
+            wrong.push(format!("no run has seen {who}, but one of the same name"));
+        } else if metadata["generation"] != seen.generation {
+            wrong.push(format!("runs have seen generation {} of {who}: {}", seen.generation, metadata["generation"]));
+        } else if !setup.generation_aware && seen.version < version && !stage.is_hushed(version) {
+            wrong.push(format!("runs have seen version {} of {who}, not {version}", seen.version));
         }
     }
     wrong
