@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::script::Script;
 use crate::stage::Stage;
-use crate::world::{Setup, Variant, operator};
+use crate::world::{OnStartError, Setup, Variant, operator};
 
 /// The manifest and the component.
 #[derive(Clone, Debug)]
@@ -128,7 +128,9 @@ impl Loader for FromFolder {
             }
             stage.note(format!("component {} is loaded", before.component));
             let digest = before.component.to_string();
-            Ok(Arc::new(Script { stage: Arc::clone(stage), cleaner: setup.cleaner, digest }) as Arc<dyn Component>)
+            let goes_on = setup.hurry == Some(OnStartError::GoOn);
+            let script = Script { stage: Arc::clone(stage), cleaner: setup.cleaner, goes_on, digest };
+            Ok(Arc::new(script) as Arc<dyn Component>)
         }
         .boxed()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::{Cut, Fault, Loss};
 
 use crate::chance::Chance;
-use crate::world::{DEPENDENTS, Dependent, NAMES, Setup, Thing, VARIANTS, Variant};
+use crate::world::{DEPENDENTS, Dependent, NAMES, ON_START_ERROR, Setup, Thing, VARIANTS, Variant};
 
 /// The time during which things go wrong.
 pub(crate) const CHAOS: Duration = Duration::from_secs(30);
@@ -193,6 +193,7 @@ impl Plan {
     /// Returns the simulation of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 1);
+        let mut start = Chance::new(seed, 5);
         let setup = Setup {
             generation_aware: !chance.one_in(4),
             server_side_apply: !chance.one_in(4),
@@ -201,6 +202,8 @@ impl Plan {
             account: chance.one_in(4),
             tied: chance.one_in(3),
             asks: Chance::new(seed, 4).one_in(2),
+            hurry: start.one_in(3).then(|| *start.pick(&ON_START_ERROR)),
+            attempts: start.one_in(4).then_some(3),
         };
         let lag = *chance.pick(&[0, 20, 200, 1500]);
         let way = *chance.pick(&[1, 10, 100]);
@@ -216,6 +219,7 @@ impl Plan {
         let mut steps: Vec<Step> = (0..2 + draw.chance.below(3))
             .map(|_| Step { at: Duration::ZERO, act: Act::Create(draw.thing(), draw.value()) })
             .collect();
+        steps.extend(setup.hurry.and_then(|_| lack(&mut start)));
         for _ in 0..count {
             let near = *draw.chance.pick(&[1, 50, 500, 3000]);
             let near = draw.chance.time(Duration::from_millis(near));
@@ -369,6 +373,17 @@ impl Draw {
             _ => Whim::Again(time),
         }
     }
+}
+
+/// Returns a state in which a controller has to start without something, unless all is there.
+fn lack(chance: &mut Chance) -> Option<Step> {
+    let kind = *chance.pick(&[Kind::Things, Kind::Maps, Kind::Maps]);
+    let wrong = match chance.below(3) {
+        0 => return None,
+        1 => Wrong::Unserved(kind),
+        _ => Wrong::Forbidden(kind, *chance.pick(&[Verb::List, Verb::All])),
+    };
+    Some(Step { at: Duration::ZERO, act: Act::For(Duration::from_secs(1) + while_(chance), wrong) })
 }
 
 fn while_(chance: &mut Chance) -> Duration {

@@ -14,7 +14,7 @@ use crate::folder::Folder;
 use crate::plan::{Act, CHAOS, Kind, Plan, Verb, Wrong};
 use crate::stage::Stage;
 use crate::verdict;
-use crate::world::{self, Dependent, MAPS, THINGS, Thing, Variant};
+use crate::world::{self, Dependent, MAPS, OnStartError, THINGS, Thing, Variant};
 
 /// The interval of the garbage collector.
 const COLLECT: Duration = Duration::from_millis(300);
@@ -113,6 +113,8 @@ impl<'a> Play<'a> {
         self.at(begun, Due::Start);
         self.until(begun + CHAOS + Duration::from_secs(5)).await;
         self.heal();
+        self.wake();
+        self.revive().await;
         let quiet = self.quiet(QUIET).await;
         if !quiet {
             self.stage.wrong("the daemon goes on writing");
@@ -131,6 +133,29 @@ impl<'a> Play<'a> {
             return;
         }
         self.delete_all().await;
+    }
+
+    /// Edits all primaries if their retries may be used up: nothing but an event makes them run then.
+    fn wake(&self) {
+        if self.plan.setup.attempts.is_some() {
+            for thing in Thing::all() {
+                self.set(thing, "poked", 7777.into());
+            }
+        }
+    }
+
+    /// Starts the daemon anew if its controller has ended because something that it needs could not be listed when it
+    /// started: nothing else starts it again.
+    async fn revive(&mut self) {
+        if self.plan.setup.hurry != Some(OnStartError::Fail) {
+            return;
+        }
+        // One that has started just before may end yet.
+        self.until(Instant::now() + Duration::from_secs(10)).await;
+        if self.state()["phase"] == "failed" {
+            self.end().await;
+            self.start();
+        }
     }
 
     /// Changes the manifest, and checks that nothing is written, and that only those primaries run that the change
@@ -192,10 +217,14 @@ impl<'a> Play<'a> {
         }
         self.judge(verdict::gone(&self.stage.model));
         self.own_writes();
-        let state = self.daemon.as_ref().map(Daemon::state).unwrap_or_default();
+        let state = self.state();
         if state["keys"] != 0 {
             self.stage.wrong(format!("keys of nothing: {state}"));
         }
+    }
+
+    fn state(&self) -> Value {
+        self.daemon.as_ref().map(Daemon::state).unwrap_or_default()
     }
 
     fn judge(&self, wrong: Vec<String>) {
@@ -205,7 +234,7 @@ impl<'a> Play<'a> {
     }
 
     fn own_writes(&self) {
-        let state = self.daemon.as_ref().map(Daemon::state).unwrap_or_default();
+        let state = self.state();
         if state["phase"] != "running" || state["ownWrites"] != 0 {
             self.stage.wrong(format!("own writes are left: {state}"));
         }

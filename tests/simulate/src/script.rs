@@ -26,6 +26,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(crate) struct Script {
     pub(crate) stage: Arc<Stage>,
     pub(crate) cleaner: bool,
+    /// True if the controller may start without something.
+    pub(crate) goes_on: bool,
     pub(crate) digest: String,
 }
 
@@ -34,6 +36,7 @@ struct Scene {
     stage: Arc<Stage>,
     run: Arc<dyn Context>,
     key: Key,
+    goes_on: bool,
     _running: Option<Running>,
 }
 
@@ -79,7 +82,7 @@ fn key_of(run: &Arc<dyn Context>) -> Key {
 
 impl Script {
     fn scene(&self, run: Arc<dyn Context>, key: Key, running: Option<Running>) -> Box<dyn Session> {
-        Box::new(Scene { stage: Arc::clone(&self.stage), run, key, _running: running })
+        Box::new(Scene { stage: Arc::clone(&self.stage), run, key, goes_on: self.goes_on, _running: running })
     }
 }
 
@@ -283,9 +286,11 @@ impl Scene {
     /// Looks at the first run of a primary that is new, or new to the daemon.
     fn first(&self, uid: &str) {
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
+        // A controller that has started without something has runs that fail before the component is asked.
+        let early = if self.goes_on { self.stage.runs(&self.key).saturating_sub(1) } else { 0 };
         // An object that a component writes to by its name is known by the answer, before a watch shows that it was
         // created again.
-        if !self.stage.has_met(uid) && attempt > self.stage.refused(&self.key) {
+        if !self.stage.has_met(uid) && attempt > self.stage.refused(&self.key) + early {
             self.stage.wrong(format!("the first run of {:?} with uid {uid} is attempt {attempt}", self.key));
         }
     }

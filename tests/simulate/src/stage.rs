@@ -59,6 +59,8 @@ struct State {
     unserved: BTreeSet<Key>,
     /// The number of writes to each primary without an answer of success, since it was created last.
     refused: BTreeMap<Key, u32>,
+    /// The number of runs of each primary, since it was created last.
+    runs: BTreeMap<Key, u32>,
     /// The uids of objects that components have written to.
     met: BTreeSet<String>,
     /// The versions of primaries that a component has made, and whose events it has asked to filter.
@@ -113,6 +115,7 @@ impl Stage {
                 odd: BTreeSet::new(),
                 unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
+                runs: BTreeMap::new(),
                 met: BTreeSet::new(),
                 hushed: BTreeSet::new(),
             }),
@@ -260,11 +263,18 @@ impl Stage {
 
     /// Takes in that a primary was created.
     pub(crate) fn created(&self, key: &Key) {
-        self.state.lock().refused.remove(key);
+        let mut state = self.state.lock();
+        state.refused.remove(key);
+        state.runs.remove(key);
     }
 
     pub(crate) fn refused(&self, key: &Key) -> u32 {
         self.state.lock().refused.get(key).copied().unwrap_or_default()
+    }
+
+    /// Returns how many runs of a primary have begun since it was created.
+    pub(crate) fn runs(&self, key: &Key) -> u32 {
+        self.state.lock().runs.get(key).copied().unwrap_or_default()
     }
 
     /// Returns the objects that the daemon has taken for deleted since the last call.
@@ -318,6 +328,7 @@ impl Stage {
         let before = {
             let mut state = self.state.lock();
             state.ran.insert(key.clone());
+            *state.runs.entry(key.clone()).or_default() += 1;
             let written = state.written.clone();
             state.running.insert(key.clone(), written)
         };

@@ -48,7 +48,22 @@ pub(crate) struct Setup {
     pub(crate) account: bool,
     /// True if expressions are asked about what changes.
     pub(crate) asks: bool,
+    /// What the controller does if something can't be listed two seconds after its start; `None` if it waits for minutes.
+    pub(crate) hurry: Option<OnStartError>,
+    /// The most retries; `None` if there is no end.
+    pub(crate) attempts: Option<u32>,
 }
+
+/// What the manifest says about a start without something that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnStartError {
+    Wait,
+    GoOn,
+    Fail,
+}
+
+/// All of these.
+pub(crate) const ON_START_ERROR: [OnStartError; 3] = [OnStartError::Wait, OnStartError::GoOn, OnStartError::Fail];
 
 /// A version of the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +213,14 @@ pub(crate) fn definition() -> Value {
 
 /// Returns the operator of the manifest.
 pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
-    let Setup { generation_aware, server_side_apply, quiet_swap, account, tied, asks, .. } = setup;
+    let Setup { generation_aware, server_side_apply, quiet_swap, account, tied, asks, hurry, attempts, .. } = setup;
+    let attempts = attempts.map_or_else(|| "unlimited".to_owned(), |attempts| attempts.to_string());
+    let hurry = match hurry {
+        None => "",
+        Some(OnStartError::Wait) => "      cacheSyncTimeout: 2s\n      onStartError: wait\n",
+        Some(OnStartError::GoOn) => "      cacheSyncTimeout: 2s\n      onStartError: goOn\n",
+        Some(OnStartError::Fail) => "      cacheSyncTimeout: 2s\n      onStartError: fail\n",
+    };
     let (namespaces, sources) = (variant.namespaces(), variant.sources());
     let config = if variant == Variant::Settings { "other" } else { "usual" };
     let swap = if quiet_swap { "nothing" } else { "reconcileAll" };
@@ -228,8 +250,8 @@ spec:
       generationAware: {generation_aware}
       serverSideApply: {server_side_apply}
       maxReconciliationInterval: none
-      retry: {{ initialInterval: 1s, multiplier: 1.5, maxAttempts: unlimited, maxInterval: 4s }}
-      filters: {filters}
+      retry: {{ initialInterval: 1s, multiplier: 1.5, maxAttempts: {attempts}, maxInterval: 4s }}
+{hurry}      filters: {filters}
       sources: {sources}
       workflow:
         dependents:
