@@ -241,6 +241,14 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// True if primaries leave the selection for a while.
+    pub(crate) fn forgets(&self) -> bool {
+        let leaves = |step: &Step| matches!(step.act, Act::Label(_, false) | Act::Swap(Variant::Fewer));
+        self.steps.iter().any(leaves)
+    }
+}
+
 /// Draws the steps.
 struct Draw {
     chance: Chance,

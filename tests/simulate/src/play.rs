@@ -16,6 +16,8 @@ use crate::stage::Stage;
 use crate::verdict;
 use crate::world::{self, Dependent, MAPS, OnStartError, THINGS, Thing, Variant};
 
+mod calm;
+
 /// The interval of the garbage collector.
 const COLLECT: Duration = Duration::from_millis(300);
 
@@ -129,6 +131,10 @@ impl<'a> Play<'a> {
             self.swap_only(before, after).await;
         }
         self.edit_all().await;
+        if self.stage.is_wrong().is_some() {
+            return;
+        }
+        self.calm().await;
         if self.stage.is_wrong().is_some() {
             return;
         }

@@ -49,7 +49,7 @@ impl fmt::Debug for Script {
 impl Guest for Script {
     fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         let key = key_of(&run);
-        let running = Some(self.stage.begin(key.clone()));
+        let running = Some(self.stage.begin(key.clone(), run.info().retry));
         self.scene(run, key, running)
     }
 
@@ -113,11 +113,15 @@ impl Scene {
         let mut reschedule = None;
         if let Some(whim) = self.stage.next_whim() {
             let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
+            if matches!(whim, Whim::Fail | Whim::Trap) {
+                self.stage.fails(&self.key);
+            }
             reschedule = again.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
         }
         let generation = &primary["metadata"]["generation"];
         self.stage.note(format!("{:?} has seen generation {generation}", self.key));
         let status = json!({ "observedGeneration": generation, "value": primary["spec"]["value"] });
+        self.stage.answers(&self.key, primary["status"] != status);
         let update = PrimaryUpdate::Status(json!({ "status": status }).to_string());
         Ok(UpdateControl { update, reschedule })
     }
@@ -227,6 +231,10 @@ impl Scene {
         let known = stage.seen(key).filter(|seen| seen.uid == uid);
         if known.is_none() {
             self.first(&uid);
+        }
+        // What a controller has started without makes runs fail before the component sees anything of them.
+        if let Some(wrong) = stage.is_about(key, &uid).filter(|_| !self.goes_on) {
+            stage.wrong(wrong);
         }
         let mut seen = known.unwrap_or_default();
         if version < seen.version {

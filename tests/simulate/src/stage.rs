@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::guest::RetryInfo;
 use http::Method;
 use model::{Asked, Fault, Loss, Model};
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::plan::{Moment, Plan, Sort, Whim};
-use crate::world::Variant;
+use crate::world::{THINGS, Variant};
 
 /// A primary by namespace and name.
 pub(crate) type Key = (String, String);
@@ -45,8 +46,14 @@ struct State {
     writes: u64,
     lines: Vec<String>,
     wrong: Option<String>,
-    /// The runs under way, with what the daemon knew to have written when each began.
-    running: BTreeMap<Key, Written>,
+    /// The runs under way.
+    running: BTreeMap<Key, Run>,
+    /// The last run of each primary that has ended, since the daemon's start.
+    last: BTreeMap<Key, Run>,
+    /// The runs that have begun since the last [`Stage::take_told`].
+    told: Vec<Told>,
+    /// True if primaries leave the selection and come back: the daemon forgets them meanwhile.
+    forgets: bool,
     /// What the daemon knows to have written since its start.
     written: Written,
     /// The primaries that have run since the last [`Stage::take_runs`].
@@ -84,6 +91,43 @@ pub(crate) struct Known {
     pub(crate) version: u64,
 }
 
+/// A run of a primary.
+#[derive(Clone, Debug)]
+struct Run {
+    /// Its number among those of the primary.
+    number: u32,
+    /// The number of the retry that it is told to be.
+    attempt: Option<u32>,
+    /// What the daemon knew to have written when it began.
+    written: Written,
+    /// The uid of its primary; `None` until it is known.
+    uid: Option<String>,
+    end: End,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It may fail for what the API server answers.
+    Unknown,
+    /// The component has failed.
+    Failed,
+    /// The component has answered a status that is written already.
+    Succeeded,
+    /// The component has answered a status. The run succeeds if the daemon knows of a version later than this one.
+    Writes(u64),
+}
+
+/// A run as the component sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) key: Key,
+    pub(crate) at: Instant,
+    /// `None` until it has ended.
+    pub(crate) end: Option<Instant>,
+    pub(crate) retry: Option<RetryInfo>,
+}
+
 /// Ends a run when it is dropped.
 pub(crate) struct Running {
     stage: Arc<Stage>,
@@ -108,6 +152,9 @@ impl Stage {
                 lines: Vec::new(),
                 wrong: None,
                 running: BTreeMap::new(),
+                last: BTreeMap::new(),
+                told: Vec::new(),
+                forgets: plan.forgets(),
                 written: Written::new(),
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
@@ -288,6 +335,7 @@ impl Stage {
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.running.clear();
+        state.last.clear();
         state.written.clear();
         state.seen.clear();
     }
@@ -303,7 +351,7 @@ impl Stage {
             }
         }
         let State { written, running, .. } = &mut *state;
-        for written in running.values_mut().chain([written]) {
+        for written in running.values_mut().map(|run| &mut run.written).chain([written]) {
             written.retain(|(_, (namespace, _)), _| variant.watches(namespace));
         }
     }
@@ -324,13 +372,16 @@ impl Stage {
     }
 
     /// Begins a run.
-    pub(crate) fn begin(self: &Arc<Self>, key: Key) -> Running {
+    pub(crate) fn begin(self: &Arc<Self>, key: Key, retry: Option<RetryInfo>) -> Running {
         let before = {
             let mut state = self.state.lock();
             state.ran.insert(key.clone());
+            state.told.push(Told { key: key.clone(), at: Instant::now(), end: None, retry });
             *state.runs.entry(key.clone()).or_default() += 1;
-            let written = state.written.clone();
-            state.running.insert(key.clone(), written)
+            let number = 1 + state.running.get(&key).or(state.last.get(&key)).map_or(0, |run| run.number);
+            let attempt = retry.map(|retry| retry.attempt);
+            let run = Run { number, attempt, written: state.written.clone(), uid: None, end: End::Unknown };
+            state.running.insert(key.clone(), run)
         };
         if before.is_some() {
             self.wrong(format!("two runs of {key:?} at once"));
@@ -342,7 +393,53 @@ impl Stage {
     pub(crate) fn written(&self, of: &Key, kind: &str, name: &str) -> Option<Known> {
         let state = self.state.lock();
         let object = (kind.to_owned(), (of.0.clone(), name.to_owned()));
-        state.running.get(of)?.get(&object).cloned()
+        state.running.get(of)?.written.get(&object).cloned()
+    }
+
+    /// Takes in which primary a run is about. Returns what is wrong with what it was told of retries, as far as follows
+    /// from the run before.
+    pub(crate) fn is_about(&self, key: &Key, uid: &str) -> Option<String> {
+        let mut state = self.state.lock();
+        let State { running, last, forgets, .. } = &mut *state;
+        let run = running.get_mut(key).filter(|run| run.uid.is_none())?;
+        run.uid = Some(uid.to_owned());
+        let last = last.get(key).filter(|last| last.uid.as_deref() == Some(uid))?;
+        let (told, before) = (run.attempt.unwrap_or_default(), last.attempt.unwrap_or_default());
+        let next = run.number == last.number + 1;
+        let right = match last.end {
+            End::Succeeded if next => run.attempt.is_none(),
+            End::Failed if next && !*forgets => run.attempt.is_some() && (before..=before + 1).contains(&told),
+            End::Succeeded | End::Failed | End::Unknown | End::Writes(_) => {
+                told <= before + run.number.saturating_sub(last.number)
+            }
+        };
+        (!right).then(|| format!("a run of {key:?} is told attempt {:?}, after {last:?}", run.attempt))
+    }
+
+    /// Takes in that the component has failed.
+    pub(crate) fn fails(&self, key: &Key) {
+        if let Some(run) = self.state.lock().running.get_mut(key) {
+            run.end = End::Failed;
+        }
+    }
+
+    /// Takes in that the component has answered a status, and if that has to be written.
+    pub(crate) fn answers(&self, key: &Key, has_to_write: bool) {
+        let mut state = self.state.lock();
+        let version = state.version_of_primary(key);
+        if let Some(run) = state.running.get_mut(key) {
+            run.end = if has_to_write { End::Writes(version) } else { End::Succeeded };
+        }
+    }
+
+    /// Returns the runs that have begun since the last call.
+    pub(crate) fn take_told(&self) -> Vec<Told> {
+        std::mem::take(&mut self.state.lock().told)
+    }
+
+    /// Returns the runs that have begun since the last call of [`Stage::take_told`].
+    pub(crate) fn told(&self) -> Vec<Told> {
+        self.state.lock().told.clone()
     }
 
     /// Returns the primaries that have run since the last call.
@@ -363,9 +460,29 @@ impl Stage {
     }
 }
 
+impl State {
+    /// Returns the version of a primary that the daemon knows to have written.
+    fn version_of_primary(&self, key: &Key) -> u64 {
+        let written = self.written.get(&(THINGS.kind.to_owned(), key.clone()));
+        written.map(|known| known.version).unwrap_or_default()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stage.state.lock().running.remove(&self.key);
+        let mut state = self.stage.state.lock();
+        if let Some(told) = state.told.iter_mut().rfind(|told| told.key == self.key) {
+            told.end = Some(Instant::now());
+        }
+        let version = state.version_of_primary(&self.key);
+        let Some(mut run) = state.running.remove(&self.key) else { return };
+        run.end = match run.end {
+            End::Writes(before) if version > before => End::Succeeded,
+            End::Writes(_) => End::Unknown,
+            end @ (End::Unknown | End::Failed | End::Succeeded) => end,
+        };
+        run.written.clear();
+        state.last.insert(self.key.clone(), run);
     }
 }
 

@@ -1,0 +1,142 @@
+//! Checks retries and timers of one primary while nothing else happens: what its runs are told, and when they begin.
+
+use std::time::Duration;
+
+use model::{Fault, Loss};
+use tokio::time::Instant;
+
+use super::{Play, SHORTLY};
+use crate::plan::Whim;
+use crate::stage::Told;
+use crate::world::Thing;
+
+/// The delays before the first retries, as they follow from the manifest.
+const DELAYS: [Duration; 4] =
+    [Duration::from_millis(1000), Duration::from_millis(1000), Duration::from_millis(1500), Duration::from_millis(2250)];
+
+/// How much later than it is due a run may begin.
+const SLACK: Duration = Duration::from_millis(50);
+
+/// The longest pause of a primary that waits alone for the API server.
+const PAUSE: Duration = Duration::from_secs(4);
+
+impl Play<'_> {
+    /// Lets runs of a primary fail, meet an outage, and ask to run again.
+    pub(super) async fn calm(&mut self) {
+        let there = |thing: &Thing| self.object(*thing).is_some();
+        let Some(thing) = Thing::all().find(there) else { return };
+        self.retries(thing).await;
+        self.outage(thing).await;
+        self.again(thing).await;
+    }
+
+    /// RT-1, RT-2, RT-3, EP-34, EP-35: as many retries as the manifest says, each at its time, and told its number.
+    async fn retries(&mut self, thing: Thing) {
+        self.stage.note("=== runs fail");
+        let bound = self.plan.setup.attempts;
+        let (fails, last) = (4, bound.unwrap_or(4));
+        for _ in 0..fails {
+            self.stage.whim(Whim::Fail);
+        }
+        let runs = self.runs_of(thing, 6001).await;
+        let numbers: Vec<_> = std::iter::once(None).chain((1..=last).map(Some)).collect();
+        self.are_told(&runs, &numbers, bound.is_none());
+        for (run, delay) in runs.windows(2).zip(DELAYS).take(numbers.len() - 1) {
+            self.begins(&run[0], &run[1], delay);
+        }
+        for run in &runs {
+            let is_last = run.retry.is_some_and(|retry| retry.last);
+            if is_last != (bound.is_some() && run.retry.map(|retry| retry.attempt) == bound) {
+                self.stage.wrong(format!("a run is told that no retry follows: {:?}", run.retry));
+            }
+        }
+        if bound.is_some() {
+            let runs = self.runs_of(thing, 6002).await;
+            self.are_told(&runs, &[bound], true);
+        }
+        let runs = self.runs_of(thing, 6003).await;
+        self.are_told(&runs, &[None], true);
+    }
+
+    /// EP-34: an outage uses up no attempt, and ends the wait for the API server.
+    async fn outage(&mut self, thing: Thing) {
+        self.stage.note("=== a run fails, and then there is an outage");
+        self.stage.whim(Whim::Fail);
+        self.stage.take_told();
+        self.set(thing, "value", 6100.into());
+        let begun = Instant::now();
+        while !self.stage.told().iter().any(|run| run.end.is_some()) && begun.elapsed() < SHORTLY {
+            self.until(Instant::now() + Duration::from_millis(20)).await;
+        }
+        let fault = match self.plan.seed % 2 {
+            0 => Fault::LoseRequest(Loss::Broken),
+            _ => Fault::Answer { code: 503, retry_after: None },
+        };
+        self.stage.outage(Some(fault));
+        self.set(thing, "value", 6200.into());
+        self.until(Instant::now() + Duration::from_secs(6)).await;
+        self.stage.outage(None);
+        let over = Instant::now();
+        let quiet = self.quiet(SHORTLY).await;
+        let runs = self.told_of(thing);
+        let later = runs.iter().skip(1).take_while(|run| run.retry.is_some());
+        let later: Vec<_> = later.collect();
+        let numbers: Vec<_> = std::iter::once(None).chain(later.iter().map(|_| Some(1))).collect();
+        self.are_told(&runs, &numbers, true);
+        let in_time = later.last().is_some_and(|run| run.at >= over && run.at <= over + PAUSE + SLACK);
+        if later.len() < 3 || !in_time || !quiet {
+            self.stage.wrong(format!("an outage is over at {over:?}, and these have run: {runs:?}"));
+        }
+    }
+
+    /// EP-23 (d): a run that asks to run again is run again, after that time.
+    async fn again(&mut self, thing: Thing) {
+        self.stage.note("=== a run asks to run again");
+        let after = Duration::from_secs(7);
+        // The event of the status that the first writes replaces what it has asked for.
+        let asking = if self.plan.setup.generation_aware { 1 } else { 2 };
+        for _ in 0..asking {
+            self.stage.whim(Whim::Again(after));
+        }
+        let runs = self.runs_of(thing, 6300).await;
+        self.are_told(&runs, &vec![None; asking + 1], false);
+        if let [.., before, last] = &runs[..] {
+            self.begins(before, last, after);
+        }
+    }
+
+    /// Edits a primary, and returns its runs until all is quiet.
+    async fn runs_of(&mut self, thing: Thing, value: u64) -> Vec<Told> {
+        self.stage.take_told();
+        self.set(thing, "value", value.into());
+        if !self.quiet(SHORTLY).await {
+            self.stage.wrong("the daemon goes on writing");
+        }
+        self.told_of(thing)
+    }
+
+    fn told_of(&self, thing: Thing) -> Vec<Told> {
+        let runs = self.stage.take_told().into_iter();
+        runs.filter(|run| (&*run.key.0, &*run.key.1) == (thing.namespace(), thing.name())).collect()
+    }
+
+    /// Checks which retries runs are told to be. If the last of these `writes` a status, the event of that may make one
+    /// more run.
+    fn are_told(&self, runs: &[Told], numbers: &[Option<u32>], writes: bool) {
+        let mut told: Vec<_> = runs.iter().map(|run| run.retry.map(|retry| retry.attempt)).collect();
+        if writes && !self.plan.setup.generation_aware && told.len() == numbers.len() + 1 && told.last() == Some(&None) {
+            told.pop();
+        }
+        if told != numbers {
+            self.stage.wrong(format!("runs are told to be retries {told:?}, and should be {numbers:?}"));
+        }
+    }
+
+    /// Checks that a run begins so much later than the one before has ended.
+    fn begins(&self, before: &Told, run: &Told, after: Duration) {
+        let since = before.end.map(|end| run.at.saturating_duration_since(end));
+        if since.is_none_or(|since| since < after || since > after + SLACK) {
+            self.stage.wrong(format!("a run begins {since:?} after the one before, and should after {after:?}"));
+        }
+    }
+}
