@@ -156,11 +156,13 @@ impl<'a> Play<'a> {
         if self.plan.setup.hurry != Some(OnStartError::Fail) {
             return;
         }
-        // One that has started just before may end yet.
-        self.until(Instant::now() + Duration::from_secs(10)).await;
-        if self.state()["phase"] == "failed" {
-            self.end().await;
-            self.start();
+        // One that has started just before may end yet, once a request without an answer is given up.
+        for _ in 0..4 {
+            self.until(Instant::now() + Duration::from_secs(10)).await;
+            if self.state()["phase"] == "failed" {
+                self.end().await;
+                self.start();
+            }
         }
     }
 
