@@ -423,19 +423,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Deletes what is left behind by a deletion with force, or by a kind that was not served.
+    /// Deletes what is left behind by a deletion with force.
     fn tidy(&self) {
-        for (namespace, name) in self.stage.taken_for_gone() {
-            self.stage.model.delete(MAPS, Some(&namespace), &name);
-        }
-        // A daemon that starts while an object can't be read does not know whose it is: a clean-up can't find it.
-        for thing in Thing::all().filter(|thing| self.object(*thing).is_none()) {
-            let name = Dependent::Kept.object_name(thing.name());
-            let key = (thing.namespace().to_owned(), name);
-            if self.stage.was_odd(&key) {
-                self.stage.model.delete(MAPS, Some(&key.0), &key.1);
-            }
-        }
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
             let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
@@ -503,7 +492,6 @@ impl<'a> Play<'a> {
             metadata.extend(odd.map(|odd| ("generation".to_owned(), odd.into())));
         }
         if object != before {
-            self.stage.odd((thing.namespace().to_owned(), name));
             model.put(&object);
         }
     }

@@ -274,11 +274,7 @@ impl Scene {
             let Some(known) = known.filter(same) else { continue };
             let now = found.as_ref().filter(|found| text(found, "uid") == known.uid);
             let now = now.map(version);
-            let odd = self.stage.was_odd(&(namespace.clone(), name.clone()));
-            // An object that can't be read, or could not be read, may be read in an old version: a cache has only what it
-            // has seen itself. One that it has never seen is refused.
-            let old = now.is_some() && odd;
-            if now.is_none_or(|now| now < known.version) && !old {
+            if now.is_none_or(|now| now < known.version) {
                 self.stage.wrong(format!(
                     "a run of {:?} reads {name} at version {now:?}, and what was {how} before is {}",
                     self.key, known.version

@@ -60,10 +60,6 @@ struct State {
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
-    /// Objects that could not be read for a while, and since when.
-    odd: BTreeSet<Key>,
-    /// Objects that the daemon took for deleted because their kind was not served: it logs that, and it is no error.
-    unserved: BTreeSet<Key>,
     /// The number of writes to each primary without an answer of success, since it was created last.
     refused: BTreeMap<Key, u32>,
     /// The number of runs of each primary, since it was created last.
@@ -159,8 +155,6 @@ impl Stage {
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
-                odd: BTreeSet::new(),
-                unserved: BTreeSet::new(),
                 refused: BTreeMap::new(),
                 runs: BTreeMap::new(),
                 met: BTreeSet::new(),
@@ -269,11 +263,9 @@ impl Stage {
             let (Some(namespace), Some(plural), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
                 return;
             };
-            let (key, mut state) = ((namespace.to_owned(), name.to_owned()), self.state.lock());
             if plural == "things" {
-                *state.refused.entry(key).or_default() += 1;
-            } else if *method == Method::DELETE && code == Some(404) {
-                state.unserved.insert(key);
+                let key = (namespace.to_owned(), name.to_owned());
+                *self.state.lock().refused.entry(key).or_default() += 1;
             }
         }
     }
@@ -324,11 +316,6 @@ impl Stage {
         self.state.lock().runs.get(key).copied().unwrap_or_default()
     }
 
-    /// Returns the objects that the daemon has taken for deleted since the last call.
-    pub(crate) fn taken_for_gone(&self) -> BTreeSet<Key> {
-        std::mem::take(&mut self.state.lock().unserved)
-    }
-
     // === runs ===
 
     /// Takes in that the daemon has ended: nothing runs, and the next one has seen nothing.
@@ -359,16 +346,6 @@ impl Stage {
     /// True if a namespace has to be watched.
     pub(crate) fn watches(&self, namespace: &str) -> bool {
         self.state.lock().variant.watches(namespace)
-    }
-
-    /// Takes in that an object can't be read.
-    pub(crate) fn odd(&self, key: Key) {
-        self.state.lock().odd.insert(key);
-    }
-
-    /// True if an object can't be read, or could not be read at some time.
-    pub(crate) fn was_odd(&self, key: &Key) -> bool {
-        self.state.lock().odd.contains(key)
     }
 
     /// Begins a run.
