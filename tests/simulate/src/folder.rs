@@ -26,6 +26,8 @@ pub(crate) struct Files {
     pub(crate) garbled: bool,
     /// The number of the component, one more for each new one.
     pub(crate) component: u64,
+    /// True if the component has no `cleanup`, whatever it should have.
+    pub(crate) bare: bool,
     /// The step at which the component is refused; `None` if it is not.
     pub(crate) refused: Option<&'static str>,
     /// How long loading the component takes.
@@ -57,6 +59,7 @@ impl Folder {
             variant: Variant::Usual,
             garbled: false,
             component: 0,
+            bare: false,
             refused: None,
             load: Duration::ZERO,
             hangups: 0,
@@ -129,7 +132,7 @@ impl Loader for FromFolder {
             stage.note(format!("component {} is loaded", before.component));
             let digest = before.component.to_string();
             let goes_on = setup.hurry == Some(OnStartError::GoOn);
-            let script = Script { stage: Arc::clone(stage), cleaner: setup.cleaner, goes_on, digest };
+            let script = Script { stage: Arc::clone(stage), cleaner: setup.cleaner && !before.bare, goes_on, digest };
             Ok(Arc::new(script) as Arc<dyn Component>)
         }
         .boxed()

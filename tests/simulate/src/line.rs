@@ -64,6 +64,9 @@ impl Service<Request<Body>> for Line {
             path,
             code: None,
         };
+        if *method == Method::DELETE {
+            self.stage.deletes(&waiting.path);
+        }
         let answer = self.service.call(request);
         Box::pin(async move {
             // Moved in as a whole, so that it is dropped, and noted, if the caller does not wait any more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::{Cut, Fault, Loss};
 
 use crate::chance::Chance;
-use crate::world::{DEPENDENTS, Dependent, NAMES, ON_START_ERROR, Setup, Thing, VARIANTS, Variant};
+use crate::world::{DEPENDENTS, Dependent, NAMES, ON_START_ERROR, OnStartError, Setup, Thing, VARIANTS, Variant};
 
 /// The time during which things go wrong.
 pub(crate) const CHAOS: Duration = Duration::from_secs(30);
@@ -65,6 +65,8 @@ pub(crate) enum Act {
     Swap(Variant),
     /// Another component takes its place, which does the same.
     Component,
+    /// Another one, which has no `cleanup`, or has it again.
+    Bare(bool),
     /// The daemon has to look at everything again.
     Hangup,
     /// The next run of the component does this.
@@ -229,6 +231,7 @@ impl Plan {
             steps.extend(draw.beside(at, &act));
             steps.push(Step { at, act });
         }
+        steps.extend(versions(&mut Chance::new(seed, 6)));
         steps.sort_by_key(|step| step.at);
         Self {
             seed,
@@ -242,6 +245,18 @@ impl Plan {
 }
 
 impl Plan {
+    /// True if the finalizers that primaries have depend on when they have run last.
+    pub(crate) fn renames(&self) -> bool {
+        let renames = |step: &Step| matches!(step.act, Act::Swap(Variant::Renamed) | Act::Bare(_));
+        self.steps.iter().any(renames)
+    }
+
+    /// True if runs may fail before the component is asked: for what the controller has started without, or for
+    /// finalizers of versions before.
+    pub(crate) fn hides(&self) -> bool {
+        self.setup.hurry == Some(OnStartError::GoOn) || self.renames()
+    }
+
     /// True if primaries leave the selection for a while.
     pub(crate) fn forgets(&self) -> bool {
         let leaves = |step: &Step| matches!(step.act, Act::Label(_, false) | Act::Swap(Variant::Fewer));
@@ -392,6 +407,21 @@ fn lack(chance: &mut Chance) -> Option<Step> {
         _ => Wrong::Forbidden(kind, *chance.pick(&[Verb::List, Verb::All])),
     };
     Some(Step { at: Duration::ZERO, act: Act::For(Duration::from_secs(1) + while_(chance), wrong) })
+}
+
+/// Returns steps to versions that have other finalizers and dependents.
+fn versions(chance: &mut Chance) -> Vec<Step> {
+    let count = if chance.one_in(3) { 1 + chance.below(4) } else { 0 };
+    let mut step = |_| {
+        let act = match chance.below(5) {
+            0 => Act::Swap(Variant::More),
+            1 => Act::Swap(Variant::Usual),
+            2 => Act::Bare(chance.one_in(2)),
+            _ => Act::Swap(Variant::Renamed),
+        };
+        Step { at: chance.time(CHAOS), act }
+    };
+    (0..count).map(&mut step).collect()
 }
 
 fn while_(chance: &mut Chance) -> Duration {

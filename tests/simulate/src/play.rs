@@ -115,8 +115,15 @@ impl<'a> Play<'a> {
         self.at(begun, Due::Start);
         self.until(begun + CHAOS + Duration::from_secs(5)).await;
         self.heal();
-        self.wake();
+        if self.plan.setup.attempts.is_some() {
+            self.wake(7777);
+        }
         self.revive().await;
+        if self.plan.renames() {
+            // Each primary gets and loses finalizers at its next run.
+            self.until(Instant::now() + Duration::from_secs(40)).await;
+            self.wake(8888);
+        }
         let quiet = self.quiet(QUIET).await;
         if !quiet {
             self.stage.wrong("the daemon goes on writing");
@@ -141,12 +148,10 @@ impl<'a> Play<'a> {
         self.delete_all().await;
     }
 
-    /// Edits all primaries if their retries may be used up: nothing but an event makes them run then.
-    fn wake(&self) {
-        if self.plan.setup.attempts.is_some() {
-            for thing in Thing::all() {
-                self.set(thing, "poked", 7777.into());
-            }
+    /// Edits all primaries: nothing but an event makes those run whose retries are used up.
+    fn wake(&self, number: u64) {
+        for thing in Thing::all() {
+            self.set(thing, "poked", number.into());
         }
     }
 
@@ -377,6 +382,10 @@ impl<'a> Play<'a> {
             }
             Act::Swap(variant) => self.swap(variant),
             Act::Component => self.folder.change(|files| files.component += 1),
+            Act::Bare(bare) => self.folder.change(|files| {
+                files.component += 1;
+                files.bare = bare;
+            }),
             Act::Hangup => self.folder.change(|files| files.hangups += 1),
             Act::Whim(whim) => self.stage.whim(whim),
         }
@@ -456,6 +465,9 @@ impl<'a> Play<'a> {
         if self.variant != Variant::Usual {
             self.swap(Variant::Usual);
         }
+        if self.plan.renames() {
+            self.act(Act::Bare(false));
+        }
         self.start();
     }
 
@@ -498,7 +510,15 @@ impl<'a> Play<'a> {
 
     fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {
         let (namespace, name) = (thing.namespace(), dependent.object_name(thing.name()));
-        self.stage.model.edit(MAPS, Some(namespace), &name, change);
+        let model = &self.stage.model;
+        let there = model.object(MAPS, Some(namespace), &name);
+        // An edit would forget who manages what of an object that can't be read.
+        if let Some(mut odd) = there.filter(|there| there["metadata"]["generation"].is_string()) {
+            change(&mut odd);
+            model.put(&odd);
+            return;
+        }
+        model.edit(MAPS, Some(namespace), &name, change);
     }
 
     fn edit(&self, thing: Thing, change: impl FnOnce(&mut Value)) {

@@ -25,6 +25,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// The component.
 pub(crate) struct Script {
     pub(crate) stage: Arc<Stage>,
+    /// True if it exports `cleanup`.
     pub(crate) cleaner: bool,
     /// True if the controller may start without something.
     pub(crate) goes_on: bool,
@@ -140,7 +141,8 @@ impl Scene {
     async fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
         self.look(&primary).await;
-        let dependent = DEPENDENTS.into_iter().find(|one| one.name() == name);
+        let mut dependents = DEPENDENTS.into_iter().chain([Dependent::More]);
+        let dependent = dependents.find(|one| one.name() == name);
         let dependent = dependent.ok_or_else(|| Failure::other(name))?;
         Ok(dependent.desired(&primary).to_string())
     }
@@ -232,8 +234,7 @@ impl Scene {
         if known.is_none() {
             self.first(&uid);
         }
-        // What a controller has started without makes runs fail before the component sees anything of them.
-        if let Some(wrong) = stage.is_about(key, &uid).filter(|_| !self.goes_on) {
+        if let Some(wrong) = stage.is_about(key, &uid) {
             stage.wrong(wrong);
         }
         let mut seen = known.unwrap_or_default();
@@ -249,7 +250,8 @@ impl Scene {
         seen.version = version.max(seen.version);
         seen.generation = primary["metadata"]["generation"].as_u64().unwrap_or_default();
         if stage.watches(&key.0) {
-            for dependent in DEPENDENTS {
+            // One that does not take part has no objects to look at.
+            for dependent in DEPENDENTS.into_iter().filter(|one| one.is_deleted() || one.is_wanted(primary)) {
                 self.look_at(dependent, &mut seen).await;
             }
         }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::plan::{Moment, Plan, Sort, Whim};
-use crate::world::{THINGS, Variant};
+use crate::world::{Dependent, MAPS, THINGS, Variant};
 
 /// A primary by namespace and name.
 pub(crate) type Key = (String, String);
@@ -54,6 +54,8 @@ struct State {
     told: Vec<Told>,
     /// True if primaries leave the selection and come back: the daemon forgets them meanwhile.
     forgets: bool,
+    /// True if runs may fail before the component sees anything of them.
+    hides: bool,
     /// What the daemon knows to have written since its start.
     written: Written,
     /// The primaries that have run since the last [`Stage::take_runs`].
@@ -151,6 +153,7 @@ impl Stage {
                 last: BTreeMap::new(),
                 told: Vec::new(),
                 forgets: plan.forgets(),
+                hides: plan.hides(),
                 written: Written::new(),
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
@@ -270,6 +273,18 @@ impl Stage {
         }
     }
 
+    /// Takes in that the daemon deletes an object: what depends on it has to be gone.
+    pub(crate) fn deletes(&self, path: &str) {
+        let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
+        let (Some(namespace), Some(_), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+            return;
+        };
+        let later = name.strip_suffix(Dependent::Kept.name()).map(|primary| format!("{primary}{}", Dependent::Later.name()));
+        if later.is_some_and(|later| self.model.object(MAPS, Some(namespace), &later).is_some()) {
+            self.wrong(format!("{namespace}/{name} is deleted before what depends on it"));
+        }
+    }
+
     /// Takes in that the daemon knows what an object is after a write of its own.
     pub(crate) fn wrote(&self, object: &Value) {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -377,7 +392,10 @@ impl Stage {
     /// from the run before.
     pub(crate) fn is_about(&self, key: &Key, uid: &str) -> Option<String> {
         let mut state = self.state.lock();
-        let State { running, last, forgets, .. } = &mut *state;
+        let State { running, last, forgets, hides, .. } = &mut *state;
+        if *hides {
+            return None;
+        }
         let run = running.get_mut(key).filter(|run| run.uid.is_none())?;
         run.uid = Some(uid.to_owned());
         let last = last.get(key).filter(|last| last.uid.as_deref() == Some(uid))?;

@@ -66,6 +66,7 @@ fn of_primary(model: &Model, (thing, setup): (Thing, Setup), object: &Value) -> 
     for dependent in DEPENDENTS {
         let there = of(model, thing, dependent);
         wrong.extend(match there {
+            Some(_) if !dependent.is_wanted(object) && !dependent.is_deleted() => None,
             Some(_) if !dependent.is_wanted(object) => {
                 Some(format!("{who} does not want {} that is there", dependent.name()))
             }
@@ -84,14 +85,14 @@ fn differs(dependent: Dependent, there: &Value, primary: &Value) -> Option<Strin
         return Some(format!("{} is {is} instead of {wanted}", name(there)));
     }
     let owner = &there["metadata"]["ownerReferences"][0]["uid"];
-    let owned = dependent != Dependent::Kept;
+    let owned = !dependent.is_deleted();
     let of_primary = *owner == primary["metadata"]["uid"];
     (owned && !of_primary).then(|| format!("{} belongs to {owner}", name(there)))
 }
 
 /// Returns the dependents that are left of a deleted primary.
 fn left(model: &Model, thing: Thing) -> Vec<String> {
-    let left = DEPENDENTS.into_iter().filter_map(|dependent| of(model, thing, dependent));
+    let left = DEPENDENTS.into_iter().chain([Dependent::More]).filter_map(|dependent| of(model, thing, dependent));
     left.map(|object| format!("{} is left behind", name(&object))).collect()
 }
 

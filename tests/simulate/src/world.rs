@@ -28,10 +28,17 @@ pub(crate) enum Dependent {
     Plain,
     /// Deleted by the daemon, if the primary is deleted or does not want it any more.
     Kept,
+    /// The same, and before the one on which it depends, which is that one.
+    Later,
+    /// Left alone, if the primary does not want it.
+    Active,
+    /// In one version of the manifest only.
+    More,
 }
 
-/// All dependents.
-pub(crate) const DEPENDENTS: [Dependent; 3] = [Dependent::Applied, Dependent::Plain, Dependent::Kept];
+/// All dependents that the manifest has in the end.
+pub(crate) const DEPENDENTS: [Dependent; 5] =
+    [Dependent::Applied, Dependent::Plain, Dependent::Kept, Dependent::Later, Dependent::Active];
 
 /// The settings that stay the same as long as a simulation lasts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,9 +85,13 @@ pub(crate) enum Variant {
     All,
     /// One more source.
     Source,
+    /// Another finalizer.
+    Renamed,
+    /// One more dependent.
+    More,
 }
 
-/// All versions.
+/// The versions in which a run leads to the same.
 pub(crate) const VARIANTS: [Variant; 5] =
     [Variant::Usual, Variant::Settings, Variant::Fewer, Variant::All, Variant::Source];
 
@@ -103,13 +114,15 @@ impl Variant {
             Self::Usual | Self::Fewer | Self::All => 0,
             Self::Settings => 1,
             Self::Source => 2,
+            Self::Renamed => 3,
+            Self::More => 4,
         };
         run(self) == run(other)
     }
 
     fn namespaces(self) -> &'static str {
         match self {
-            Self::Usual | Self::Settings | Self::Source => "[a, b]",
+            Self::Usual | Self::Settings | Self::Source | Self::Renamed | Self::More => "[a, b]",
             Self::Fewer => "[a]",
             Self::All => "all",
         }
@@ -120,8 +133,17 @@ impl Variant {
             Self::Source => {
                 "{ more: { informer: { apiVersion: v1, kind: ConfigMap, labelSelector: more=yes, mapper: ownerReference } } }"
             }
-            Self::Usual | Self::Settings | Self::Fewer | Self::All => "{}",
+            Self::Usual | Self::Settings | Self::Fewer | Self::All | Self::Renamed | Self::More => "{}",
         }
+    }
+
+    fn finalizer(self) -> &'static str {
+        if self == Self::Renamed { "sim.dev/renamed" } else { "sim.dev/finalizer" }
+    }
+
+    fn more(self, filters: &str) -> String {
+        let more = format!("\n          more: {{ apiVersion: v1, kind: ConfigMap, filters: {filters} }}");
+        if self == Self::More { more } else { String::new() }
     }
 }
 
@@ -159,6 +181,9 @@ impl Dependent {
             Self::Applied => "applied",
             Self::Plain => "plain",
             Self::Kept => "kept",
+            Self::Later => "later",
+            Self::Active => "active",
+            Self::More => "more",
         }
     }
 
@@ -181,9 +206,15 @@ impl Dependent {
     /// True if a primary wants it.
     pub(crate) fn is_wanted(self, primary: &Value) -> bool {
         match self {
-            Self::Applied | Self::Plain => true,
-            Self::Kept => primary["spec"]["extra"] == true,
+            Self::Applied | Self::Plain | Self::More => true,
+            Self::Kept | Self::Later => primary["spec"]["extra"] == true,
+            Self::Active => primary["spec"]["value"].as_u64().is_some_and(|value| value.is_multiple_of(2)),
         }
+    }
+
+    /// True if it is deleted if it is not wanted.
+    pub(crate) fn is_deleted(self) -> bool {
+        matches!(self, Self::Kept | Self::Later)
     }
 }
 
@@ -226,6 +257,7 @@ pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
     let swap = if quiet_swap { "nothing" } else { "reconcileAll" };
     let account = if account { "  serviceAccount: { name: sim, namespace: a }\n" } else { "" };
     let filters = if asks { "{ generic: { cel: has(object.metadata.name) } }" } else { "{}" };
+    let (finalizer, more) = (variant.finalizer(), variant.more(filters));
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1
 kind: Operator
@@ -246,7 +278,8 @@ spec:
       primary: {{ apiVersion: sim.dev/v1, kind: Thing }}
       namespaces: {namespaces}
       labelSelector: watched=yes
-      finalizer: sim.dev/finalizer
+      finalizer: {finalizer}
+      finalizers: {{ formerly: [sim.dev/finalizer, sim.dev/renamed] }}
       generationAware: {generation_aware}
       serverSideApply: {server_side_apply}
       maxReconciliationInterval: none
@@ -258,6 +291,8 @@ spec:
           applied: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, serverSideApply: true }}
           plain: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, dependsOn: [applied] }}
           kept: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, garbageCollected: {tied}, reconcilePrecondition: {{ cel: primary.spec.extra }} }}
+          later: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, garbageCollected: {tied}, dependsOn: [kept], reconcilePrecondition: {{ cel: primary.spec.extra }} }}
+          active: {{ apiVersion: v1, kind: ConfigMap, filters: {filters}, activation: {{ cel: primary.spec.value % 2 == 0 }} }}{more}
 "
     );
     let operators = manifest::parse(&text, Path::new("sim.yaml"));

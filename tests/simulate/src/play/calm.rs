@@ -81,8 +81,10 @@ impl Play<'_> {
         let runs = self.told_of(thing);
         let later = runs.iter().skip(1).take_while(|run| run.retry.is_some());
         let later: Vec<_> = later.collect();
-        let numbers: Vec<_> = std::iter::once(None).chain(later.iter().map(|_| Some(1))).collect();
-        self.are_told(&runs, &numbers, true);
+        // What changed meanwhile may be seen only after it.
+        let numbers = std::iter::once(None).chain(later.iter().map(|_| Some(1))).chain(std::iter::repeat(None));
+        let numbers: Vec<_> = numbers.take(runs.len()).collect();
+        self.are_told(&runs, &numbers, false);
         let in_time = later.last().is_some_and(|run| run.at >= over && run.at <= over + PAUSE + SLACK);
         if later.len() < 3 || !in_time || !quiet {
             self.stage.wrong(format!("an outage is over at {over:?}, and these have run: {runs:?}"));
