@@ -62,6 +62,9 @@ struct State {
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
+    /// Objects, with their uids, that the daemon has taken for gone when it deleted them: KD-9, what is of a kind that is
+    /// not served is gone.
+    taken: BTreeMap<Key, String>,
     /// The number of writes to each primary without an answer of success, since it was created last.
     refused: BTreeMap<Key, u32>,
     /// The number of runs of each primary, since it was created last.
@@ -158,6 +161,7 @@ impl Stage {
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
+                taken: BTreeMap::new(),
                 refused: BTreeMap::new(),
                 runs: BTreeMap::new(),
                 met: BTreeSet::new(),
@@ -266,9 +270,14 @@ impl Stage {
             let (Some(namespace), Some(plural), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
                 return;
             };
+            let key = (namespace.to_owned(), name.to_owned());
             if plural == "things" {
-                let key = (namespace.to_owned(), name.to_owned());
                 *self.state.lock().refused.entry(key).or_default() += 1;
+            } else if *method == Method::DELETE
+                && code == Some(404)
+                && let Some(there) = self.model.object(MAPS, Some(namespace), name)
+            {
+                self.state.lock().taken.insert(key, there["metadata"]["uid"].to_string());
             }
         }
     }
@@ -279,10 +288,22 @@ impl Stage {
         let (Some(namespace), Some(_), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
             return;
         };
-        let later = name.strip_suffix(Dependent::Kept.name()).map(|primary| format!("{primary}{}", Dependent::Later.name()));
-        if later.is_some_and(|later| self.model.object(MAPS, Some(namespace), &later).is_some()) {
+        let later =
+            name.strip_suffix(Dependent::Kept.name()).map(|primary| format!("{primary}{}", Dependent::Later.name()));
+        let later = later.map(|later| (namespace.to_owned(), later));
+        if later.is_some_and(|later| self.there(&later).is_some_and(|there| !self.is_taken_for_gone(&later, &there))) {
             self.wrong(format!("{namespace}/{name} is deleted before what depends on it"));
         }
+    }
+
+    fn there(&self, (namespace, name): &Key) -> Option<Value> {
+        self.model.object(MAPS, Some(namespace), name)
+    }
+
+    /// True if the daemon has taken this object for gone when it deleted it.
+    pub(crate) fn is_taken_for_gone(&self, key: &Key, object: &Value) -> bool {
+        let uid = object["metadata"]["uid"].to_string();
+        self.state.lock().taken.get(key) == Some(&uid)
     }
 
     /// Takes in that the daemon knows what an object is after a write of its own.

@@ -11,8 +11,12 @@ use crate::stage::Told;
 use crate::world::Thing;
 
 /// The delays before the first retries, as they follow from the manifest.
-const DELAYS: [Duration; 4] =
-    [Duration::from_millis(1000), Duration::from_millis(1000), Duration::from_millis(1500), Duration::from_millis(2250)];
+const DELAYS: [Duration; 4] = [
+    Duration::from_millis(1000),
+    Duration::from_millis(1000),
+    Duration::from_millis(1500),
+    Duration::from_millis(2250),
+];
 
 /// How much later than it is due a run may begin.
 const SLACK: Duration = Duration::from_millis(50);
@@ -126,7 +130,8 @@ impl Play<'_> {
     /// more run.
     fn are_told(&self, runs: &[Told], numbers: &[Option<u32>], writes: bool) {
         let mut told: Vec<_> = runs.iter().map(|run| run.retry.map(|retry| retry.attempt)).collect();
-        if writes && !self.plan.setup.generation_aware && told.len() == numbers.len() + 1 && told.last() == Some(&None) {
+        if writes && !self.plan.setup.generation_aware && told.len() == numbers.len() + 1 && told.last() == Some(&None)
+        {
             told.pop();
         }
         if told != numbers {
