@@ -11,12 +11,8 @@ use crate::stage::Told;
 use crate::world::Thing;
 
 /// The delays before the first retries, as they follow from the manifest.
-const DELAYS: [Duration; 4] = [
-    Duration::from_millis(1000),
-    Duration::from_millis(1000),
-    Duration::from_millis(1500),
-    Duration::from_millis(2250),
-];
+const DELAYS: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(1), Duration::from_millis(1500), Duration::from_millis(2250)];
 
 /// How much later than it is due a run may begin.
 const SLACK: Duration = Duration::from_millis(50);
