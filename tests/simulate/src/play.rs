@@ -142,6 +142,7 @@ impl<'a> Play<'a> {
             return;
         }
         self.calm().await;
+        self.lack().await;
         if self.stage.is_wrong().is_some() {
             return;
         }

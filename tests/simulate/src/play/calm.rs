@@ -1,13 +1,14 @@
-//! Checks retries and timers of one primary while nothing else happens: what its runs are told, and when they begin.
+//! Checks retries, timers and starts without something while nothing else happens: what runs are told, and when they begin.
 
 use std::time::Duration;
 
 use model::{Fault, Loss};
 use tokio::time::Instant;
 
-use super::{Play, SHORTLY};
-use crate::plan::Whim;
+use super::{Play, QUIET, SHORTLY};
+use crate::plan::{Kind, Verb, Whim, Wrong};
 use crate::stage::Told;
+use crate::verdict;
 use crate::world::Thing;
 
 /// The delays before the first retries, as they follow from the manifest.
@@ -105,6 +106,37 @@ impl Play<'_> {
         if let [.., before, last] = &runs[..] {
             self.begins(before, last, after);
         }
+    }
+
+    /// IE-1, EP-35: starts the daemon without what dependents are of, for longer than there are retries. Once that comes,
+    /// all primaries run that were in need of it, and nothing else has to happen.
+    pub(super) async fn lack(&mut self) {
+        if self.plan.setup.hurry.is_none() {
+            return;
+        }
+        self.stage.note("=== the daemon starts without what it needs");
+        let lacking = match self.plan.seed % 3 {
+            0 => Wrong::Unserved(Kind::Maps),
+            1 => Wrong::Forbidden(Kind::Maps, Verb::All),
+            _ => Wrong::Forbidden(Kind::Maps, Verb::List),
+        };
+        self.begin(lacking);
+        self.end().await;
+        self.start();
+        self.until(Instant::now() + Duration::from_secs(4)).await;
+        for thing in Thing::all() {
+            self.set(thing, "value", 7000.into());
+        }
+        self.until(Instant::now() + Duration::from_secs(11)).await;
+        self.stage.note("=== it comes");
+        self.finish(lacking);
+        self.revive().await;
+        if !self.quiet(QUIET).await {
+            self.stage.wrong("the daemon goes on writing");
+        }
+        self.judge(verdict::settled(&self.stage.model, self.plan.setup));
+        self.judge(verdict::unseen(&self.stage, self.plan.setup));
+        self.own_writes();
     }
 
     /// Edits a primary, and returns its runs until all is quiet.
