@@ -250,6 +250,8 @@ impl Source {
             match (seen.remove(new.key()), shown.remove(new.key())) {
                 (None, _) | (Some(_), None) => news.push(Change::Added(new)),
                 (Some(_), Some(old)) if old.version() < new.version() => {
+                    // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
+                    self.learn(new.clone());
                     news.push(Change::Updated { old, new });
                 }
                 // A newer version was seen before: it is read until this cache has it.
@@ -750,6 +752,23 @@ mod tests {
         assert_eq!(informer.applied(owned("s", 6, "p")), ["n/p related"]);
         let again = told(&Source::heir(source.spec().clone(), &source).attach(None, informer.writer.cache()));
         assert_eq!(again, NOBODY, "nothing has changed");
+    }
+
+    #[test]
+    fn an_heir_finds_what_has_changed_unseen_by_the_one_before() {
+        // IM-4, NS-2
+        let before = secondaries();
+        let mut informer = Informer::new(&before, None);
+        informer.applied(owned("r", 1, "p"));
+        informer.applied(owned("s", 2, "p"));
+        // Another cache of the same kind, which is ahead: s has changed, and is as related as before.
+        let mut writer = Writer::default();
+        for object in [owned("r", 1, "p"), owned("s", 3, "p")] {
+            writer.apply(Event::Applied(object));
+        }
+        let heir = Source::heir(before.spec().clone(), &before);
+        assert_eq!(told(&heir.attach(Some("n"), writer.cache())), ["n/p related"]);
+        assert_eq!(names(&heir.related(&key("p"))), ["n/r@1", "n/s@3"]);
     }
 
     #[test]
