@@ -22,7 +22,7 @@ impl Fault {
     }
 }
 
-pub(crate) const FAULTS: [Fault; 9] = [
+pub(crate) const FAULTS: [Fault; 10] = [
     Fault {
         name: "deaf-to-siblings",
         what: "what a component writes of another primary is no news to that one",
@@ -77,7 +77,7 @@ pub(crate) const FAULTS: [Fault; 9] = [
         name: "no-op-as-written",
         what: "a write that changes nothing hides what somebody else has changed",
         file: "host/core/src/source/write.rs",
-        right: "if managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {",
+        right: "if self.is_alone(&answer) && managed_fields::is_our_change(self.known.as_ref(), &answer, manager) {",
         wrong: "if !manager.is_empty() {",
     },
     Fault {
@@ -86,6 +86,13 @@ pub(crate) const FAULTS: [Fault; 9] = [
         file: "host/src/informer.rs",
         right: "subscriber.tell(subscriber.source.passed(namespace));",
         wrong: "let _ = (subscriber, namespace);",
+    },
+    Fault {
+        name: "heir-without-look-ups",
+        what: "a source that takes the place of another does not find what has changed meanwhile",
+        file: "host/core/src/source.rs",
+        right: "self.learn(new.clone());",
+        wrong: "",
     },
     Fault {
         name: "status-unread",
