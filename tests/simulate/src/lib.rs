@@ -1,9 +1,10 @@
 //! Plays what may happen to the daemon's code, informers included, on a model of the API server with a stopped clock.
 //!
 //! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` has the
-//! objects and the manifest, `play` makes it happen, `stage` is what all parts share, `line` carries requests,
-//! `script` is the component, `folder` has its manifest and component, `daemon` puts the daemon together, `verdict`
-//! finds what is wrong, and `shrink` leaves out steps that the failure does not need.
+//! objects and the manifest, `play` makes it happen (`play/calm`: retries, timers and starts, one at a time), `stage` is
+//! what all parts share, `line` carries requests, `script` is the component, `folder` has its manifest and component,
+//! `daemon` puts the daemon together, `verdict` finds what is wrong, and `shrink` leaves out steps that the failure does
+//! not need.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 
