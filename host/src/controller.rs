@@ -119,23 +119,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
             Break::Change(next) => prepared = Some(*next),
-            Break::Rights(Lost { name, why }) => {
-                tracing::error!(%why, "the controller waits for a right that it had");
-                let mut without = lacked.clone();
-                // The controller continues without what it may not read, unless the manifest says otherwise.
-                let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
-                without.extend(name.filter(|_| goes_on));
-                {
-                    // A change at this moment has either come before, or sees that the controller waits.
-                    let _changing = handle.in_force.write();
-                    handle.set(Phase::Resolving(why));
-                }
-                prepared = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => None,
-                    next = Box::pin(task.prepare(Entry::Start, without)) => Some(next),
-                };
-            }
+            Break::Rights(lost) => prepared = task.regain(lost, lacked.clone(), &stop).await,
         }
     }
     handle.queue.close();
@@ -145,6 +129,31 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
 }
 
 impl Task<'_> {
+    /// Waits until a right that was lost is there again; `None` if the controller is stopped meanwhile. `without` is what it
+    /// was without before.
+    async fn regain(
+        &mut self,
+        Lost { name, why }: Lost,
+        mut without: BTreeSet<Arc<str>>,
+        stop: &CancellationToken,
+    ) -> Option<Prepared> {
+        let handle = self.handle;
+        tracing::error!(%why, "the controller waits for a right that it had");
+        // The controller continues without what it may not read, unless the manifest says otherwise.
+        let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
+        without.extend(name.filter(|_| goes_on));
+        {
+            // A change at this moment has either come before, or sees that the controller waits.
+            let _changing = handle.in_force.write();
+            handle.set(Phase::Resolving(why));
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            next = Box::pin(self.prepare(Entry::Start, without)) => Some(next),
+        }
+    }
+
     /// Waits until runs have to end, and returns why. Meanwhile does what can be done while they continue.
     async fn until(&mut self, stop: &CancellationToken, held: &mut Held) -> Break {
         let environment = self.environment;
