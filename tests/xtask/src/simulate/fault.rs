@@ -36,14 +36,12 @@ pub(crate) const FAULTS: [Fault; 10] = [
         file: "host/core/src/reconciler/primary.rs",
         right: "            Settled::Read(now) => {
                 self.primaries.put(now.clone());
-                Some(now)
-            }
-            Settled::Gone => None,",
+                Some(self.primaries.cut(now))
+            }",
         wrong: "            Settled::Read(now) => {
                 window.wrote(now.clone());
-                Some(now)
-            }
-            Settled::Gone => None,",
+                Some(self.primaries.cut(now))
+            }",
     },
     Fault {
         name: "writes-forgotten",
