@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     state: watch::Sender<State>,
     /// A list is being taken in.
     listing: AtomicBool,
+    /// Another list is due after the one under way.
+    due: AtomicBool,
     /// Everything is to be listed once more.
     relist: Notify,
     metrics: InformerMetrics,
@@ -138,8 +140,23 @@ impl Shared {
         need
     }
 
+    /// Waits until everything is to be listed once more and no list is under way: lists that are cut off again and again would
+    /// tell nobody what is there.
+    async fn relists(&self) {
+        loop {
+            self.relist.notified().await;
+            if !self.listing.load(Ordering::Relaxed) {
+                return;
+            }
+            self.due.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn after_list(&self, subscribers: &Subscribers) {
         self.listing.store(false, Ordering::Relaxed);
+        if self.due.swap(false, Ordering::Relaxed) {
+            self.relist.notify_one();
+        }
         for (_, subscriber) in &subscribers.present {
             subscriber.tell(subscriber.source.after_list(self.scope.namespace.as_deref()));
         }
@@ -220,7 +237,7 @@ impl Informer {
                 // What has come is taken in first: the list that follows is then as new.
                 biased;
                 ended = self.follow(from) => ended,
-                () = shared.relist.notified() => {
+                () = shared.relists() => {
                     from = None;
                     continue;
                 }

@@ -144,7 +144,7 @@ impl External {
     ) -> Result<Changed, Refused> {
         let mut state = self.state.lock();
         let things = answer.values().map(BTreeMap::len).sum();
-        let bytes = answer.values().map(size).sum();
+        let bytes = answer.iter().map(|(primary, things)| size(primary, things)).sum();
         state.resize(&self.spec, (things, bytes), holding)?;
         let mut before = std::mem::take(&mut state.primaries);
         let mut changed = Vec::new();
@@ -174,8 +174,8 @@ impl External {
     ) -> Result<bool, Refused> {
         let mut state = self.state.lock();
         let before = state.primaries.get(primary);
-        let (had, held) = before.map_or((0, 0), |known| (known.things.len(), size(&known.things)));
-        let (count, bytes) = (state.things - had + things.len(), state.bytes - held + size(&things));
+        let (had, held) = before.map_or((0, 0), |known| (known.things.len(), size(primary, &known.things)));
+        let (count, bytes) = (state.things - had + things.len(), state.bytes - held + size(primary, &things));
         let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
         // A first answer without things changes nothing that a run could have seen.
         let nothing = before.is_none() && things.is_empty();
@@ -199,7 +199,7 @@ impl External {
     pub fn forget(&self, primary: &ObjectRef) {
         let mut state = self.state.lock();
         if let Some(known) = state.primaries.remove(primary) {
-            let (things, bytes) = (state.things - known.things.len(), state.bytes - size(&known.things));
+            let (things, bytes) = (state.things - known.things.len(), state.bytes - size(primary, &known.things));
             state.shrink(things, bytes);
         }
     }
@@ -217,6 +217,11 @@ impl External {
             })
         };
         lock.lock_owned().await
+    }
+
+    /// Returns the primaries of which something is known.
+    pub fn keys(&self) -> Vec<ObjectRef> {
+        self.state.lock().primaries.keys().cloned().collect()
     }
 
     /// Returns what there is in it.
@@ -311,10 +316,11 @@ impl fmt::Debug for External {
     }
 }
 
-/// Returns the bytes that the things of a primary take.
-fn size(things: &Things) -> u64 {
+/// Returns the bytes that the things of a primary take, with its name.
+fn size(primary: &ObjectRef, things: &Things) -> u64 {
     let text = |text: &Arc<str>| u64::try_from(text.len()).unwrap_or(u64::MAX);
-    things.iter().map(|(id, thing)| EACH + text(id) + text(thing)).sum::<u64>() + EACH
+    let names = text(&primary.name) + primary.namespace.as_ref().map_or(0, text);
+    things.iter().map(|(id, thing)| EACH + text(id) + text(thing)).sum::<u64>() + EACH + names
 }
 
 #[cfg(test)]

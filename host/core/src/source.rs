@@ -189,10 +189,13 @@ impl Source {
         (state.related, state.indexes) = (lookup(costly), indexes);
     }
 
-    /// Lets the plugin borrow the memory that the keys of its look-ups take.
+    /// Lets the plugin borrow the memory that the keys of its look-ups take, and the objects that a bounded source has whole.
     #[must_use]
-    pub fn charging(self, holding: Option<Holding>) -> Self {
-        self.state.write().borrowed = Borrowed::by(holding);
+    pub fn charging(self, holding: impl Fn() -> Option<Holding>) -> Self {
+        self.state.write().borrowed = Borrowed::by(holding());
+        if let Some(recent) = &self.recent {
+            recent.lock().charge(holding());
+        }
         self
     }
 
@@ -1666,7 +1669,7 @@ mod tests {
         // IX-2
         let room = crate::room::Room::new(0);
         let by_key = source(Role::Primary, Filter::default(), &[("by-key", "/spec/key")]);
-        let source = by_key.charging(Some(room.holding(&"p".into())));
+        let source = by_key.charging(|| Some(room.holding(&"p".into())));
         let mut informer = Informer::new(&source, None);
         let long = "x".repeat(300 << 10);
         for (name, version) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)] {

@@ -57,9 +57,11 @@ impl Polls {
             let runtime = environment.workers.runtime();
             if let Some(each) = source.spec.each().cloned() {
                 let keys = touched.subscribe();
-                for primary in controller.primaries.list(None) {
-                    keys.add(primary.key().clone());
+                // Nobody has told of what has gone while nothing was polled.
+                for primary in controller.primaries.list(None).iter().map(|primary| primary.key().clone()) {
+                    keys.add(primary);
                 }
+                source.keys().into_iter().for_each(|known| keys.add(known));
                 polls.tasks.spawn_on(lasting(poller.each(each, keys).boxed()).instrument(span), &runtime);
             } else {
                 let (sender, polled) = watch::channel(false);

@@ -66,7 +66,7 @@ impl Sources {
             Some(known) => Source::heir(spec.clone(), known),
             None => Source::new(spec.clone()),
         };
-        let new = |spec: &Spec, known: Option<&Arc<Source>>| new(spec, known).charging(guest.holding());
+        let new = |spec: &Spec, known: Option<&Arc<Source>>| new(spec, known).charging(|| guest.holding());
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
@@ -97,7 +97,9 @@ impl Sources {
         let heirs = heirs.map(|(source, known)| (Arc::clone(source), Arc::clone(known))).collect();
         // What is known of a source that stays as it is stays, too.
         let externals = plan.externals.iter().map(|(name, spec)| {
-            let known = controller.and_then(|now| now.externals.get(name)).filter(|known| known.spec == *spec);
+            // Primaries of another kind may have the same names.
+            let kin = controller.filter(|now| now.spec.primary.is_kind_of(&plan.primaries.spec.gvk));
+            let known = kin.and_then(|now| now.externals.get(name)).filter(|known| known.spec == *spec);
             let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec.clone())));
             (Arc::clone(name), external)
         });

@@ -219,6 +219,7 @@ impl Running {
                 kept: Kept::default(),
                 state: watch::Sender::new(State::Listing),
                 listing: AtomicBool::new(false),
+                due: AtomicBool::new(false),
                 relist: Notify::new(),
                 metrics: inner.metrics.informers.of(&kind, namespace),
             };
@@ -446,6 +447,7 @@ pub(super) mod tests {
             kept: Kept::default(),
             state: watch::Sender::new(State::Watching),
             listing: AtomicBool::new(false),
+            due: AtomicBool::new(false),
             relist: Notify::new(),
             metrics: Metrics::default().informers.of("ConfigMap", None),
         });

@@ -32,6 +32,8 @@ struct Entry {
     failures: u32,
     /// It has changed while it was polled.
     changed: bool,
+    /// What is being polled may be out of date when it comes.
+    stale: bool,
 }
 
 /// How a poll of a primary has ended.
@@ -76,8 +78,11 @@ impl Schedule {
         }
     }
 
-    /// Takes in that what was polled may be out of date: all that wait are polled at once.
+    /// Takes in that what was polled may be out of date: all are polled at once, those under way once more.
     pub fn hurry(&mut self, now: Instant) {
+        for entry in self.primaries.values_mut() {
+            entry.stale = entry.at.is_none();
+        }
         for (_, primary) in std::mem::take(&mut self.due) {
             if let Some(entry) = self.primaries.get_mut(&primary) {
                 entry.at = Some(now);
@@ -96,17 +101,18 @@ impl Schedule {
         self.due.first().filter(|(at, _)| *at <= now)?;
         let (_, primary) = self.due.pop_first()?;
         if let Some(entry) = self.primaries.get_mut(&primary) {
-            (entry.at, entry.changed) = (None, false);
+            (entry.at, entry.changed, entry.stale) = (None, false, false);
         }
         Some(primary)
     }
 
     /// Takes in how a poll has ended. Of a primary that has gone meanwhile nothing follows.
     pub fn finish(&mut self, primary: &ObjectRef, polled: Polled, now: Instant, chance: f64) {
-        let Some(Entry { at: None, failures, changed }) = self.primaries.get(primary).copied() else {
+        let Some(Entry { at: None, failures, changed, stale }) = self.primaries.get(primary).copied() else {
             return;
         };
         match polled {
+            _ if stale => self.wait(primary, now, 0),
             Polled::Well(Some(again)) => self.wait(primary, now + again.max(SHORTEST), 0),
             Polled::Well(None) => self.wait(primary, now + pause(self.every, 0, chance), 0),
             Polled::Badly => {
@@ -124,7 +130,7 @@ impl Schedule {
 
     fn wait(&mut self, primary: &ObjectRef, at: Instant, failures: u32) {
         self.due.insert((at, primary.clone()));
-        self.primaries.insert(primary.clone(), Entry { at: Some(at), failures, changed: false });
+        self.primaries.insert(primary.clone(), Entry { at: Some(at), failures, changed: false, stale: false });
     }
 }
 
@@ -235,5 +241,11 @@ mod tests {
         schedule.hurry(swap);
         let rest: Vec<_> = std::iter::from_fn(|| schedule.take(swap)).map(|key| key.to_string()).collect();
         assert_eq!((first.to_string(), rest), ("a".to_owned(), vec!["b".to_owned(), "c".to_owned()]));
+        // The one under way was asked of the version before.
+        schedule.finish(&first, Polled::Well(Some(seconds(1_000))), swap, 0.0);
+        assert_eq!(schedule.next(), Some(swap));
+        assert_eq!(schedule.take(swap), Some(first.clone()));
+        schedule.finish(&first, Polled::Well(Some(seconds(1_000))), swap, 0.0);
+        assert_eq!(schedule.next(), Some(swap + seconds(1_000)));
     }
 }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::manifest::Bound;
 use crate::object::{Object, ObjectRef, Version};
+use crate::room::Holding;
 
 /// What an entry takes beside the text.
 const EACH: usize = 512;
@@ -20,6 +21,8 @@ pub(super) struct Recent {
     /// The number of the last use.
     uses: u64,
     bytes: usize,
+    /// The memory that the plugin borrows for them; `None`: nobody counts it.
+    holding: Option<Holding>,
 }
 
 #[derive(Debug)]
@@ -31,7 +34,12 @@ struct Entry {
 
 impl Recent {
     pub(super) fn new(bound: Bound) -> Self {
-        Self { bound, objects: HashMap::new(), order: BTreeMap::new(), uses: 0, bytes: 0 }
+        Self { bound, objects: HashMap::new(), order: BTreeMap::new(), uses: 0, bytes: 0, holding: None }
+    }
+
+    /// Lets the plugin borrow the memory: what finds none is not remembered.
+    pub(super) fn charge(&mut self, holding: Option<Holding>) {
+        self.holding = holding;
     }
 
     /// Returns an object, if it is there and at least as new as `version`, and notes its use.
@@ -53,6 +61,10 @@ impl Recent {
             return;
         }
         self.remove(&key);
+        let size = (EACH + object.size()) as u64;
+        if self.holding.as_mut().is_some_and(|holding| !holding.try_grow(size)) {
+            return;
+        }
         self.bytes += EACH + object.size();
         self.objects.insert(key.clone(), Entry { object, number: 0, used: now });
         self.touch(&key, now);
@@ -71,6 +83,9 @@ impl Recent {
         if let Some(Entry { object, number, .. }) = self.objects.remove(key) {
             self.order.remove(&number);
             self.bytes -= EACH + object.size();
+            if let Some(holding) = &mut self.holding {
+                holding.shrink((EACH + object.size()) as u64);
+            }
         }
     }
 
