@@ -73,8 +73,17 @@ impl Source {
 
     /// Returns the triggers for a change that no window holds back (`FW-6`).
     pub(super) fn triggers(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
+        self.filtered(change, primaries, |change| self.spec.filter.accepts(change, self.asked()))
+    }
+
+    fn filtered(
+        &self,
+        change: &Change,
+        primaries: BTreeSet<ObjectRef>,
+        filter: impl FnOnce(&Change) -> bool,
+    ) -> Vec<Trigger> {
         let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        let accepts = || !self.can_be_asked(change) || self.spec.filter.accepts(change, self.asked());
+        let accepts = || !self.can_be_asked(change) || filter(change);
         if concerns_nobody || !accepts() {
             return Vec::new();
         }
@@ -231,18 +240,12 @@ impl Source {
             let others = first.iter().chain([change.object()]).filter(|object| Some(object.version()) != newest);
             primaries.extend(others.flat_map(|object| self.primaries_of_object(object)));
         }
-        let triggers = if mixed { self.mixed(&change, primaries) } else { self.triggers(&change, primaries) };
+        let triggers = if mixed {
+            self.filtered(&change, primaries, |change| self.spec.filter.accepts_mixed(change, self.asked()))
+        } else {
+            self.triggers(&change, primaries)
+        };
         Some(all.into_iter().chain(triggers).collect())
-    }
-
-    /// Returns the triggers for a change that stands for several.
-    fn mixed(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        let accepts = || !self.can_be_asked(change) || self.spec.filter.accepts_mixed(change, self.asked());
-        if concerns_nobody || !accepts() {
-            return Vec::new();
-        }
-        self.accepted(change, primaries)
     }
 
     /// Returns a trigger for each primary: something has gone, and it is not known whom it concerns.
