@@ -50,6 +50,18 @@ struct Known {
     /// The uid of the primary; empty if its things came with those of all.
     uid: Box<str>,
     things: Things,
+    standing: Standing,
+}
+
+/// How it stands with a primary that is polled by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its things are those that the last poll with success has found.
+    Polled,
+    /// No poll has succeeded, so its things are not known.
+    Failed,
+    /// The manifest does not want it polled: it has no things.
+    Unwanted,
 }
 
 /// How the first poll for all primaries has gone.
@@ -84,6 +96,16 @@ pub enum Refused {
         /// The bytes that they would take.
         found: u64,
         /// How many are allowed.
+        most: u64,
+    },
+    /// Others should find some, too.
+    #[error(
+        "the things of one primary may take half of what is free: {found} of {most} (bounded.things and bounded.memory)"
+    )]
+    Share {
+        /// The things that it would have, or the bytes that they would take.
+        found: u64,
+        /// Half of what is free.
         most: u64,
     },
     /// Others have the memory.
@@ -153,7 +175,7 @@ impl External {
             if known != things {
                 changed.push(primary.clone());
             }
-            state.primaries.insert(primary, Known { uid: Box::default(), things });
+            state.primaries.insert(primary, Known { uid: Box::default(), things, standing: Standing::Polled });
         }
         changed.extend(before.into_keys());
         let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
@@ -174,15 +196,26 @@ impl External {
     ) -> Result<bool, Refused> {
         let mut state = self.state.lock();
         let before = state.primaries.get(primary);
-        let (had, held) = before.map_or((0, 0), |known| (known.things.len(), size(primary, &known.things)));
-        let (count, bytes) = (state.things - had + things.len(), state.bytes - held + size(primary, &things));
         let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
         // A first answer without things changes nothing that a run could have seen.
-        let nothing = before.is_none() && things.is_empty();
-        state.resize(&self.spec, (count, bytes), holding)?;
+        let nothing = before.is_none_or(|known| known.things.is_empty()) && things.is_empty();
+        state.settle(&self.spec, primary, Known { uid: uid.into(), things, standing: Standing::Polled }, holding)?;
         state.failures = 0;
-        state.primaries.insert(primary.clone(), Known { uid: uid.into(), things });
         Ok(!same && !nothing)
+    }
+
+    /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
+    /// has failed: then those that were known stay.
+    pub fn note(&self, primary: &ObjectRef, uid: &str, standing: Standing, holding: impl FnOnce() -> Option<Holding>) {
+        let mut state = self.state.lock();
+        let knows = state.primaries.get(primary).is_some_and(|known| *known.uid == *uid);
+        if standing == Standing::Failed && knows {
+            return;
+        }
+        let known = Known { uid: uid.into(), things: Things::new(), standing };
+        if state.settle(&self.spec, primary, known, holding).is_err() {
+            state.forget(primary);
+        }
     }
 
     /// Takes in that a poll has failed: what was known stays. Returns how many have in a row.
@@ -197,10 +230,14 @@ impl External {
 
     /// Forgets what it knows of a primary (`XC-6`).
     pub fn forget(&self, primary: &ObjectRef) {
+        self.state.lock().forget(primary);
+    }
+
+    /// Forgets what it knows of a primary of this uid.
+    pub fn forget_one(&self, primary: &ObjectRef, uid: &str) {
         let mut state = self.state.lock();
-        if let Some(known) = state.primaries.remove(primary) {
-            let (things, bytes) = (state.things - known.things.len(), state.bytes - size(primary, &known.things));
-            state.shrink(things, bytes);
+        if state.primaries.get(primary).is_some_and(|known| *known.uid == *uid) {
+            state.forget(primary);
         }
     }
 
@@ -251,7 +288,13 @@ impl External {
 
     /// Whether a primary has been polled by itself.
     pub fn knows(&self, primary: &ObjectRef, uid: &str) -> bool {
-        self.state.lock().primaries.get(primary).is_some_and(|known| *known.uid == *uid)
+        self.standing(primary, uid) == Some(Standing::Polled)
+    }
+
+    /// Returns how it stands with a primary that is polled by itself; `None`: it has not been its turn yet.
+    pub fn standing(&self, primary: &ObjectRef, uid: &str) -> Option<Standing> {
+        let state = self.state.lock();
+        state.primaries.get(primary).filter(|known| *known.uid == *uid).map(|known| known.standing)
     }
 
     /// Returns the things of a primary by their ids; none if it has none, or is another one than that of which it has.
@@ -271,6 +314,36 @@ impl External {
 }
 
 impl State {
+    /// Takes in what is known of a primary, which may have half of what others leave.
+    fn settle(
+        &mut self,
+        spec: &manifest::External,
+        primary: &ObjectRef,
+        known: Known,
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<(), Refused> {
+        let of = |known: &Known| (known.things.len(), size(primary, &known.things));
+        let ((had, held), (count, bytes)) = (self.primaries.get(primary).map_or((0, 0), of), of(&known));
+        let (others, taken) = (self.things - had, self.bytes - held);
+        let shares = [
+            (count as u64, had as u64, spec.things.saturating_sub(others).div_ceil(2) as u64),
+            (bytes, held, spec.memory.saturating_sub(taken).div_ceil(2)),
+        ];
+        if let Some((found, _, most)) = shares.into_iter().find(|(found, before, most)| found > before.max(most)) {
+            return Err(Refused::Share { found, most });
+        }
+        self.resize(spec, (others + count, taken + bytes), holding)?;
+        self.primaries.insert(primary.clone(), known);
+        Ok(())
+    }
+
+    fn forget(&mut self, primary: &ObjectRef) {
+        if let Some(known) = self.primaries.remove(primary) {
+            let (things, bytes) = (self.things - known.things.len(), self.bytes - size(primary, &known.things));
+            self.shrink(things, bytes);
+        }
+    }
+
     /// Makes room for so many things, and bytes of them.
     fn resize(
         &mut self,

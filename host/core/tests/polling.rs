@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Write};
-use capstan_core::external::External;
-use capstan_core::external::schedule::Polled;
+use capstan_core::external::schedule::{Polled, Turn};
+use capstan_core::external::{External, Standing};
 use capstan_core::guest::{
     Answer, Call, Context, Failure, Guest, Interface, PolledAll, PolledOne, PrimaryThings, PrimaryUpdate, Selection,
     Session, UpdateControl,
@@ -168,6 +168,8 @@ struct Bench {
     pages: Writer,
     notes: Arc<Mutex<Vec<String>>>,
     told: Arc<Mutex<Vec<Trigger>>>,
+    /// What each call of the component needs.
+    permit: Arc<Semaphore>,
 }
 
 impl Bench {
@@ -191,7 +193,8 @@ impl Bench {
             faults: Arc::default(),
         }));
         primaries.attach(None, pages.cache());
-        let (notes, told) = (Arc::clone(&script.notes), Arc::<Mutex<Vec<Trigger>>>::default());
+        let (notes, permit) = (Arc::clone(&script.notes), Arc::clone(&script.permit));
+        let told = Arc::<Mutex<Vec<Trigger>>>::default();
         let queue = Queue::new(Policy { max_interval: None, retry: None, ..Policy::default() });
         queue.start(Instant::now());
         let source = Arc::new(External::new(&"x".into(), spec.externals["x"].clone()));
@@ -216,7 +219,7 @@ impl Bench {
             events: Box::new(|_, _| {}),
             spec,
         };
-        Self { controller: Arc::new(controller), source, pages, notes, told }
+        Self { controller: Arc::new(controller), source, pages, notes, told, permit }
     }
 
     fn page(&mut self, name: &str, spec: Value) {
@@ -235,7 +238,12 @@ impl Bench {
     }
 
     async fn poll_one(&self, name: &str) -> Result<Polled, String> {
-        polling::poll_one(&self.controller, &self.source, &key(name)).await.map_err(|failure| failure.message)
+        self.poll_turn(name, &format!("u-{name}")).await
+    }
+
+    async fn poll_turn(&self, name: &str, uid: &str) -> Result<Polled, String> {
+        let turn = Turn { primary: key(name), uid: uid.into() };
+        polling::poll_one(&self.controller, &self.source, &turn).await.map_err(|failure| failure.message)
     }
 
     /// Runs a page, and returns why that failed.
@@ -372,10 +380,63 @@ async fn only_who_is_wanted_is_polled_and_who_is_gone_has_nothing() {
     assert_eq!(bench.notes(), ["reconcile", ""], "it has none, and nobody asks");
     bench.page("a", json!({ "on": false }));
     assert_eq!(bench.poll_one("a").await, Ok(Polled::Unwanted));
-    assert!(!bench.source.knows(&key("a"), "u-a"));
+    assert_eq!(bench.source.standing(&key("a"), "u-a"), Some(Standing::Unwanted));
+    assert_eq!((bench.source.of(&key("a"), "u-a").len(), bench.source.of(&key("c"), "u-c").len()), (0, 1));
     bench.gone("c");
     assert_eq!(bench.poll_one("c").await, Ok(Polled::Unwanted));
-    assert_eq!(bench.source.counts().primaries, 0);
+    assert_eq!(bench.source.of(&key("c"), "u-c").len(), 1, "for the run about its end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_polled_for_a_primary_that_is_made_again_meanwhile_is_nobodys() {
+    // PP-2, XC-6
+    let mut bench = Bench::new(Script::new(&[Ok(vec![json!({ "id": 1 })]), Ok(vec![json!({ "id": 2 })])]), EACH);
+    bench.page("a", json!({}));
+    assert_eq!(bench.poll_turn("a", "before").await, Ok(Polled::Unwanted), "its turn comes too late");
+    assert_eq!(bench.notes(), [""; 0]);
+    let permit = Arc::clone(&bench.permit).acquire_owned().await.unwrap();
+    let (controller, source) = (Arc::clone(&bench.controller), Arc::clone(&bench.source));
+    let turn = Turn { primary: key("a"), uid: "u-a".into() };
+    let mut late = polling::poll_one(&controller, &source, &turn).boxed();
+    assert!(late.as_mut().now_or_never().is_none(), "it waits for its turn to compute");
+    bench.gone("a");
+    drop(permit);
+    assert!(matches!(late.await, Ok(Polled::Unwanted)));
+    assert_eq!((bench.notes(), bench.source.counts().primaries), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_all_waits_until_each_has_had_its_turn_and_leaves_out_whom_no_poll_has_found() {
+    // PP-2
+    let everywhere = || -> Option<Ask> {
+        Some(Arc::new(|run: Arc<dyn Context>| {
+            async move {
+                let found = run.find_all(query(Selection::Everywhere)).await;
+                vec![found.map_or_else(|error| error.to_string(), |page| page.items.join(" "))]
+            }
+            .boxed()
+        }))
+    };
+    let script = Script {
+        on_reconcile: everywhere(),
+        ..Script::new(&[Ok(vec![json!({ "id": 1 })]), Err("no way"), Ok(vec![json!({ "id": 2 })])])
+    };
+    let when = "{ pollEach: { every: 10s, id: /id, when: { cel: primary.spec.on } } }";
+    let mut bench = Bench::new(script, when);
+    for (name, on) in [("a", true), ("b", true), ("c", false), ("d", true)] {
+        bench.page(name, json!({ "on": on }));
+    }
+    let mut seen = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        drop(bench.poll_one(name).await);
+        assert_eq!(bench.run("a").await, None);
+        seen.extend(bench.notes().pop());
+    }
+    let waits = |text: &str| format!("source x has not been polled yet for {text} more primaries");
+    assert_eq!(seen, [waits("n/b and 2"), waits("n/c and 1"), waits("n/d and 0"), r#"{"id":1} {"id":2}"#.to_owned()]);
+    drop(bench.poll_one("b").await);
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes().pop().unwrap(), r#"{"id":1} {"id":2} {"id":2}"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -397,7 +458,11 @@ async fn what_is_wrong_with_an_answer_is_a_failure_and_changes_nothing() {
     let script = Script::new(&[Ok(vec![json!({ "id": 1 }), json!({ "id": 2 })])]);
     let mut bench = Bench::new(script, "{ pollEach: { every: 10s, id: /id, bounded: { things: 1 } } }");
     bench.page("a", json!({}));
-    assert_eq!(bench.poll_one("a").await, Err("it would have 2 things, and may have 1 (bounded.things)".to_owned()));
+    assert_eq!(
+        bench.poll_one("a").await,
+        Err("the things of one primary may take half of what is free: 2 of 1 (bounded.things and bounded.memory)"
+            .to_owned())
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,14 @@
 //! Polls the sources outside of the cluster of a running controller: each source in a task of its own, which ends with the
 //! controller or when that comes to watch something else.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cpu::Job;
 use capstan_core::external::External;
-use capstan_core::external::schedule::{Polled, Schedule, pause};
+use capstan_core::external::schedule::{Polled, Schedule, Turn, pause};
 use capstan_core::guest::Failure;
 use capstan_core::manifest::polls::Each;
 use capstan_core::object::ObjectRef;
@@ -19,12 +20,15 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tracing::Instrument as _;
 
 use super::declared::Environment;
 use super::handle::Handle;
 use crate::backoff::Chance;
+
+/// How often it is looked whether the runs about primaries that have gone are over.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The tasks that poll for a controller. They end when this is dropped.
 #[derive(Default)]
@@ -118,43 +122,52 @@ impl Poller {
         edition.mark_unchanged();
         let mut schedule = Schedule::new(self.source.spec.every, each.first_after);
         let mut under_way = FuturesUnordered::new();
+        let (mut leaving, mut farewell) = (BTreeSet::new(), interval(FAREWELL));
+        farewell.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while under_way.len() < each.concurrency
-                && let Some(primary) = schedule.take(Instant::now())
+                && let Some(turn) = schedule.take(Instant::now())
             {
-                under_way.push(self.one(primary));
+                under_way.push(self.one(turn));
             }
             let next = schedule.next().filter(|_| under_way.len() < each.concurrency);
             tokio::select! {
                 biased;
                 Ok(()) = edition.changed() => schedule.hurry(Instant::now()),
-                Some((primary, polled)) = under_way.next(), if !under_way.is_empty() => {
-                    schedule.finish(&primary, polled, Instant::now(), self.chance.share());
+                Some((turn, polled)) = under_way.next(), if !under_way.is_empty() => {
+                    schedule.finish(turn, polled, Instant::now(), self.chance.share());
                 }
-                keys = touched.take() => keys.iter().for_each(|key| self.look(&mut schedule, key)),
+                keys = touched.take() => leaving.extend(keys.into_iter().filter(|key| !self.look(&mut schedule, key))),
+                _ = farewell.tick(), if !leaving.is_empty() => leaving.retain(|key| !self.look(&mut schedule, key)),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
         }
     }
 
-    /// Looks after a primary that has appeared, changed or gone.
-    fn look(&self, schedule: &mut Schedule, primary: &ObjectRef) {
-        let there = self.handle.controller().is_some_and(|now| now.primaries.get(primary).is_some());
-        if there {
-            schedule.notice(primary, Instant::now(), self.chance.share());
-        } else {
+    /// Looks after a primary that has appeared, changed or gone. Returns false if it is to be looked at again: it has gone, and the run about
+    /// that reads what was polled last.
+    fn look(&self, schedule: &mut Schedule, primary: &ObjectRef) -> bool {
+        let controller = self.handle.controller();
+        if let Some(there) = controller.as_ref().and_then(|now| now.primaries.get(primary)) {
+            schedule.notice((primary, &there.header().uid), Instant::now(), self.chance.share());
+            return true;
+        }
+        schedule.remove(primary);
+        let is_awaited = controller.is_some_and(|now| now.verdicts.departed.has(primary));
+        if !is_awaited {
             // XC-6
-            schedule.remove(primary);
             self.source.forget(primary);
         }
+        !is_awaited
     }
 
-    async fn one(&self, primary: ObjectRef) -> (ObjectRef, Polled) {
-        let (source, key) = (&self.source, &primary);
-        let asked =
-            self.asked(Some(key), |controller| async move { polling::poll_one(&controller, source, key).await });
+    async fn one(&self, turn: Turn) -> (Turn, Polled) {
+        let (source, turned) = (&self.source, &turn);
+        let asked = self.asked(Some(&turn.primary), |controller| async move {
+            polling::poll_one(&controller, source, turned).await
+        });
         let polled = asked.await.unwrap_or(Polled::Badly);
-        (primary, polled)
+        (turn, polled)
     }
 
     /// Has the running version asked, when it is its plugin's turn to compute. What fails is counted and logged.

@@ -24,8 +24,18 @@ pub struct Schedule {
     primaries: BTreeMap<ObjectRef, Entry>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// A primary whose turn it is: one that is made again under its name is another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its name.
+    pub primary: ObjectRef,
+    /// Its uid.
+    pub uid: Box<str>,
+}
+
+#[derive(Clone, Debug)]
 struct Entry {
+    uid: Box<str>,
     /// `None`: it is being polled.
     at: Option<Instant>,
     /// Failures in a row.
@@ -61,13 +71,14 @@ impl Schedule {
     }
 
     /// Takes in that a primary has appeared or changed: it is polled after the first delay, unless it is polled anyway (`PP-2`).
-    pub fn notice(&mut self, primary: &ObjectRef, now: Instant, chance: f64) {
+    pub fn notice(&mut self, (primary, uid): (&ObjectRef, &str), now: Instant, chance: f64) {
         match self.primaries.get_mut(primary) {
-            None => {
+            Some(entry) if *entry.uid == *uid => entry.changed = entry.at.is_none(),
+            Some(_) | None => {
+                self.remove(primary);
                 let at = now + pause(self.first_after, 0, chance);
-                self.wait(primary, at, 0);
+                self.wait(Turn { primary: primary.clone(), uid: uid.into() }, at, 0);
             }
-            Some(entry) => entry.changed = entry.at.is_none(),
         }
     }
 
@@ -97,40 +108,42 @@ impl Schedule {
     }
 
     /// Returns a primary to poll now; `None` if none is due. It is polled until [`Schedule::finish`].
-    pub fn take(&mut self, now: Instant) -> Option<ObjectRef> {
+    pub fn take(&mut self, now: Instant) -> Option<Turn> {
         self.due.first().filter(|(at, _)| *at <= now)?;
         let (_, primary) = self.due.pop_first()?;
-        if let Some(entry) = self.primaries.get_mut(&primary) {
-            (entry.at, entry.changed, entry.stale) = (None, false, false);
-        }
-        Some(primary)
+        let entry = self.primaries.get_mut(&primary)?;
+        (entry.at, entry.changed, entry.stale) = (None, false, false);
+        Some(Turn { uid: entry.uid.clone(), primary })
     }
 
     /// Takes in how a poll has ended. Of a primary that has gone meanwhile nothing follows.
-    pub fn finish(&mut self, primary: &ObjectRef, polled: Polled, now: Instant, chance: f64) {
-        let Some(Entry { at: None, failures, changed, stale }) = self.primaries.get(primary).copied() else {
+    pub fn finish(&mut self, turn: Turn, polled: Polled, now: Instant, chance: f64) {
+        let Some(Entry { uid, at: None, failures, changed, stale }) = self.primaries.get(&turn.primary).cloned() else {
             return;
         };
+        if uid != turn.uid {
+            return;
+        }
         match polled {
-            _ if stale => self.wait(primary, now, 0),
-            Polled::Well(Some(again)) => self.wait(primary, now + again.max(SHORTEST), 0),
-            Polled::Well(None) => self.wait(primary, now + pause(self.every, 0, chance), 0),
+            _ if stale => self.wait(turn, now, 0),
+            Polled::Well(Some(again)) => self.wait(turn, now + again.max(SHORTEST), 0),
+            Polled::Well(None) => self.wait(turn, now + pause(self.every, 0, chance), 0),
             Polled::Badly => {
                 let failures = failures.saturating_add(1);
-                self.wait(primary, now + pause(self.every, failures, chance), failures);
+                self.wait(turn, now + pause(self.every, failures, chance), failures);
             }
             Polled::Unwanted => {
-                self.primaries.remove(primary);
+                self.primaries.remove(&turn.primary);
                 if changed {
-                    self.notice(primary, now, chance);
+                    self.notice((&turn.primary, &uid), now, chance);
                 }
             }
         }
     }
 
-    fn wait(&mut self, primary: &ObjectRef, at: Instant, failures: u32) {
+    fn wait(&mut self, Turn { primary, uid }: Turn, at: Instant, failures: u32) {
         self.due.insert((at, primary.clone()));
-        self.primaries.insert(primary.clone(), Entry { at: Some(at), failures, changed: false, stale: false });
+        self.primaries.insert(primary, Entry { uid, at: Some(at), failures, changed: false, stale: false });
     }
 }
 
@@ -140,6 +153,10 @@ mod tests {
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
+    }
+
+    fn turn(name: &str, uid: &str) -> Turn {
+        Turn { primary: ObjectRef::cluster(name), uid: uid.into() }
     }
 
     #[test]
@@ -170,19 +187,19 @@ mod tests {
         let at = |n| start + seconds(n);
         let mut schedule = Schedule::new(seconds(10), seconds(3));
         assert_eq!(schedule.next(), None);
-        schedule.notice(&a, at(0), 0.0);
-        schedule.notice(&a, at(2), 0.0);
+        schedule.notice((&a, "u"), at(0), 0.0);
+        schedule.notice((&a, "u"), at(2), 0.0);
         assert_eq!(schedule.next(), Some(at(3)), "one that waits is not put off");
-        assert_eq!((schedule.take(at(2)), schedule.take(at(3))), (None, Some(a.clone())));
-        schedule.notice(&a, at(4), 0.0);
+        assert_eq!((schedule.take(at(2)), schedule.take(at(3))), (None, Some(turn("a", "u"))));
+        schedule.notice((&a, "u"), at(4), 0.0);
         assert_eq!((schedule.next(), schedule.take(at(100))), (None, None), "never twice at once");
-        schedule.finish(&a, Polled::Well(None), at(5), 0.0);
+        schedule.finish(turn("a", "u"), Polled::Well(None), at(5), 0.0);
         assert_eq!(schedule.next(), Some(at(15)));
-        assert_eq!(schedule.take(at(15)), Some(a.clone()));
-        schedule.finish(&a, Polled::Well(Some(seconds(1))), at(15), 0.0);
+        assert_eq!(schedule.take(at(15)), Some(turn("a", "u")));
+        schedule.finish(turn("a", "u"), Polled::Well(Some(seconds(1))), at(15), 0.0);
         assert_eq!(schedule.next(), Some(at(16)), "as the component says");
-        assert_eq!(schedule.take(at(16)), Some(a.clone()));
-        schedule.finish(&a, Polled::Well(Some(Duration::ZERO)), at(16), 0.0);
+        assert_eq!(schedule.take(at(16)), Some(turn("a", "u")));
+        schedule.finish(turn("a", "u"), Polled::Well(Some(Duration::ZERO)), at(16), 0.0);
         assert_eq!(schedule.next(), Some(at(16) + SHORTEST));
         schedule.remove(&a);
         assert_eq!((schedule.next(), schedule.take(at(100))), (None, None));
@@ -194,22 +211,22 @@ mod tests {
         let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
         let at = |n| start + seconds(n);
         let mut schedule = Schedule::new(seconds(10), seconds(0));
-        schedule.notice(&a, at(0), 0.0);
+        schedule.notice((&a, "u"), at(0), 0.0);
         for (begun, next) in [(0, 10), (10, 30), (30, 70)] {
-            assert_eq!(schedule.take(at(begun)), Some(a.clone()));
-            schedule.finish(&a, Polled::Badly, at(begun), 0.0);
+            assert_eq!(schedule.take(at(begun)), Some(turn("a", "u")));
+            schedule.finish(turn("a", "u"), Polled::Badly, at(begun), 0.0);
             assert_eq!(schedule.next(), Some(at(next)));
         }
-        assert_eq!(schedule.take(at(70)), Some(a.clone()));
-        schedule.finish(&a, Polled::Well(None), at(70), 0.0);
+        assert_eq!(schedule.take(at(70)), Some(turn("a", "u")));
+        schedule.finish(turn("a", "u"), Polled::Well(None), at(70), 0.0);
         assert_eq!(schedule.next(), Some(at(80)), "a success ends the failures");
-        assert_eq!(schedule.take(at(80)), Some(a.clone()));
+        assert_eq!(schedule.take(at(80)), Some(turn("a", "u")));
         schedule.remove(&a);
-        schedule.finish(&a, Polled::Well(None), at(81), 0.0);
+        schedule.finish(turn("a", "u"), Polled::Well(None), at(81), 0.0);
         assert_eq!(schedule.next(), None);
         // Made again while the poll of the one before is under way: that one's end says nothing of it.
-        schedule.notice(&a, at(90), 0.0);
-        schedule.finish(&a, Polled::Unwanted, at(91), 0.0);
+        schedule.notice((&a, "u"), at(90), 0.0);
+        schedule.finish(turn("a", "u"), Polled::Unwanted, at(91), 0.0);
         assert_eq!(schedule.next(), Some(at(90)));
     }
 
@@ -220,12 +237,12 @@ mod tests {
         let at = |n| start + seconds(n);
         let mut schedule = Schedule::new(seconds(10), seconds(3));
         for (changed, next) in [(false, None), (true, Some(at(7)))] {
-            schedule.notice(&a, at(0), 0.0);
-            assert_eq!(schedule.take(at(3)), Some(a.clone()));
+            schedule.notice((&a, "u"), at(0), 0.0);
+            assert_eq!(schedule.take(at(3)), Some(turn("a", "u")));
             if changed {
-                schedule.notice(&a, at(4), 0.0);
+                schedule.notice((&a, "u"), at(4), 0.0);
             }
-            schedule.finish(&a, Polled::Unwanted, at(4), 0.0);
+            schedule.finish(turn("a", "u"), Polled::Unwanted, at(4), 0.0);
             assert_eq!(schedule.next(), next, "{changed}");
         }
     }
@@ -235,17 +252,37 @@ mod tests {
         let start = Instant::now();
         let mut schedule = Schedule::new(seconds(10), seconds(3));
         for name in ["a", "b", "c"] {
-            schedule.notice(&ObjectRef::cluster(name), start, 0.0);
+            schedule.notice((&ObjectRef::cluster(name), "u"), start, 0.0);
         }
         let (first, swap) = (schedule.take(start + seconds(3)).unwrap(), start + seconds(4));
         schedule.hurry(swap);
-        let rest: Vec<_> = std::iter::from_fn(|| schedule.take(swap)).map(|key| key.to_string()).collect();
-        assert_eq!((first.to_string(), rest), ("a".to_owned(), vec!["b".to_owned(), "c".to_owned()]));
+        let rest: Vec<_> = std::iter::from_fn(|| schedule.take(swap)).map(|turn| turn.primary.to_string()).collect();
+        assert_eq!((first.primary.to_string(), rest), ("a".to_owned(), vec!["b".to_owned(), "c".to_owned()]));
         // The one under way was asked of the version before.
-        schedule.finish(&first, Polled::Well(Some(seconds(1_000))), swap, 0.0);
+        schedule.finish(first.clone(), Polled::Well(Some(seconds(1_000))), swap, 0.0);
         assert_eq!(schedule.next(), Some(swap));
         assert_eq!(schedule.take(swap), Some(first.clone()));
-        schedule.finish(&first, Polled::Well(Some(seconds(1_000))), swap, 0.0);
+        schedule.finish(first.clone(), Polled::Well(Some(seconds(1_000))), swap, 0.0);
         assert_eq!(schedule.next(), Some(swap + seconds(1_000)));
+    }
+
+    #[test]
+    fn a_primary_made_again_is_polled_as_a_new_one_and_the_end_of_an_old_poll_says_nothing_of_it() {
+        // PP-2
+        let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
+        let at = |n| start + seconds(n);
+        let mut schedule = Schedule::new(seconds(100), seconds(3));
+        schedule.notice((&a, "u"), at(0), 0.0);
+        let old = schedule.take(at(3)).unwrap();
+        schedule.finish(old, Polled::Well(None), at(3), 0.0);
+        schedule.notice((&a, "v"), at(4), 0.0);
+        assert_eq!(schedule.next(), Some(at(7)), "not in a hundred seconds");
+        assert_eq!(schedule.take(at(7)), Some(turn("a", "v")));
+        schedule.notice((&a, "w"), at(8), 0.0);
+        assert_eq!(schedule.take(at(11)), Some(turn("a", "w")));
+        schedule.finish(turn("a", "v"), Polled::Unwanted, at(12), 0.0);
+        assert_eq!(schedule.next(), None, "it is being polled");
+        schedule.finish(turn("a", "w"), Polled::Well(None), at(13), 0.0);
+        assert_eq!(schedule.next(), Some(at(113)));
     }
 }

@@ -104,13 +104,45 @@ fn an_answer_beyond_the_bounds_is_refused_and_changes_nothing() {
     let refused = source.take_all(answer(&[("a", &large)]), || None).unwrap_err();
     assert_eq!(refused.to_string(), "its things would take 3323 bytes, and may take 2000 (bounded.memory)");
     assert_eq!(source.counts(), before);
+}
+
+#[test]
+fn one_primary_may_have_half_of_what_others_leave() {
     let source = each();
-    let [a, b] = ["a", "b"].map(|name| ObjectRef::namespaced("n", name));
-    source.take_one(&a, "u", things("1=x 2=x 3=x"), || None).unwrap();
-    let refused = source.take_one(&b, "u", things("1=x 2=x"), || None).unwrap_err();
-    assert_eq!(refused, Refused::Things { found: 5, most: 4 });
-    assert!(!source.knows(&b, "u"));
+    let [a, b, c] = ["a", "b", "c"].map(|name| ObjectRef::namespaced("n", name));
+    let refused = source.take_one(&a, "u", things("1=x 2=x 3=x"), || None).unwrap_err();
+    assert_eq!(refused, Refused::Share { found: 3, most: 2 });
+    assert!(!source.knows(&a, "u"));
+    source.take_one(&a, "u", things("1=x 2=x"), || None).unwrap();
+    assert_eq!(source.take_one(&b, "u", things("1=x 2=x"), || None), Err(Refused::Share { found: 2, most: 1 }));
     source.take_one(&b, "u", things("1=x"), || None).unwrap();
+    source.take_one(&c, "u", things("1=x"), || None).unwrap();
+    source.take_one(&a, "u", things("1=y 2=x"), || None).unwrap();
+    let large = format!("1={}", "x".repeat(1_000));
+    let refused = source.take_one(&c, "u", things(&large), || None).unwrap_err();
+    assert_eq!(refused, Refused::Share { found: 1_323, most: 595 });
+    source.take_one(&a, "u", things("1=y"), || None).unwrap();
+    assert_eq!(source.counts().things, 3);
+}
+
+#[test]
+fn a_poll_that_fails_or_is_not_wanted_settles_a_primary_and_what_was_known_outlasts_failures() {
+    // PP-2, XC-6
+    let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
+    let note = |uid: &str, standing| source.note(&a, uid, standing, || None);
+    assert_eq!(source.standing(&a, "u"), None);
+    note("u", Standing::Failed);
+    assert_eq!((source.standing(&a, "u"), source.standing(&a, "v")), (Some(Standing::Failed), None));
+    assert_eq!(source.take_one(&a, "u", things("1=x"), || None), Ok(true));
+    note("u", Standing::Failed);
+    assert_eq!((source.standing(&a, "u"), source.of(&a, "u")), (Some(Standing::Polled), things("1=x")));
+    note("u", Standing::Unwanted);
+    assert_eq!((source.standing(&a, "u"), source.of(&a, "u")), (Some(Standing::Unwanted), Things::new()));
+    note("v", Standing::Failed);
+    source.forget_one(&a, "u");
+    assert_eq!(source.standing(&a, "v"), Some(Standing::Failed), "another one");
+    source.forget_one(&a, "v");
+    assert_eq!(source.counts(), Counts { failures: 0, ..Counts::default() });
 }
 
 #[test]

@@ -16,8 +16,8 @@ use super::memos::Memos;
 use super::reads::Reader;
 use crate::budget::Budget;
 use crate::cluster::Deletion;
-use crate::external::schedule::Polled;
-use crate::external::{self, External};
+use crate::external::schedule::{Polled, Turn};
+use crate::external::{self, External, Standing};
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Context, Event, Expectation, Failure, Lifetime, MatchResult, ObjectTarget,
     Page, Place, Query, RunInfo, Session, WorkflowCall, WorkflowResult, WriteRequest,
@@ -65,17 +65,18 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
     Ok(())
 }
 
-/// Polls a source for one primary, as it is now (`PP-2`). Nobody else polls it meanwhile.
+/// Polls a source for one primary, as it is now (`PP-2`). Nobody else polls it meanwhile. One that is gone, or has been made again, is not
+/// polled.
 ///
 /// # Errors
 /// As [`poll`].
-pub async fn poll_one(controller: &Arc<Controller>, source: &External, key: &ObjectRef) -> Result<Polled, Failure> {
-    let Some(primary) = controller.primaries.get(key) else {
-        source.forget(key);
+pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Turn) -> Result<Polled, Failure> {
+    let Turn { primary: key, uid } = turn;
+    let Some(primary) = current(controller, turn) else {
         return Ok(Polled::Unwanted);
     };
     if !is_wanted(controller, source, &primary) {
-        source.forget(key);
+        source.note(key, uid, Standing::Unwanted, || controller.guest.holding());
         return Ok(Polled::Unwanted);
     }
     let polling = Polling::new(controller, Some(primary.clone()));
@@ -83,35 +84,58 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, key: &Obj
     // A run that waits for the same things may have the turn that this call needs.
     session.ready().await?;
     let _alone = source.alone(key).await;
-    let (changed, again) = ask(&*session, &polling, source, &primary).await?;
+    if current(controller, turn).is_none() {
+        return Ok(Polled::Unwanted);
+    }
+    let answer = ask(&*session, &polling, source, &primary).await;
+    let there = current(controller, turn).is_some();
+    if answer.is_err() && there {
+        source.note(key, uid, Standing::Failed, || controller.guest.holding());
+    }
+    let (changed, again) = answer?;
     if changed {
         tell(controller, source, vec![key.clone()]);
     }
     // XC-6: it may have gone meanwhile.
-    if controller.primaries.get(key).is_none() {
-        source.forget(key);
+    if !there {
+        source.forget_one(key, uid);
     }
     Ok(Polled::Well(again))
+}
+
+/// Returns a primary as it is now, if it is still the one whose turn it is.
+fn current(controller: &Controller, Turn { primary, uid }: &Turn) -> Option<Object> {
+    controller.primaries.get(primary).filter(|now| *now.header().uid == **uid)
 }
 
 /// Polls a source for a primary whose things a run wants to see, unless that was done before. It causes no run (`PP-2`).
 ///
 /// # Errors
-/// `unreachable`, if the component fails.
+/// `unreachable`, if the component fails, or if the primary has gone meanwhile.
 pub(super) async fn first(controller: &Arc<Controller>, source: &External, primary: &Object) -> Result<(), CallError> {
-    let known = || source.spec.each().is_none() || source.knows(primary.key(), &primary.header().uid);
+    let turn = Turn { primary: primary.key().clone(), uid: primary.header().uid.as_ref().into() };
+    let Turn { primary: key, uid } = &turn;
+    let known = || source.spec.each().is_none() || source.knows(key, uid);
     if known() || !is_wanted(controller, source, primary) {
         return Ok(());
     }
-    let _alone = source.alone(primary.key()).await;
+    let _alone = source.alone(key).await;
     if known() {
         return Ok(());
     }
+    let unreachable =
+        |why: String| CallError::new(CallReason::Unreachable, format!("polling source {}: {why}", source.name));
+    let gone = || current(controller, &turn).is_none().then(|| unreachable(format!("{key} has gone meanwhile")));
+    gone().map_or(Ok(()), Err)?;
     let polling = Polling::new(controller, Some(primary.clone()));
     let session = controller.guest.open_nested(Arc::<Polling>::clone(&polling));
     let asked = ask(&*session, &polling, source, primary).await;
-    let failed = |failure: Failure| format!("polling source {}: {}", source.name, failure.message);
-    asked.map(drop).map_err(|failure| CallError::new(CallReason::Unreachable, failed(failure)))
+    // XC-6
+    if let Some(gone) = gone() {
+        source.forget_one(key, uid);
+        return Err(gone);
+    }
+    asked.map(drop).map_err(|failure| unreachable(failure.message))
 }
 
 /// Asks the component for the things of a primary. Returns whether they have changed, and when to ask again.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Reader, too_much};
 use crate::external::{External, Things};
 use crate::guest::{CallError, CallReason, Page, Place, Query, Selection};
-use crate::object::ObjectRef;
+use crate::object::{Object, ObjectRef};
 use crate::reconciler::mask::Mask;
 use crate::reconciler::page::Bounds;
 
@@ -34,8 +34,8 @@ impl<'a> Reader<'a> {
                 let things = self.of_primary(external)?;
                 vec![(self.primary()?.key().clone(), things)]
             }
-            Selection::Namespaced(namespace) => external.all(Some(namespace)),
-            Selection::Everywhere => external.all(None),
+            Selection::Namespaced(namespace) => self.of_all(external, Some(namespace))?,
+            Selection::Everywhere => self.of_all(external, None)?,
             Selection::Indexed { .. } => {
                 let message = format!("source {name} has things outside of the cluster, and no index");
                 return Err(CallError::new(CallReason::Missing, message));
@@ -66,6 +66,27 @@ impl<'a> Reader<'a> {
     /// Returns the thing of the primary with an id.
     pub(super) fn thing_called(self, external: &External, id: &str) -> Result<Option<String>, CallError> {
         Ok(self.of_primary(external)?.get(id).map(ToString::to_string))
+    }
+
+    /// Returns the things of all primaries of a namespace, or of all. Those of a primary that could never be polled with success are left
+    /// out, as objects are that can't be read; but one whose turn has not come yet is not one without things.
+    fn of_all(self, external: &External, namespace: Option<&str>) -> Result<Vec<(ObjectRef, Things)>, CallError> {
+        if external.spec.each().is_some() {
+            let primaries = self.controller.primaries.list(namespace);
+            self.budget.lock().step(u64::try_from(primaries.len()).unwrap_or(u64::MAX)).map_err(too_much)?;
+            let waits = |primary: &&Object| external.standing(primary.key(), &primary.header().uid).is_none();
+            let mut waiting = primaries.iter().filter(waits);
+            if let Some(first) = waiting.next() {
+                let message = format!(
+                    "source {} has not been polled yet for {} and {} more primaries",
+                    external.name,
+                    first.key(),
+                    waiting.count()
+                );
+                return Err(CallError::new(CallReason::Unreachable, message));
+            }
+        }
+        Ok(external.all(namespace))
     }
 
     fn of_primary(self, external: &External) -> Result<Things, CallError> {
