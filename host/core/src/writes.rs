@@ -23,7 +23,7 @@ mod request;
 
 pub use compose::is_applied;
 use compose::{compose, is_ours, matches};
-pub use context::WriteContext;
+pub use context::{Recalls, WriteContext};
 use context::{cached, sources};
 use grant::check_permission;
 pub use reduced::torn;
@@ -278,11 +278,10 @@ async fn recalled(context: &WriteContext<'_>, source: &Source, request: &Request
     let cached = source.get(&request.target.key);
     let looked_at = request.compare.is_some() || matches!(request.verb, Body::Edit(_));
     let forgotten = cached.as_ref().is_some_and(|object| looked_at && source.has_forgotten(object));
-    if !forgotten || request.options.actual.is_some() {
-        return Ok(cached);
+    match context.run {
+        Some(run) if forgotten && request.options.actual.is_none() => run.recall(source, &request.target.key).await,
+        Some(_) | None => Ok(cached),
     }
-    let found = context.cluster.look(&request.target.gvk, &request.target.key).await.map_err(refused)?;
-    Ok(found.map(|found| source.recall(found)))
 }
 
 fn actual(request: &Request, cached: Option<Object>, budget: &mut Budget) -> Result<Option<Actual>, CallError> {

@@ -21,7 +21,7 @@ use crate::guest::{
 use crate::manifest::Permission;
 use crate::object::{Object, ObjectRef};
 use crate::source::Source;
-use crate::writes;
+use crate::writes::{self, Recalls};
 
 impl Context for Run {
     fn info(&self) -> RunInfo {
@@ -149,20 +149,28 @@ impl Context for Run {
     }
 }
 
+impl Recalls for Run {
+    fn recall<'a>(
+        &'a self,
+        source: &'a Source,
+        key: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Object>, CallError>> {
+        async move {
+            self.count_request()?;
+            self.recalled.fetch_add(1, Ordering::Relaxed);
+            let looking = self.controller.cluster.look(&source.spec().gvk, key);
+            let found = self.asked(looking).await.map_err(writes::refused)?;
+            Ok(found.map(|found| source.recall(found)))
+        }
+        .boxed()
+    }
+}
+
 impl Run {
     /// Returns what reads the caches for this run.
     fn reader(&self) -> Reader<'_> {
         let Self { controller, primary, budget, .. } = self;
         Reader { controller, primary: Some(primary), budget, waits: false, run: Some(self) }
-    }
-
-    /// Asks the API server for an object that a bounded source has forgotten (`BC-1`).
-    pub(super) async fn recall(&self, source: &Source, key: &ObjectRef) -> Result<Option<Object>, CallError> {
-        self.count_request()?;
-        self.recalled.fetch_add(1, Ordering::Relaxed);
-        let looking = self.controller.cluster.look(&source.spec().gvk, key);
-        let found = self.asked(looking).await.map_err(writes::refused)?;
-        Ok(found.map(|found| source.recall(found)))
     }
 
     /// Counts a request that this run makes for its component.

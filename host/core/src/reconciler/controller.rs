@@ -128,6 +128,7 @@ impl Controller {
     pub(crate) fn write_context<'a>(&'a self, cluster: &'a dyn Cluster, budget: &'a Mutex<Budget>) -> WriteContext<'a> {
         WriteContext {
             cluster,
+            run: None,
             primaries: &self.primaries,
             secondaries: &self.secondaries,
             manager: &self.spec.field_manager,

@@ -14,6 +14,7 @@ use crate::manifest::Limits;
 use crate::object::labels::Selector;
 use crate::object::{Object, ObjectRef};
 use crate::source::{Doubt, Source, Within};
+use crate::writes::Recalls as _;
 
 mod things;
 

@@ -99,7 +99,7 @@ impl Run {
 
     /// Returns the context for writes of the guest.
     pub(super) fn write_context(&self) -> writes::WriteContext<'_> {
-        self.controller.write_context(self, &self.budget)
+        writes::WriteContext { run: Some(self), ..self.controller.write_context(self, &self.budget) }
     }
 
     /// Returns the manner in which the controller writes to the primary.
@@ -160,10 +160,6 @@ impl Cluster for Run {
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
         self.asked(self.controller.cluster.get(gvk, key)).boxed()
-    }
-
-    fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
-        self.asked(self.controller.cluster.look(gvk, key)).boxed()
     }
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {

@@ -3,21 +3,31 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
-use crate::guest::ObjectTarget;
+use crate::guest::{CallError, ObjectTarget};
 use crate::manifest;
 use crate::object::{Gvk, Object, ObjectRef};
 use crate::permission::Permissions;
 use crate::source::{Listener, Source};
+
+/// Asks the API server for what a bounded source has forgotten, as one of the requests that a run may make (`BC-1`).
+pub trait Recalls: Sync {
+    /// Returns an object as it is now, and as the source shows it; `None` if it is gone.
+    fn recall<'a>(&'a self, source: &'a Source, key: &'a ObjectRef)
+    -> BoxFuture<'a, Result<Option<Object>, CallError>>;
+}
 
 /// The parts of a controller and a run that a write needs.
 #[derive(Clone, Copy)]
 pub struct WriteContext<'a> {
     /// The API server.
     pub cluster: &'a dyn Cluster,
+    /// The run; `None` outside of runs, where nothing is read again.
+    pub run: Option<&'a dyn Recalls>,
     /// The primaries.
     pub primaries: &'a Arc<Source>,
     /// The secondaries.
