@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, watch};
 use tokio::task::block_in_place;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
@@ -32,6 +32,9 @@ pub use list_watch::{PageSize, Scope, Selectors};
 
 /// Once the API server is back, all informers ask it again within this time.
 const RETURN: Duration = Duration::from_secs(1);
+
+/// Why somebody who needs more fields than others who share an informer does not get them.
+pub(crate) const NO_ROOM: &str = "what it keeps of objects finds no room beside what others keep of them: it knows nothing of them until others leave or an hour has passed; keep less (keep, drop, bounded), watch alone (shared: false), or raise --cache-size and --cache-memory";
 
 /// Whether an informer's cache is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +136,7 @@ impl Shared {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.present();
         self.listing.store(true, Ordering::Relaxed);
-        let need = self.kept.begin(self.cache.is_empty());
+        let need = self.kept.begin(self.cache.is_empty(), Instant::now());
         for (_, subscriber) in &subscribers.present {
             subscriber.source.before_list(self.scope.namespace.as_deref());
         }
@@ -141,10 +144,22 @@ impl Shared {
     }
 
     /// Waits until everything is to be listed once more and no list is under way: lists that are cut off again and again would
-    /// tell nobody what is there.
+    /// tell nobody what is there. Nor do they follow each other without a rest.
     async fn relists(&self) {
         loop {
-            self.relist.notified().await;
+            if let Some(rests) = self.kept.rests() {
+                sleep_until(rests).await;
+            }
+            let again = self.kept.again();
+            tokio::select! {
+                biased;
+                () = self.relist.notified() => {}
+                () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
+                    if !self.kept.try_again() {
+                        continue;
+                    }
+                }
+            }
             if !self.listing.load(Ordering::Relaxed) {
                 return;
             }
@@ -166,7 +181,7 @@ impl Shared {
     fn let_in(&self) {
         let subscribers = &self.subscribers;
         let mut subscribers = subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write()));
-        self.kept.end();
+        self.kept.end(Instant::now());
         let waiting = std::mem::take(&mut subscribers.waiting).into_iter();
         let (ready, waiting): (Vec<_>, _) =
             waiting.partition(|(_, subscriber)| self.kept.has(subscriber.source.spec().stays()));
@@ -176,6 +191,26 @@ impl Shared {
         }
         // Whoever waits for a filled cache looks again.
         self.state.send_modify(|_| {});
+    }
+
+    /// Has somebody give in who needs more fields than others, if what is needed of each object finds no room. Returns true if so.
+    fn give_way(&self) -> bool {
+        let Some(number) = self.kept.give_in(Instant::now()) else {
+            return false;
+        };
+        let namespace = self.scope.namespace.as_deref();
+        let mut subscribers = self.subscribers.try_write().unwrap_or_else(|| aside(|| self.subscribers.write()));
+        let gone: Vec<_> = subscribers.present.extract_if(.., |(one, _)| *one == number).collect();
+        for (_, Subscriber { source, .. }) in &gone {
+            tracing::error!(kind = %self.scope, source = %source.spec().name, "{NO_ROOM}");
+            source.awaits(namespace);
+        }
+        subscribers.waiting.extend(gone);
+        drop(subscribers);
+        self.relist.notify_one();
+        // Whoever waits for a filled cache looks again.
+        self.state.send_modify(|_| {});
+        true
     }
 
     /// Says that something is left out, once.
@@ -347,7 +382,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     if complete {
         shared.let_in();
     }
-    if !writer.cache().is_complete() {
+    if !writer.cache().is_complete() && (*listing || !shared.give_way()) {
         shared.fill_up();
     }
     let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -575,5 +610,38 @@ mod tests {
         sleep(soon).await;
         assert_eq!((sorts(&asked), has(second.cache.get(&key))), ("stream, stream, stream".to_owned(), [false, true]));
         assert_eq!((second.is_filled(), told_two.lock().len()), (true, 1), "what is the same is no change");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_needs_more_than_there_is_room_for_fails_alone_and_gets_it_once_others_have_left() {
+        // BC-2
+        let large = format!("\"data\":{{\"a\":\"1\",\"b\":\"{}\"}},\"metadata\"", "x".repeat(3 << 20));
+        let object = event("ADDED", "a", 2).replace("\"metadata\"", &large);
+        let stream = || vec![Step::Comes(object.clone()), Step::Comes(end_of_list(7)), Step::Silent];
+        let (pool, asked) = pool(std::iter::repeat_with(stream).take(5).collect());
+        let key = ObjectRef::namespaced("n", "a");
+        let soon = Duration::from_secs(1);
+        let pointer = [Pointer::parse("/data/a").unwrap()];
+        let (modest, told) = keeping(Fields::only(&pointer));
+        let first = pool.join(&scope(), &config_maps(), modest.clone());
+        sleep(soon).await;
+        assert_eq!((first.is_filled(), first.state(), told.lock().len()), (true, State::Watching, 1));
+
+        let (greedy, _) = subscriber();
+        let second = pool.join(&scope(), &config_maps(), greedy.clone());
+        sleep(soon).await;
+        assert_eq!(sorts(&asked), "stream, stream, stream", "as before, with all fields, as before");
+        assert_eq!((first.is_filled(), first.state()), (true, State::Watching));
+        assert_eq!((modest.source.shows_all(Within::Everywhere), told.lock().len()), (Ok(()), 1));
+        assert!(modest.source.get(&key).is_some());
+        assert_eq!((second.is_filled(), second.state()), (false, State::Failing(NO_ROOM.to_owned())));
+        assert!(greedy.source.known(Within::Everywhere).is_err() && greedy.source.get(&key).is_none());
+
+        drop(first);
+        sleep(soon).await;
+        assert_eq!(sorts(&asked), "stream, stream, stream, stream");
+        let State::Failing(why) = second.state() else { panic!("there is no room for it at all") };
+        assert!(why.starts_with("its cache is full"), "{why}");
+        drop(second);
     }
 }

@@ -229,9 +229,22 @@ impl Running {
 }
 
 impl Subscription {
-    /// Returns what its informer watches, for messages.
+    /// Returns what its informer watches.
+    pub fn scope(&self) -> &Scope {
+        &self.shared.scope
+    }
+
+    /// Returns the same for messages.
     pub fn name(&self) -> Arc<str> {
         self.shared.scope.to_string().into()
+    }
+
+    /// Returns how it is, as far as this subscriber is concerned.
+    pub fn state(&self) -> State {
+        if self.shared.kept.yields(self.number) {
+            return State::Failing(super::NO_ROOM.to_owned());
+        }
+        self.state.borrow().clone()
     }
 
     /// Returns true if the cache is filled: a list has ended, and of every object there is what is needed.
