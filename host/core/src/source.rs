@@ -235,23 +235,35 @@ impl Source {
         let (present, shown_to) = cache.snapshot(None);
         let present = self.all_shown(present);
         let entered = cache.clone();
-        {
+        let mut left = {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
-            state.awaited.remove(&place);
+            if state.awaited.remove(&place) && !self.is_of_primaries() {
+                // What has gone meanwhile may have belonged to anybody.
+                state.everybody = true;
+                self.work.notify_one();
+            }
+            let left = state.left.remove(&place).unwrap_or_default();
             let places = Arc::make_mut(&mut state.places);
             if place.is_none() {
                 // Otherwise what they showed last would be read for as long as they are there.
                 places.clear();
             }
             places.insert(place, cache);
-        }
+            left
+        };
         // The other cache that has the object may be detached next, so the overlay keeps the object.
         let keep = |seen| self.state.write().keep(seen, &entered);
         let mut news = Vec::new();
         for new in present {
             match (seen.remove(new.key()), shown.remove(new.key())) {
-                (None, _) | (Some(_), None) => news.push(Change::Added(new)),
+                (None, _) | (Some(_), None) => {
+                    let old = left.remove(new.key()).filter(|old| old.header().uid != new.header().uid);
+                    news.push(match old {
+                        Some(old) => Change::Updated { old, new },
+                        None => Change::Added(new),
+                    });
+                }
                 (Some(_), Some(old)) if old.version() < new.version() => {
                     // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
                     self.learn(new.clone());
@@ -272,6 +284,8 @@ impl Source {
                 keep(last);
             }
         }
+        left.retain(|key, last| last.version() <= shown_to.of(key) && self.get(key).is_none());
+        news.extend(left.into_values().map(|last| Change::Deleted { last, unknown: true }));
         let told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
         told.into_iter().chain(self.passed(namespace)).collect()
     }
@@ -301,11 +315,20 @@ impl Source {
         };
         // What a run waits for may have gone with it.
         self.progress.notify_waiters();
+        if self.is_of_primaries() {
+            let bare =
+                cache.list().iter().filter_map(|object| Some((object.key().clone(), object.bare().ok()?))).collect();
+            self.state.write().left.insert(namespace.map(Arc::from), bare);
+        }
         let left: Vec<_> = cache.list().iter().map(|object| object.key().clone()).collect();
         for key in &left {
             self.touch(key);
         }
         left
+    }
+
+    fn is_of_primaries(&self) -> bool {
+        matches!(self.spec.role, Role::Primary)
     }
 
     /// Returns true if a cache for objects of this name is attached.
@@ -1626,6 +1649,55 @@ mod tests {
         assert_eq!(one.event(Event::Deleted(owned("s", 6, "p"))), NOBODY);
     }
 
+    #[test]
+    fn what_was_made_again_or_has_gone_while_its_namespace_could_not_be_read_is_told_as_that() {
+        // NS-2, ID-1
+        let page = |name: &str, version: u64, uid: &str| object(name, version, &format!(r#","uid":"{uid}""#));
+        let all = [page("stays", 1, "s"), page("again", 2, "old"), page("gone", 3, "g")];
+        let now = || {
+            let mut writer = Writer::default();
+            writer.start_list();
+            for object in [page("stays", 1, "s"), page("again", 8, "new"), page("new", 9, "n")] {
+                writer.list_item(object);
+            }
+            writer.finish_list(Version(10));
+            writer.cache()
+        };
+        let lacking = || BTreeMap::from([(Some(Arc::from("n")), Arc::from("forbidden"))]);
+        let noticed =
+            ["n/again deleted@2?", "n/again changed", "n/new changed", "n/stays changed", "n/gone deleted@3?"];
+        let unnoticed = ["n/again changed", "n/new changed", "n/stays changed"];
+        for (lacks, expected) in [(lacking(), &noticed[..]), (BTreeMap::new(), &unnoticed[..])] {
+            let source = primaries();
+            Informer::new(&source, Some("n")).list(all.clone(), 5);
+            assert_eq!(source.detach(Some("n")).len(), 3);
+            source.lacking(lacks);
+            assert_eq!(told(&source.attach(Some("n"), now())), expected);
+        }
+        let source = primaries();
+        Informer::new(&source, Some("n")).list(all, 5);
+        source.awaits(Some("n"));
+        source.lacking(BTreeMap::new());
+        assert_eq!(told(&source.attach(Some("n"), now())), noticed, "it waits for other fields");
+    }
+
+    #[test]
+    fn what_went_while_a_source_waited_for_fields_may_have_concerned_anybody() {
+        // BC-2
+        let pages = Arc::new(primaries());
+        let mut informer = Informer::new(&pages, None);
+        informer.applied(object("p", 1, ""));
+        let source = secondaries().beside(&pages);
+        Informer::new(&source, Some("n")).applied(owned("s", 2, "p"));
+        source.awaits(Some("n"));
+        let mut now = Writer::default();
+        now.start_list();
+        now.finish_list(Version(9));
+        assert_eq!(source.attach(Some("n"), now.cache()), []);
+        assert_eq!(told(&source.ask().unwrap()), ["n/p related"]);
+        assert!(source.ask().is_none());
+    }
+
     #[tokio::test]
     async fn a_run_does_not_wait_for_what_has_gone_with_its_namespace() {
         // NS-2
@@ -1662,6 +1734,98 @@ mod tests {
         source.answer(&tell).await;
         assert!(settled());
         assert_eq!(*told_of.lock(), ["n/p related"]);
+    }
+
+    #[tokio::test]
+    async fn a_run_does_not_wait_for_what_was_passed_on_without_a_question() {
+        // IX-2
+        let source = asking("true");
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        let large = |n: u64, version: u64| {
+            let owner = r#""ownerReferences":[{"apiVersion":"x.dev/v1","kind":"Page","name":"p","uid":"u"}]"#;
+            let named = format!(r#""namespace":"n","name":"s{n}","resourceVersion":"{version}",{owner}"#);
+            parse(&named, &format!(r#","data":"{}""#, "x".repeat(1 << 20)))
+        };
+        for n in 1..=6 {
+            informer.applied(large(n, n));
+        }
+        while source.ask().is_some() {}
+        let at_once: Vec<_> = (1..=6).flat_map(|n| informer.event(Event::Deleted(large(n, 10 + n)))).collect();
+        assert_eq!(at_once, ["n/p related"; 3], "there is room for three");
+        let mut waits = Box::pin(source.settled());
+        assert!(waits.as_mut().now_or_never().is_none());
+        while source.ask().is_some() {
+            assert!(waits.as_mut().now_or_never().is_none());
+        }
+        waits.await;
+    }
+
+    #[test]
+    fn what_has_gone_and_come_back_while_it_waits_counts_whatever_it_was_before() {
+        // CF-1, IS-1
+        let any = Some(Expression::parse("true", &["object"]).unwrap());
+        let filter = PrimaryFilter { generation_aware: true, finalizer: Some("x.dev/f".into()) };
+        let source =
+            source(Role::Primary, Filter::primary(filter, Filters { generic: any, ..Filters::default() }), &[]);
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        let page = |version: u64, generation: u64, more: &str| {
+            object("p", version, &format!(r#","uid":"u","generation":{generation},"finalizers":["x.dev/f"]{more}"#))
+        };
+        let deleting = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
+        informer.applied(page(1, 1, ""));
+        assert_eq!(told(&Informer { asks: true, ..informer }.asked()), ["n/p changed"]);
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        informer.applied(page(1, 1, ""));
+        while source.ask().is_some() {}
+        informer.applied(page(2, 2, deleting));
+        informer.event(Event::Deleted(page(3, 2, deleting)));
+        informer.applied(page(4, 2, deleting));
+        informer.asks = true;
+        assert_eq!(told(&informer.asked()), ["n/p deleting"]);
+    }
+
+    #[test]
+    fn what_belongs_to_no_namespace_is_found_while_it_waits() {
+        // IM-6
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Annotations(MappingKeys::default()));
+        let any = Some(Expression::parse("true", &["object"]).unwrap());
+        let source =
+            source(Role::Secondary(mapper), Filter::secondary(Filters { generic: any, ..Filters::default() }), &[]);
+        let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+        let notes = ["type\":\"x.dev/v1/Page", "name\":\"p", "namespace\":\"n"];
+        let notes = notes.map(|note| format!("\"capstan.dev/primary-{note}\"")).join(",");
+        informer.applied(parse(&format!(r#""name":"wide","resourceVersion":"1","annotations":{{{notes}}}"#), ""));
+        assert_eq!(names(&source.related(&key("p"))), ["wide@1"], "it waits to be asked about");
+        while source.ask().is_some() {}
+        assert_eq!(names(&source.related(&key("p"))), ["wide@1"]);
+    }
+
+    #[test]
+    fn what_has_found_no_room_in_the_look_ups_is_found_once_it_has() {
+        // IX-2, IM-6
+        let room = crate::room::Room::new(0);
+        let source = secondaries().charging(|| Some(room.holding(&"p".into())));
+        let mut informer = Informer::new(&source, None);
+        informer.applied(owned("s", 1, "p"));
+        {
+            // As if there had been no room.
+            let mut state = source.state.write();
+            state.related.moved(&key("s"), &BTreeSet::from([key("p")]), &BTreeSet::new());
+            state.unkeyed.insert(key("s"));
+        }
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@1"], "a read asks it");
+        informer.applied(owned("s", 2, "p"));
+        assert_eq!(
+            (names(&source.related(&key("p"))), source.state.read().unkeyed.len()),
+            (vec!["n/s@2".to_owned()], 0)
+        );
+        source.state.write().unkeyed.insert(key("s"));
+        source.key_again();
+        assert_eq!(told(&informer.asked()), NOBODY);
+        assert_eq!(
+            (names(&source.related(&key("p"))), source.state.read().unkeyed.len()),
+            (vec!["n/s@2".to_owned()], 0)
+        );
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! Asks what the sources of a controller have put off, when it is its operator's turn.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::cpu::Job;
 use capstan_core::source::{Listener, Source};
+use futures::FutureExt as _;
 use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::declared::{Declared, Environment};
 use super::handle::Handle;
+
+/// How often it is tried whether there is memory now for the keys of objects that have found none.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Asks for one source, until this is dropped.
 pub(super) struct Asking {
@@ -26,10 +33,23 @@ impl Asking {
 }
 
 async fn ask(source: Arc<Source>, controller: Arc<str>, wanted: watch::Receiver<Arc<Declared>>, tell: Listener) {
+    let mut again = interval(AGAIN);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        source.has_questions().await;
+        tokio::select! {
+            () = source.has_questions() => {}
+            _ = again.tick() => {
+                source.key_again();
+                continue;
+            }
+        }
         let account = wanted.borrow().account.clone();
         let job = Job { controller: Arc::clone(&controller), key: None };
-        account.run(job, source.answer(&tell)).await;
+        let answered = AssertUnwindSafe(account.run(job, source.answer(&tell))).catch_unwind().await;
+        if answered.is_err() {
+            // What else waits is asked about; runs wait for that.
+            tracing::error!(source = %source.spec().name, "the daemon has panicked over a question about an object: nobody is told of this change of it");
+            source.ask_on();
+        }
     }
 }

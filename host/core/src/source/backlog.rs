@@ -107,6 +107,8 @@ impl Backlog {
 
     /// Returns the object that has waited longest, which counts as waiting until [`Backlog::asked`].
     pub(super) fn take(&mut self) -> Option<(ObjectRef, Waiting)> {
+        // What panicked whoever asked about it is not asked about again.
+        self.asked = None;
         while let Some((number, key)) = self.order.pop_front() {
             // What was passed on without a question does not wait any more.
             if let Some(waiting) = self.waiting.remove(&key) {

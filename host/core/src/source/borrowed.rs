@@ -29,7 +29,7 @@ impl Borrowed {
         };
         let wanted = bytes.next_multiple_of(PIECE);
         let difference = wanted.abs_diff(self.bytes) as u64;
-        if wanted < self.bytes {
+        if wanted <= self.bytes {
             holding.shrink(difference);
         } else if wanted <= LEAST {
             holding.grow_anyway(difference);
@@ -60,6 +60,11 @@ mod tests {
         ] {
             assert_eq!((borrowed.fits(bytes), borrowed.bytes), (fits, kept), "{bytes}");
         }
+        let mut hog = room.holding(&"hog".into());
+        hog.grow_anyway(2 * LEAST as u64);
+        let mut full = Borrowed::by(Some(room.holding(&"p".into())));
+        full.bytes = 3 * LEAST;
+        assert!(full.fits(3 * LEAST - 1), "nothing more is wanted");
         let mut other = Borrowed::by(Some(Room::new(0).holding(&"p".into())));
         assert!(other.fits(LEAST) && !other.fits(LEAST + 1), "others have it all");
         assert!(Borrowed::default().fits(usize::MAX / 2), "nobody counts it");

@@ -49,7 +49,8 @@ impl Filter {
         self.lets(change, true, asked)
     }
 
-    /// The same for a change that stands for several, of different sorts: no question about one sort decides.
+    /// The same for a change that stands for several, of different sorts: no question about one sort decides, and no rule about
+    /// updates. What has gone and come back counts, although it may look as it did.
     pub(super) fn accepts_mixed(&self, change: &Change, asked: Asked<'_>) -> bool {
         self.lets(change, false, asked)
     }
@@ -57,7 +58,7 @@ impl Filter {
     fn lets(&self, change: &Change, alike: bool, asked: Asked<'_>) -> bool {
         match &self.primary {
             Some(filter) if is_awaited(change, filter.finalizer.as_deref()) => true,
-            Some(filter) => accepts(change, filter) && self.lets_pass(change, alike, asked),
+            Some(filter) => (!alike || accepts(change, filter)) && self.lets_pass(change, alike, asked),
             None => self.lets_pass(change, alike, asked),
         }
     }

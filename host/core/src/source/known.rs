@@ -47,7 +47,10 @@ impl Source {
     /// Takes in which namespaces, or all (`None`), should be watched but can't be, and why: nothing is known of them.
     /// Called after the caches of the others have been attached.
     pub fn lacking(&self, places: BTreeMap<Option<Arc<str>>, Arc<str>>) {
-        self.state.write().lacking = places;
+        let mut state = self.state.write();
+        let State { left, awaited, .. } = &mut *state;
+        left.retain(|place, _| places.contains_key(place) || awaited.contains(place));
+        state.lacking = places;
     }
 
     /// Takes in that the cache of a namespace, or of all (`None`), has not all fields of objects that the source keeps: nothing
@@ -59,7 +62,9 @@ impl Source {
 
     /// Takes in that such a cache is not waited for any more.
     pub fn gives_up(&self, namespace: Option<&str>) {
-        self.state.write().awaited.remove(&namespace.map(Arc::from));
+        let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
+        state.awaited.remove(&place);
+        state.left.remove(&place);
     }
 
     /// Checks that the source knows all objects within `within`. An object that it shows is known, even if others are

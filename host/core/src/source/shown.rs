@@ -27,6 +27,12 @@ impl Source {
         found.filter(|_| self.spec.bounded.is_some())
     }
 
+    /// The same of one version: a newer one that is remembered says nothing of what has changed.
+    fn show_as_it_was(&self, object: &Object) -> Option<Object> {
+        let shown = self.show(object)?;
+        Some(if shown.version() == object.version() { shown } else { object.part(self.spec.stays()) })
+    }
+
     /// Returns true if this is what stays of an object that the source has forgotten: only the API server can show the rest.
     pub fn has_forgotten(&self, object: &Object) -> bool {
         !object.fields().covers(&self.spec.fields)
@@ -60,7 +66,7 @@ impl Source {
         if self.spec.fields.is_whole() && change.object().fields().is_whole() && self.recent.is_none() {
             return Some(change);
         }
-        let seen = change.seen(|object| self.show(&object))?;
+        let seen = change.seen(|object| self.show_as_it_was(&object))?;
         match &seen {
             Change::Added(new) | Change::Updated { new, .. } if !self.has_forgotten(new) => {
                 self.remember(new.clone().cut(&self.spec.fields));

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) lacking: BTreeMap<Place, Arc<str>>,
     /// The places whose cache is waited for, as it has not all fields of objects yet.
     pub(super) awaited: BTreeSet<Place>,
+    /// What a source of primaries showed of places that it should read, but does not now; without contents.
+    pub(super) left: BTreeMap<Place, BTreeMap<ObjectRef, Object>>,
     /// The places of which a list is being read.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,
@@ -63,6 +65,8 @@ pub(super) struct Facts {
     pub(super) primaries: Move<ObjectRef>,
     /// One for each index, ordered by index name.
     pub(super) keys: Vec<Move<Box<str>>>,
+    /// True if the primaries are kept in a look-up.
+    pub(super) related: bool,
 }
 
 /// The keys of an object before and after a change.
@@ -102,11 +106,15 @@ impl State {
 
     /// Lets the look-ups follow an object. If its keys find no room, it has none, and each read asks it.
     pub(super) fn look_up(&mut self, key: &ObjectRef, facts: &Facts) {
-        facts.primaries.apply(key, &mut self.related);
+        if self.unkeyed.remove(key) && facts.related {
+            // It had none, whatever its object was before.
+            self.related.moved(key, &BTreeSet::new(), &facts.primaries.after);
+        } else {
+            facts.primaries.apply(key, &mut self.related);
+        }
         for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
             keys.apply(key, lookup);
         }
-        self.unkeyed.remove(key);
         if !self.borrow() {
             self.unkeyed.insert(key.clone());
             self.related.moved(key, &facts.primaries.after, &BTreeSet::new());
@@ -117,10 +125,19 @@ impl State {
         }
     }
 
-    /// Returns the objects of a namespace, or of all (`None`), that the look-ups may not lead to.
+    /// Returns the objects of a namespace, or of all (`None`), that the look-ups may not lead to. Those without a namespace may belong
+    /// to anybody.
     pub(super) fn unasked(&self, namespace: Option<&str>) -> impl Iterator<Item = &ObjectRef> {
         let all = self.backlog.keys().chain(&self.unkeyed);
-        all.filter(move |key| namespace.is_none() || key.namespace.as_deref() == namespace)
+        all.filter(move |key| namespace.is_none() || key.namespace.is_none() || key.namespace.as_deref() == namespace)
+    }
+
+    /// Lets so many objects wait again whose keys have found no room. Returns false if there are none.
+    pub(super) fn key_again(&mut self, most: usize) -> bool {
+        for key in self.unkeyed.iter().take(most) {
+            self.backlog.note(key);
+        }
+        !self.unkeyed.is_empty()
     }
 
     /// Borrows the memory that the look-ups take. Returns false if there is not enough.

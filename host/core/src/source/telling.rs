@@ -13,6 +13,9 @@ use super::{Listener, Role, Source, Trigger, TriggerKind};
 use crate::cpu;
 use crate::object::{Change, Object, ObjectRef};
 
+/// It is tried for so many objects at a time whether there is memory for their keys now.
+const PORTION: usize = 1000;
+
 impl Source {
     /// Returns the keys that a change moves.
     pub(super) fn facts(&self, change: &Change) -> Facts {
@@ -37,7 +40,7 @@ impl Source {
                 Move::of(change, |object| self.asked().texts(keys, "object", object, (Callback::Index, name)))
             })
             .collect();
-        Facts { primaries, keys }
+        Facts { primaries, keys, related: !self.asks_primaries() }
     }
 
     /// Returns the keys of an object as it is in the caches; `None`: it is not there.
@@ -46,7 +49,8 @@ impl Source {
             return self.facts(&Change::Added(object.clone()));
         }
         let primaries = if self.asks_primaries() { Move::nowhere() } else { Move::away() };
-        Facts { primaries, keys: self.spec.indexes.iter().map(|_| Move::away()).collect() }
+        let keys = self.spec.indexes.iter().map(|_| Move::away()).collect();
+        Facts { primaries, keys, related: !self.asks_primaries() }
     }
 
     /// Returns the triggers for what a window releases.
@@ -124,6 +128,18 @@ impl Source {
         self.work.notified().await;
     }
 
+    /// Has objects asked about again whose keys have found no room, as there may be some now; a portion of them, if there are many.
+    pub fn key_again(&self) {
+        if self.state.write().key_again(PORTION) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Has what still waits asked about, after asking was broken off.
+    pub fn ask_on(&self) {
+        self.work.notify_one();
+    }
+
     /// Asks about all that waits, and passes on the triggers. Gives others a turn after each object.
     pub async fn answer(&self, tell: &Listener) {
         loop {
@@ -157,8 +173,15 @@ impl Source {
 
     /// Takes over what another source, which this one continues, has put off and is told no more.
     pub fn take_over(&self, before: &Self) {
-        let mut theirs = std::mem::take(&mut before.state.write().backlog);
-        self.state.write().backlog.take_over(&mut theirs);
+        let (mut theirs, everybody) = {
+            let state = &mut *before.state.write();
+            (std::mem::take(&mut state.backlog), std::mem::take(&mut state.everybody))
+        };
+        {
+            let mut state = self.state.write();
+            state.backlog.take_over(&mut theirs);
+            state.everybody |= everybody;
+        }
         before.progress.notify_waiters();
         self.work.notify_one();
     }
@@ -212,11 +235,13 @@ impl Source {
         let (key, waiting, everybody) = {
             let mut state = self.state.write();
             let everybody = std::mem::take(&mut state.everybody);
-            match state.backlog.take() {
-                Some((key, waiting)) => (key, waiting, everybody),
-                None if everybody => return Some(self.triggers_of_all()),
-                None => return None,
-            }
+            let Some((key, waiting)) = state.backlog.take() else {
+                // What waited has been passed on without a question, perhaps.
+                self.progress.notify_waiters();
+                drop(state);
+                return everybody.then(|| self.triggers_of_all());
+            };
+            (key, waiting, everybody)
         };
         let newest = self.cached(&key);
         let facts = self.facts_now(newest.as_ref());
