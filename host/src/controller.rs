@@ -4,7 +4,7 @@
 //! triggers. For any other change, what it needs is made ready first; then the runs under way end, and the queue
 //! continues with the new sources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use capstan_core::dispatcher;
@@ -38,7 +38,7 @@ use polls::Polls;
 use rights::{Lost, Rights, lost};
 use run::execute;
 use sources::{Joined, Sources};
-use start::{Come, Entry, Prepared, Rest, prepare};
+use start::{Come, Entry, Lack, Prepared, Rest, prepare};
 
 /// The reason for which the runs of a controller have to end.
 enum Break {
@@ -88,7 +88,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     };
     let mut held = Held::default();
     // What it has been without so far.
-    let mut lacked = BTreeSet::new();
+    let mut lacked = BTreeMap::new();
     let mut prepared = tokio::select! {
         biased;
         () = stop.cancelled() => None,
@@ -114,12 +114,12 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         };
         let runtime = environment.workers.runtime();
         let drained = dispatcher::run(&handle.queue, runtime, bounds, until, execute).await;
-        lacked = held.rest.names();
+        lacked = held.rest.lacks();
         task.polls = Polls::default();
         match broken {
             Break::Stop => tracing::info!(aborted = drained.aborted, "controller stopped"),
             Break::Change(next) => prepared = Some(*next),
-            Break::Rights(lost) => prepared = task.regain(lost, lacked.clone(), &stop).await,
+            Break::Rights(lost) => prepared = task.regain(lost, held.rest.names(), &stop).await,
         }
     }
     handle.queue.close();
@@ -170,7 +170,7 @@ impl Task<'_> {
                     if self.watches_else(&next) {
                         return Break::Change(Box::new(next));
                     }
-                    let before = held.rest.names();
+                    let before = held.rest.lacks();
                     *held = self.take_over(next, &before);
                     self.start();
                 }
@@ -259,13 +259,14 @@ impl Task<'_> {
     /// Starts the queue with the prepared version. Runs of the version before may be under way only if the new one
     /// watches the same in other namespaces. `lacked` is what the version before was without. Returns the rights that
     /// its operator's account needs from now on, and what it is without.
-    fn take_over(&mut self, mut prepared: Prepared, lacked: &BTreeSet<Arc<str>>) -> Held {
+    fn take_over(&mut self, mut prepared: Prepared, lacked: &BTreeMap<Arc<str>, Lack>) -> Held {
         let (rights, rest) = (prepared.rights.take(), std::mem::take(&mut prepared.rest));
         if let Some(why) = rest.why() {
             tracing::warn!(%why, "the controller starts without something that it watches");
         }
+        let come = rest.has_come(lacked, |kind, namespace| prepared.plan.watches(kind, namespace));
         self.enter(prepared);
-        self.known_now(&rest, !lacked.is_subset(&rest.names()));
+        self.known_now(&rest, come);
         Held { rights, rest }
     }
 

@@ -320,7 +320,12 @@ impl Supervisor {
             let Some(Running { handle, .. }) = self.controllers.get(name) else {
                 continue;
             };
-            let behind = handle.left_behind(spec, plugin, &self.environment.api);
+            let behind = handle.left_behind(spec, plugin, &self.environment.api).map_err(|doubt| {
+                let message = format!(
+                    "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again"
+                );
+                Refusal::new("finalizers", &message)
+            })?;
             let Some((finalizer, primaries)) = behind.first_key_value() else {
                 continue;
             };

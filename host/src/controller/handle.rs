@@ -16,7 +16,7 @@ use capstan_core::reconciler::triggers::enqueue;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
 use capstan_core::source::callback::Faults;
-use capstan_core::source::{Listener, Source};
+use capstan_core::source::{Doubt, Listener, Source, Within};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -150,19 +150,23 @@ impl Handle {
     /// Returns the finalizers that primaries carry and that nothing would remove any more with this version in place,
     /// each with the number of these primaries. Empty if this version reconciles another kind, whatever its version: it
     /// can't help primaries of the old kind.
+    ///
+    /// # Errors
+    /// [`Doubt`] if there may be such finalizers on primaries that are not known.
     pub fn left_behind(
         &self,
         spec: &manifest::Controller,
         guest: &dyn Guest,
         api: &ApiServer,
-    ) -> BTreeMap<Arc<str>, usize> {
+    ) -> Result<BTreeMap<Arc<str>, usize>, Doubt> {
         let Some(controller) = self.controller() else {
-            return BTreeMap::new();
+            return Ok(BTreeMap::new());
         };
+        let known = controller.primaries.known(Within::Everywhere);
         // Without primaries, no finalizer is left behind: one that comes before this version runs is let go by it.
-        let none = || controller.primaries.list(None).is_empty();
+        let none = || known.is_ok() && controller.primaries.list(None).is_empty();
         if !controller.spec.primary.is_kind_of(&spec.primary) || none() {
-            return BTreeMap::new();
+            return Ok(BTreeMap::new());
         }
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
         // In all-events mode the component sees to it.
@@ -175,7 +179,12 @@ impl Handle {
         } else {
             controller.finalizers()
         };
-        before.left_behind(after, carrying)
+        let behind = before.left_behind(after, carrying);
+        let unseen = || before.left_behind(after, |_| 1);
+        match known {
+            Err(doubt) if behind.values().all(|primaries| *primaries == 0) && !unseen().is_empty() => Err(doubt),
+            Ok(()) | Err(_) => Ok(behind),
+        }
     }
 
     /// Warns of primaries that carry its finalizer, which nothing removes once the controller is gone.

@@ -91,6 +91,12 @@ impl Plan {
         planned.flat_map(|planned| planned.scopes.iter().map(move |(scope, kind)| (scope, kind, planned)))
     }
 
+    /// Returns true if a kind is watched in a namespace, or anywhere (`None`).
+    pub(super) fn watches(&self, kind: &Gvk, namespace: Option<&str>) -> bool {
+        let within = |place: &Option<Arc<str>>| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
+        self.scopes().any(|(scope, ..)| scope.gvk == *kind && within(&scope.namespace))
+    }
+
     /// Leaves out what may not be read, which `why` says of a kind in a namespace or everywhere (none).
     pub(super) fn deny(&mut self, why: impl Fn(&Kind, Option<&str>) -> Option<String>) {
         for planned in self.secondaries.values_mut().chain([&mut self.primaries]) {

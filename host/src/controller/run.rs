@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cpu::Job;
-use capstan_core::queue::{Level, Next, Outcome, Settled, Ticket};
+use capstan_core::queue::{Event, Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Ended};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
@@ -54,7 +54,13 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     if what.next == Next::Dropped {
         // The primary was deleted during the run, which may have stored verdicts on it since; another one may have come
         // under its name.
-        controller.verdicts.forget_unless(&key, controller.primaries.get(&key).as_ref());
+        let there = controller.primaries.get(&key);
+        controller.verdicts.forget_unless(&key, there.as_ref());
+        if let Some(there) = there {
+            // What a write had held back came after what followed it: the key is that of the one before.
+            let deleting = there.header().deleting;
+            controller.queue.event(&key, Event::PrimaryChanged { deleting }, now);
+        }
         metrics.count_primaries(controller.queue.len());
     }
     metrics.count_paused(controller.verdicts.paused());

@@ -22,7 +22,7 @@ use super::rights::{Read, Rights};
 use crate::backoff::Backoff;
 use crate::client::{ApiServer, Identity};
 use crate::informer::pool::Subscription;
-use crate::informer::{Need, State};
+use crate::informer::{Need, Scope, State};
 
 /// All that a controller needs to run.
 pub(super) struct Prepared {
@@ -55,8 +55,17 @@ pub(super) struct Rest {
     kinds: BTreeSet<Gvk>,
     /// Informers whose first list is not complete.
     unfilled: Vec<Subscription>,
-    /// All of that by name, and whether it is needed: it is not waited for again.
-    names: BTreeMap<Arc<str>, Needed>,
+    /// All of that by name: it is not waited for again.
+    names: BTreeMap<Arc<str>, Lack>,
+}
+
+/// Something that a controller watches, and is without.
+#[derive(Clone, Debug)]
+pub(super) struct Lack {
+    needed: Needed,
+    kind: Gvk,
+    /// The namespace; `None`: all.
+    namespace: Option<Arc<str>>,
 }
 
 /// Something that a controller was started without is there.
@@ -131,16 +140,7 @@ pub(super) async fn prepare(
     }
     let (filled, unfilled): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
-    let needed = kinds_of(spec).into_iter();
-    let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
-    let kinds_missing = kinds_missing.map(|(gvk, needed)| (gvk.to_string().into(), needed));
-    let lists = unfilled.iter();
-    let lists = lists.map(|(name, needed, _)| (Arc::clone(name), *needed));
-    let rest = Rest {
-        names: kinds_missing.chain(lists).chain(denied).collect(),
-        kinds: missing.into_keys().collect(),
-        unfilled: unfilled.into_iter().map(|(.., place)| place).collect(),
-    };
+    let rest = Rest::of(spec, missing, unfilled, denied);
     Prepared {
         declared,
         plan,
@@ -290,14 +290,52 @@ impl Questions {
 }
 
 impl Rest {
-    /// Returns what is lacking, by name.
+    /// Returns what is lacking: kinds, caches that are not filled, and what may not be read.
+    fn of(
+        spec: &manifest::Controller,
+        missing: BTreeMap<Gvk, String>,
+        unfilled: Vec<(Arc<str>, Needed, Subscription)>,
+        denied: BTreeMap<Arc<str>, Lack>,
+    ) -> Self {
+        let needed = kinds_of(spec).into_iter();
+        let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
+        let kinds_missing =
+            kinds_missing.map(|(kind, needed)| (Arc::from(kind.to_string()), Lack { needed, kind, namespace: None }));
+        let lists = unfilled.iter().map(|(name, needed, place)| {
+            let Scope { gvk, namespace, .. } = place.scope();
+            (Arc::clone(name), Lack { needed: *needed, kind: gvk.clone(), namespace: namespace.clone() })
+        });
+        Self {
+            names: kinds_missing.chain(lists).chain(denied).collect(),
+            kinds: missing.into_keys().collect(),
+            unfilled: unfilled.into_iter().map(|(.., place)| place).collect(),
+        }
+    }
+
+    /// Returns the names of what is lacking.
     pub(super) fn names(&self) -> BTreeSet<Arc<str>> {
         self.names.keys().cloned().collect()
     }
 
+    /// Returns what is lacking, by name.
+    pub(super) fn lacks(&self) -> BTreeMap<Arc<str>, Lack> {
+        self.names.clone()
+    }
+
+    /// Returns true if something of what was lacking `before` is there now, and not only given up: `watched` says of a kind in a namespace,
+    /// or anywhere (`None`), whether the controller still watches it.
+    pub(super) fn has_come(
+        &self,
+        before: &BTreeMap<Arc<str>, Lack>,
+        watched: impl Fn(&Gvk, Option<&str>) -> bool,
+    ) -> bool {
+        let mut come = before.iter().filter(|(name, _)| !self.names.contains_key(*name));
+        come.any(|(_, Lack { kind, namespace, .. })| watched(kind, namespace.as_deref()))
+    }
+
     /// Says what is lacking of what is needed in any case; none if nothing is.
     pub(super) fn why(&self) -> Option<String> {
-        let needed = self.names.iter().filter(|(_, needed)| **needed == Needed::Always);
+        let needed = self.names.iter().filter(|(_, lack)| lack.needed == Needed::Always);
         let names: Vec<_> = needed.map(|(name, _)| &**name).collect();
         (!names.is_empty()).then(|| format!("runs without {}", names.join(", ")))
     }
@@ -355,8 +393,8 @@ async fn filled(places: &mut Vec<Subscription>) -> Arc<str> {
     }
 }
 
-/// Leaves out of a plan what is not known to be permitted. Returns the names of that, and whether it is needed.
-fn leave_out(rights: &mut Rights, plan: &mut Plan, seen: Vec<(Read, Watched)>) -> BTreeMap<Arc<str>, Needed> {
+/// Leaves out of a plan what is not known to be permitted. Returns that by name.
+fn leave_out(rights: &mut Rights, plan: &mut Plan, seen: Vec<(Read, Watched)>) -> BTreeMap<Arc<str>, Lack> {
     let denied: Vec<_> = seen.into_iter().filter(|(_, watched)| watched.fill != Fill::Filled).collect();
     plan.deny(|kind, namespace| {
         let same = |(read, _): &&(Read, Watched)| read.kind == *kind && read.namespace.as_deref() == namespace;
@@ -365,7 +403,11 @@ fn leave_out(rights: &mut Rights, plan: &mut Plan, seen: Vec<(Read, Watched)>) -
             Fill::Filled | Fill::UnderWay => "whether the operator may list it is not known".to_owned(),
         })
     });
-    let names = denied.iter().map(|(_, watched)| (Arc::clone(&watched.what), watched.needed)).collect();
+    let lack = |(Read { kind, namespace }, watched): &(Read, Watched)| {
+        let lack = Lack { needed: watched.needed, kind: kind.gvk.clone(), namespace: namespace.clone() };
+        (Arc::clone(&watched.what), lack)
+    };
+    let names = denied.iter().map(lack).collect();
     rights.without(denied.into_iter().map(|(read, _)| read).collect());
     names
 }
@@ -395,8 +437,33 @@ fn fill(subscription: &Subscription) -> Fill {
     if subscription.is_filled() {
         return Fill::Filled;
     }
-    match &*subscription.state.borrow() {
-        State::Failing(why) => Fill::Lacking(why.as_str().into()),
+    match subscription.state() {
+        State::Failing(why) => Fill::Lacking(why.into()),
         State::Listing | State::Watching => Fill::UnderWay,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_up_has_not_come() {
+        // NS-2
+        let kind = || Gvk::parse("v1", "ConfigMap").unwrap();
+        let lack = |namespace: &str| Lack { needed: Needed::Always, kind: kind(), namespace: Some(namespace.into()) };
+        let lacks = |names: &[&str]| names.iter().map(|name| (Arc::from(*name), lack(name))).collect();
+        for (before, after, watched, expected) in [
+            (&["b"][..], &[][..], &["a", "b"][..], true),
+            (&["b"], &[], &["a"], false),
+            (&["b"], &["b"], &["a", "b"], false),
+            (&["b", "c"], &["c"], &["a", "c"], false),
+            (&["b", "c"], &["c"], &["a", "b", "c"], true),
+            (&[], &["b"], &["a", "b"], false),
+        ] {
+            let rest = Rest { names: lacks(after), ..Rest::default() };
+            let watches = |gvk: &Gvk, namespace: Option<&str>| *gvk == kind() && watched.contains(&namespace.unwrap());
+            assert_eq!(rest.has_come(&lacks(before), watches), expected, "{before:?} {after:?} {watched:?}");
+        }
     }
 }

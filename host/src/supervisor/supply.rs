@@ -76,7 +76,7 @@ impl Refusal {
     /// Returns the time after which the same version is tried again although nothing has changed; `None` if it would
     /// end in the same way.
     pub(super) fn again_in(&self) -> Option<Duration> {
-        (self.step == "prepare").then_some(AGAIN)
+        matches!(self.step, "prepare" | "finalizers").then_some(AGAIN)
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_the_daemons_own_fault_is_tried_again_as_it_is() {
+    fn only_what_is_not_its_own_fault_is_tried_again_as_it_is() {
         for (step, again) in [
             ("read", None),
             ("compile", None),
@@ -93,6 +93,7 @@ mod tests {
             ("start", None),
             ("together", None),
             ("prepare", Some(AGAIN)),
+            ("finalizers", Some(AGAIN)),
         ] {
             assert_eq!(Refusal::new(step, "").again_in(), again, "{step}");
         }
