@@ -121,9 +121,18 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
-                // A primary that is being deleted by now gets a run of its own.
-                Ok(Some(primary)) if !primary.header().deleting => run(controller, primary, ticket, decision).await,
-                Ok(_) => Ended::DONE,
+                Ok(Some(answer)) => {
+                    // Another run may have written it meanwhile.
+                    let newer =
+                        |now: &Object| now.header().uid == answer.header().uid && now.version() > answer.version();
+                    let primary = controller.primaries.get(answer.key()).filter(newer).unwrap_or(answer);
+                    // A primary that is being deleted by now gets a run of its own.
+                    if primary.header().deleting {
+                        return Ended::DONE;
+                    }
+                    run(controller, primary, ticket, decision).await
+                }
+                Ok(None) => Ended::DONE,
                 Err(error) => Ended::not_removed(&error),
             }
         }

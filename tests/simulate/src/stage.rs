@@ -71,6 +71,8 @@ struct State {
     runs: BTreeMap<Key, u32>,
     /// The uids of objects that components have written to.
     met: BTreeSet<String>,
+    /// The uids of those that no run had been about when a component wrote to them, by the name of the ones before them.
+    early: BTreeSet<String>,
     /// The versions of primaries that a component has made, and whose events it has asked to filter.
     hushed: BTreeSet<u64>,
 }
@@ -165,6 +167,7 @@ impl Stage {
                 refused: BTreeMap::new(),
                 runs: BTreeMap::new(),
                 met: BTreeSet::new(),
+                early: BTreeSet::new(),
                 hushed: BTreeSet::new(),
             }),
         }
@@ -320,7 +323,11 @@ impl Stage {
 
     /// Takes in that a component has written to an object.
     pub(crate) fn met(&self, uid: &str) {
-        self.state.lock().met.insert(uid.to_owned());
+        let State { met, running, last, early, .. } = &mut *self.state.lock();
+        met.insert(uid.to_owned());
+        if !running.values().chain(last.values()).any(|run| run.uid.as_deref() == Some(uid)) {
+            early.insert(uid.to_owned());
+        }
     }
 
     pub(crate) fn has_met(&self, uid: &str) -> bool {
@@ -413,7 +420,7 @@ impl Stage {
     /// from the run before.
     pub(crate) fn is_about(&self, key: &Key, uid: &str) -> Option<String> {
         let mut state = self.state.lock();
-        let State { running, last, forgets, hides, .. } = &mut *state;
+        let State { running, last, forgets, hides, early, .. } = &mut *state;
         if *hides {
             return None;
         }
@@ -424,6 +431,8 @@ impl Stage {
         let next = run.number == last.number + 1;
         let right = match last.end {
             End::Succeeded if next => run.attempt.is_none(),
+            // It was read before its event came, which begins it anew.
+            End::Failed if run.attempt.is_none() && early.remove(uid) => true,
             End::Failed if next && !*forgets => run.attempt.is_some() && (before..=before + 1).contains(&told),
             End::Succeeded | End::Failed | End::Unknown | End::Writes(_) => {
                 told <= before + run.number.saturating_sub(last.number)
