@@ -291,6 +291,11 @@ impl Scene {
 
     /// Looks at the first run of a primary that is new, or new to the daemon.
     fn first(&self, uid: &str) {
+        let now = self.stage.model.object(THINGS, Some(&self.key.0), &self.key.1);
+        if now.is_some_and(|now| now["metadata"]["uid"] != uid) {
+            // It is gone, and what is counted is that of the one after it.
+            return;
+        }
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
         // A controller that has started without something has runs that fail before the component is asked.
         let early = if self.goes_on { self.stage.runs(&self.key).saturating_sub(1) } else { 0 };
