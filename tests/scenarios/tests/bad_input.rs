@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cluster::wait;
 use scenarios::proxy::Line;
-use scenarios::{LATER, Place, SOON, Start, component, replace, run};
+use scenarios::{Folder, LATER, Place, SOON, Start, component, replace, run};
 use serde_json::{Value, json};
 
 /// Returns what `capstan check` says of a manifest: exit code, and all of its output.
@@ -428,6 +428,37 @@ fn s103_a_forbidden_namespace_keeps_the_others_from_nothing() {
     let daemon = daemon.until_ready();
     let controller = daemon.controller(one.namespace.name()).unwrap();
     assert_eq!((&controller["phase"], &controller["why"]), (&json!("running"), &Value::Null));
+}
+
+#[test]
+fn a_finalizer_is_not_left_behind_on_primaries_that_can_not_be_seen() {
+    let (one, two) = (Place::new("unseen1"), Place::new("unseen2"));
+    let kubeconfig = one.cluster.kubeconfig(&account(&one)).unwrap();
+    let manifest = |fields: &str| of_both(&one, &two, &format!("cacheSyncTimeout: 1s\n{fields}"));
+    let folder = Folder::new();
+    folder.put("operator.yaml", manifest("finalizer: a.dev/old"));
+    let path = format!("{}/p", two.probes());
+    two.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
+    two.merge(&two.probes(), "p", &json!({ "metadata": { "finalizers": ["a.dev/old"] } }));
+    let daemon = Start::at(&folder.path("")).kubeconfig(kubeconfig).run(&one);
+    daemon.await_line("the controller starts without something that it watches");
+    folder.put("operator.yaml", manifest("finalizer: a.dev/new"));
+    let problem = daemon.await_plugin("probe", "outdated", 1)["problem"].to_string();
+    for words in ["it is not known whether primaries carry it", two.namespace.name(), "tried again"] {
+        assert!(problem.contains(words), "{problem}");
+    }
+    admit(&one, &two, &[]);
+    await_seen(&two);
+    folder.put("operator.yaml", manifest("finalizer: a.dev/newer"));
+    wait::until_ok(SOON, "it to be known", || {
+        let problem = daemon.plugin("probe").map_or_else(String::new, |plugin| plugin["problem"].to_string());
+        if problem.contains("1 primaries carry the finalizer a.dev/old") { Ok(()) } else { Err(problem) }
+    })
+    .unwrap();
+    let finalizers = one.cluster.api().get(&path).unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers, json!(["a.dev/old"]));
+    folder.put("operator.yaml", manifest("finalizer: a.dev/new\nfinalizers: { formerly: [a.dev/old] }"));
+    two.await_object(&two.probes(), "p", "its new finalizer", |p| p["metadata"]["finalizers"] == json!(["a.dev/new"]));
 }
 
 #[test]

@@ -234,6 +234,7 @@ fn bounded(place: &Place, (kind, path): (&str, &str), names: &[String; 3]) {
         let generation = place.find(path, name).unwrap()["metadata"]["generation"].clone();
         place.await_object(path, name, "a run", |p| p["status"]["observedGeneration"] == generation);
     }
+    daemon.await_quiet();
     assert!(reads() >= before + 2, "{before} to {}", reads());
     seen("the same", &|i| format!("updatedPrefix{i}"));
     assert_eq!(daemon.count("capstan_reconciliations_failure_total", ""), 0);
