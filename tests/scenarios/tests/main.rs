@@ -22,6 +22,7 @@ mod base;
 mod chart;
 mod compiling;
 mod dependents;
+mod endless;
 mod expectations;
 mod following;
 mod identity;

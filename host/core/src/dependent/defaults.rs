@@ -101,6 +101,12 @@ pub(super) fn respelled(kind: Kind<'_>, path: &[Step<'_>], found: &Value, wanted
     kind.storage_at(path) == Storage::Struct && quantity_at(path) && same_quantity(found, wanted) == Some(true)
 }
 
+/// Returns true if nothing is stored for an empty variable of a container (`SN-2`). Elsewhere a field without a record of its
+/// owner may be one of a map, where nothing is not the same as an empty text.
+pub(super) fn unset(kind: Kind<'_>, path: &[Step<'_>], wanted: &Value) -> bool {
+    kind.storage_at(path) == Storage::Struct && wanted == "" && matches!(*names(path), [.., "env", "value"])
+}
+
 /// Returns true if the API server drops this value of a struct, such as the empty variable of `SN-2`: `value: ""`.
 fn vanishes(wanted: &Value, extent: Extent) -> bool {
     match (wanted, extent) {
@@ -142,7 +148,14 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
         ["ports", "name"] => found == "",
         ["endpoints", "conditions"] => found.as_object().is_some_and(serde_json::Map::is_empty),
         ["roleRef" | "subjects", "apiGroup"] => found == "rbac.authorization.k8s.io",
-        ["webhooks", "rules", "scope"] => found == "*",
+        ["webhooks", "rules", "scope"]
+        | ["spec", "matchConstraints" | "matchResources", "resourceRules" | "excludeResourceRules", "scope"] => {
+            found == "*"
+        }
+        ["spec", "matchConstraints" | "matchResources", "matchPolicy"] => found == "Equivalent",
+        ["spec", "matchConstraints" | "matchResources", "namespaceSelector" | "objectSelector"] => {
+            found.as_object().is_some_and(serde_json::Map::is_empty)
+        }
         _ => false,
     }
 }

@@ -98,6 +98,7 @@ impl<'a> Walk<'a, '_> {
         match (found.filter(|found| !found.is_null()), wanted) {
             (None, None | Some(Value::Null)) => Ok(()),
             (Some(_), None) if manner == Manner::Tolerant => Ok(()),
+            (None, Some(wanted)) if defaults::unset(self.kind, self.differences.path(), wanted) => Ok(()),
             (Some(Value::Object(found)), Some(Value::Object(wanted))) => self.maps(found, wanted, manner),
             (Some(Value::Array(found)), Some(Value::Array(wanted))) => self.lists(found, wanted, manner),
             (Some(found), Some(wanted)) if defaults::same_scalar(found, wanted) => Ok(()),
@@ -354,6 +355,23 @@ mod tests {
         assert_eq!(text(compare_all::<&str>(&actual, &desired, &[])).as_deref(), Some("/x: found 1, no longer wanted"));
         assert_eq!(compare_all(&actual, &desired, &["/x"]), MatchResult::Matches);
         assert_eq!(compare_all::<&str>(&actual, &actual, &[]), MatchResult::Matches);
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_stored_and_an_empty_label_is() {
+        // SN-2
+        let pod = |version: &str, value: Value, labels: Value| {
+            let containers = json!([{ "name": "c", "env": [value] }]);
+            json!({ "apiVersion": version, "metadata": { "labels": labels }, "spec": { "containers": containers } })
+        };
+        let (unset, empty) = (json!({ "name": "A" }), json!({ "name": "A", "value": "" }));
+        for (version, label, matches) in
+            [("v1", json!({}), true), ("v1", json!({ "a": "" }), false), ("sample.dev/v1", json!({}), false)]
+        {
+            let (actual, desired) = (pod(version, unset.clone(), json!({})), pod(version, empty.clone(), label));
+            let verdict = compare(&actual, &desired, &flags(&[], false, false));
+            assert_eq!(verdict == MatchResult::Matches, matches, "{desired}");
+        }
     }
 
     #[test]
