@@ -79,9 +79,9 @@ pub(crate) struct Shared {
     state: watch::Sender<State>,
     /// A list is being taken in.
     listing: AtomicBool,
-    /// Another list is due after the one under way.
+    /// Everything is to be listed once more, after the list under way if there is one.
     due: AtomicBool,
-    /// Everything is to be listed once more.
+    /// Wakes whoever waits for that.
     relist: Notify,
     metrics: InformerMetrics,
 }
@@ -136,6 +136,7 @@ impl Shared {
         // Set under the lock that joining takes: who joins later is told by whoever lets it join.
         let subscribers = self.present();
         self.listing.store(true, Ordering::Relaxed);
+        self.due.store(false, Ordering::Relaxed);
         let need = self.kept.begin(self.cache.is_empty(), Instant::now());
         for (_, subscriber) in &subscribers.present {
             subscriber.source.before_list(self.scope.namespace.as_deref());
@@ -143,33 +144,36 @@ impl Shared {
         need
     }
 
+    /// Has everything listed once more.
+    fn list_again(&self) {
+        self.due.store(true, Ordering::Relaxed);
+        self.relist.notify_one();
+    }
+
     /// Waits until everything is to be listed once more and no list is under way: lists that are cut off again and again would
     /// tell nobody what is there. Nor do they follow each other without a rest.
     async fn relists(&self) {
         loop {
-            if let Some(rests) = self.kept.rests() {
-                sleep_until(rests).await;
+            let (now, rests, again) = (Instant::now(), self.kept.rests(), self.kept.again());
+            if again.is_some_and(|again| again <= now) && self.kept.try_again() {
+                self.due.store(true, Ordering::Relaxed);
             }
-            let again = self.kept.again();
-            tokio::select! {
-                biased;
-                () = self.relist.notified() => {}
-                () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
-                    if !self.kept.try_again() {
-                        continue;
-                    }
-                }
-            }
-            if !self.listing.load(Ordering::Relaxed) {
+            let due = self.due.load(Ordering::Relaxed) && !self.listing.load(Ordering::Relaxed);
+            let rests = rests.filter(|rests| due && *rests > now);
+            if due && rests.is_none() {
                 return;
             }
-            self.due.store(true, Ordering::Relaxed);
+            let next = rests.or(again.filter(|again| *again > now));
+            tokio::select! {
+                () = self.relist.notified() => {}
+                () = sleep_until(next.unwrap_or(now)), if next.is_some() => {}
+            }
         }
     }
 
     fn after_list(&self, subscribers: &Subscribers) {
         self.listing.store(false, Ordering::Relaxed);
-        if self.due.swap(false, Ordering::Relaxed) {
+        if self.due.load(Ordering::Relaxed) {
             self.relist.notify_one();
         }
         for (_, subscriber) in &subscribers.present {
@@ -195,19 +199,19 @@ impl Shared {
 
     /// Has somebody give in who needs more fields than others, if what is needed of each object finds no room. Returns true if so.
     fn give_way(&self) -> bool {
-        let Some(number) = self.kept.give_in(Instant::now()) else {
+        if !self.kept.give_in(Instant::now()) {
             return false;
-        };
+        }
         let namespace = self.scope.namespace.as_deref();
-        let mut subscribers = self.subscribers.try_write().unwrap_or_else(|| aside(|| self.subscribers.write()));
-        let gone: Vec<_> = subscribers.present.extract_if(.., |(one, _)| *one == number).collect();
+        let subscribers = || self.subscribers.try_write().unwrap_or_else(|| aside(|| self.subscribers.write()));
+        let yields = |(_, subscriber): &mut (u64, Subscriber)| self.kept.yields(subscriber.source.spec().stays());
+        let gone: Vec<_> = subscribers().present.extract_if(.., yields).collect();
         for (_, Subscriber { source, .. }) in &gone {
             tracing::error!(kind = %self.scope, source = %source.spec().name, "{NO_ROOM}");
             source.awaits(namespace);
         }
-        subscribers.waiting.extend(gone);
-        drop(subscribers);
-        self.relist.notify_one();
+        subscribers().waiting.extend(gone);
+        self.list_again();
         // Whoever waits for a filled cache looks again.
         self.state.send_modify(|_| {});
         true

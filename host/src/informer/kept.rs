@@ -1,7 +1,7 @@
 //! Decides which fields an informer keeps of objects: those that all who share it need together; who gives in if these find no room;
 //! whether an object in the cache has what somebody needs; and when everything may be listed once more for that (BC).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capstan_core::object::fields::Fields;
@@ -46,14 +46,15 @@ impl Need {
 /// What an informer keeps.
 pub(super) struct Kept(Mutex<State>);
 
-#[derive(Debug)]
 struct State {
     /// What each of those who share it needs, by the number of its subscription.
     needed: BTreeMap<u64, Need>,
-    /// Those who have given in, because what all need finds no room: what they need does not count.
-    yielding: BTreeSet<u64>,
-    /// When the last of them gave in.
+    /// What finds no room beside what others need. Whoever needs as much gives in: it does not count.
+    too_much: Vec<Fields>,
+    /// When the last of it was found out.
     yielded: Option<Instant>,
+    /// It was seen that nobody can give in.
+    stuck: bool,
     /// What the next list is cut down to: what all others need.
     wanted: Need,
     /// What the list under way, or the last one, is cut down to; `None` before the first.
@@ -74,50 +75,61 @@ impl Kept {
         state.sum_up()
     }
 
-    /// Takes in that somebody is gone. Returns true if everything should be listed once more, as less is needed.
+    /// Takes in that somebody is gone. Returns true if everything should be listed once more, as less is needed, or as there may be room for
+    /// more.
     pub(super) fn remove(&self, number: u64) -> bool {
         let mut state = self.0.lock();
-        state.needed.remove(&number);
-        // There may be room for the others now.
-        state.yielding.clear();
+        let Some(need) = state.needed.remove(&number) else {
+            return false;
+        };
+        if !state.yields(&need.stays) {
+            let left = union(state.counted().map(|(_, need)| need));
+            if left.is_none_or(|left| left.stays != state.wanted.stays) {
+                state.too_much.clear();
+            }
+        }
         state.sum_up()
     }
 
-    /// Takes in that what all need finds no room. Returns who gives in, if that helps the others: of those without whom less would be kept,
-    /// the last who came. Everything is to be listed once more then.
-    pub(super) fn give_in(&self, now: Instant) -> Option<u64> {
+    /// Takes in that what all need finds no room. Returns true if somebody gives in, so that there may be room for the others, after everything
+    /// has been listed once more: of those without whom less would be kept the last who came, and all who need as much.
+    pub(super) fn give_in(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
-        if state.listed.as_ref() != Some(&state.wanted) {
-            // Another list is due, which may find room.
-            return None;
+        if state.stuck || state.listed.as_ref() != Some(&state.wanted) {
+            // Else another list is due, which may find room.
+            return false;
         }
-        let counted: Vec<_> = state.counted().map(|(number, _)| number).collect();
-        let lessens = |number: &u64| {
-            let others = union(state.counted().filter(|(other, _)| other != number).map(|(_, need)| need));
+        let lessens = |fields: &&Fields| {
+            let others = union(state.counted().map(|(_, need)| need).filter(|need| !need.stays.covers(fields)));
             others.is_some_and(|others| others.stays != state.wanted.stays)
         };
-        let number = counted.into_iter().rev().find(lessens)?;
-        state.yielding.insert(number);
+        let needs: Vec<_> = state.counted().map(|(_, need)| &need.stays).collect();
+        let Some(fields) = needs.into_iter().rev().find(lessens).cloned() else {
+            state.stuck = true;
+            return false;
+        };
+        state.too_much.push(fields);
         state.yielded = Some(now);
+        state.rests = None;
         state.sum_up();
-        Some(number)
+        true
     }
 
-    /// Returns true if somebody has given in.
-    pub(super) fn yields(&self, number: u64) -> bool {
-        self.0.lock().yielding.contains(&number)
+    /// Returns true if who needs these fields gives in.
+    pub(super) fn yields(&self, fields: &Fields) -> bool {
+        self.0.lock().yields(fields)
     }
 
     /// Returns when those who have given in are tried again; `None` if nobody has.
     pub(super) fn again(&self) -> Option<Instant> {
         let state = self.0.lock();
-        state.yielded.filter(|_| !state.yielding.is_empty()).map(|yielded| yielded + AGAIN)
+        state.yielded.filter(|_| !state.too_much.is_empty()).map(|yielded| yielded + AGAIN)
     }
 
     /// Lets those who have given in count again. Returns true if everything has to be listed once more for that.
     pub(super) fn try_again(&self) -> bool {
         let mut state = self.0.lock();
-        state.yielding.clear();
+        state.too_much.clear();
         state.sum_up()
     }
 
@@ -129,7 +141,7 @@ impl Kept {
     /// Takes in that a list begins, beside what is cached already. Returns what it is cut down to.
     pub(super) fn begin(&self, nothing_cached: bool, now: Instant) -> Need {
         let mut state = self.0.lock();
-        state.began = Some(now);
+        (state.began, state.stuck) = (Some(now), false);
         let need = state.wanted.clone();
         state.there = if nothing_cached { need.stays.clone() } else { state.there.meet(&need.stays) };
         state.listed = Some(need.clone());
@@ -144,9 +156,10 @@ impl Kept {
         state.there = state.listed.as_ref().map(|listed| listed.stays.clone()).unwrap_or_default();
     }
 
-    /// Returns true if every cached object has these fields.
+    /// Returns true if every cached object has these fields, and will have them.
     pub(super) fn has(&self, fields: &Fields) -> bool {
-        self.0.lock().there.covers(fields)
+        let state = self.0.lock();
+        state.there.covers(fields) && !state.yields(fields)
     }
 }
 
@@ -156,8 +169,9 @@ impl Default for Kept {
         let none = Need::all(Fields::metadata());
         Self(Mutex::new(State {
             needed: BTreeMap::new(),
-            yielding: BTreeSet::new(),
+            too_much: Vec::new(),
             yielded: None,
+            stuck: false,
             wanted: none,
             listed: None,
             there: Fields::whole(),
@@ -168,14 +182,19 @@ impl Default for Kept {
 }
 
 impl State {
+    fn yields(&self, fields: &Fields) -> bool {
+        self.too_much.iter().any(|too_much| fields.covers(too_much))
+    }
+
     /// Returns those whose needs count.
-    fn counted(&self) -> impl Iterator<Item = (u64, &Need)> {
-        let counts = |(number, _): &(u64, &Need)| !self.yielding.contains(number);
+    fn counted(&self) -> impl DoubleEndedIterator<Item = (u64, &Need)> {
+        let counts = |(_, need): &(u64, &Need)| !self.yields(&need.stays);
         self.needed.iter().map(|(number, need)| (*number, need)).filter(counts)
     }
 
     /// Sums up what is needed. Returns true if that is not what was listed.
     fn sum_up(&mut self) -> bool {
+        self.stuck = false;
         let Some(wanted) = union(self.counted().map(|(_, need)| need)) else {
             return false;
         };
@@ -264,35 +283,54 @@ mod tests {
         for (needs, expected) in [
             (vec![&few], vec![None]),
             (vec![&few, &few], vec![None]),
-            (vec![&few, &whole], vec![Some(1), None]),
-            (vec![&whole, &few], vec![Some(0), None]),
-            (vec![&whole, &whole, &few], vec![None]),
-            (vec![&few, &other], vec![Some(1), None]),
-            (vec![&few, &other, &whole], vec![Some(2), Some(1), None]),
+            (vec![&few, &whole], vec![Some(&few), None]),
+            (vec![&whole, &few], vec![Some(&few), None]),
+            (vec![&whole, &few, &whole], vec![Some(&few), None]),
+            (vec![&few, &other], vec![Some(&few), None]),
         ] {
             let kept = Kept::default();
             for (number, need) in (0..).zip(&needs) {
                 kept.add(number, &Need::all((*need).clone()));
             }
-            assert_eq!(kept.give_in(start), None, "nothing has been listed");
-            for gives_in in expected {
+            assert!(!kept.give_in(start), "nothing has been listed");
+            for left in expected {
                 listed(&kept);
-                assert_eq!(kept.give_in(start), gives_in, "{needs:?}");
-                assert_eq!(kept.give_in(start), None, "a list is due, or nobody can");
-                assert!(gives_in.is_none_or(|number| kept.yields(number)));
+                assert_eq!(kept.give_in(start), left.is_some(), "{needs:?}");
+                assert!(!kept.give_in(start), "a list is due, or nobody can");
+                let counts: Vec<_> = needs.iter().filter(|need| !kept.yields(need)).collect();
+                assert!(left.is_none_or(|left| counts.iter().all(|need| ***need == *left)), "{needs:?}: {counts:?}");
+                assert!(!counts.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn who_has_given_in_is_tried_again_once_others_have_left_or_later() {
+        // BC-2
+        let start = Instant::now();
+        let (whole, few) = (Fields::whole(), only(&["/a"]));
         let kept = Kept::default();
+        let listed = || {
+            let need = kept.begin(false, start);
+            kept.end(start);
+            need.stays
+        };
         kept.add(1, &Need::all(few.clone()));
         kept.add(2, &Need::all(whole.clone()));
-        assert_eq!((listed(&kept), kept.again()), (whole.clone(), None));
-        assert_eq!((kept.give_in(start), kept.again()), (Some(2), Some(start + AGAIN)));
-        assert_eq!((listed(&kept), kept.has(&few), kept.has(&whole)), (few.clone(), true, false));
-        assert_eq!((kept.try_again(), kept.again(), kept.yields(2)), (true, None, false));
-        assert_eq!((listed(&kept), kept.give_in(start)), (whole.clone(), Some(2)));
-        listed(&kept);
+        assert_eq!((listed(), kept.again(), kept.has(&whole)), (whole.clone(), None, true));
+        assert!(kept.give_in(start));
+        assert_eq!((kept.again(), kept.rests(), kept.has(&whole)), (Some(start + AGAIN), None, false));
+        assert_eq!((listed(), kept.has(&few), kept.has(&whole)), (few.clone(), true, false));
+        assert!(!kept.add(3, &Need::all(whole.clone())), "who needs as much gives in, too");
+        assert!(!kept.remove(3), "that makes no room");
+        assert!(kept.yields(&whole));
+        assert_eq!((kept.try_again(), kept.again(), kept.yields(&whole)), (true, None, false));
+        assert_eq!((listed(), kept.give_in(start)), (whole.clone(), true));
+        listed();
+        kept.add(4, &Need::all(few.clone()));
+        assert!(!kept.remove(4) && kept.yields(&whole), "somebody else needs as much");
         assert!(kept.remove(1), "there may be room now");
-        assert_eq!(listed(&kept), whole);
+        assert_eq!(listed(), whole);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Pool {
     pub fn relist(&self, kinds: &BTreeSet<Gvk>) {
         for (scope, entry) in &self.0.running.lock().informers {
             if kinds.contains(&scope.gvk) {
-                entry.shared.relist.notify_one();
+                entry.shared.list_again();
             }
         }
     }
@@ -164,7 +164,7 @@ impl Inner {
         let entry = running.entry(scope, self);
         entry.members += 1;
         if entry.shared.kept.add(number, &need) {
-            entry.shared.relist.notify_one();
+            entry.shared.list_again();
         }
         let subscription = Subscription {
             cache: entry.shared.cache.clone(),
@@ -241,7 +241,7 @@ impl Subscription {
 
     /// Returns how it is, as far as this subscriber is concerned.
     pub fn state(&self) -> State {
-        if self.shared.kept.yields(self.number) {
+        if self.shared.kept.yields(&self.need.stays) {
             return State::Failing(super::NO_ROOM.to_owned());
         }
         self.state.borrow().clone()
@@ -272,7 +272,7 @@ impl Drop for Subscription {
         };
         entry.members = entry.members.saturating_sub(1);
         if self.shared.kept.remove(self.number) {
-            self.shared.relist.notify_one();
+            self.shared.list_again();
         }
         if entry.members == 0 {
             entry.stop.cancel();
