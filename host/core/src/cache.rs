@@ -346,8 +346,8 @@ impl Writer {
     }
 
     /// Takes room for an object in place of its known version; returns false if there is not enough. Known objects
-    /// may exceed the bound by an eighth, whatever other caches hold, so that small changes can always be seen: that
-    /// an object is being deleted, for instance.
+    /// may exceed the bound by an eighth, and what other caches leave by an eighth of what this one has, so that small changes can
+    /// be seen: that an object is being deleted, for instance.
     fn takes(&mut self, before: usize, after: usize) -> bool {
         if after <= before {
             self.give_back(before - after);
@@ -360,10 +360,7 @@ impl Writer {
         let fits = bytes <= bound
             && match &mut self.holding {
                 Some(holding) if is_new => holding.try_grow(more),
-                Some(holding) => {
-                    holding.grow_anyway(more);
-                    true
-                }
+                Some(holding) => holding.exceed(more),
                 None => true,
             };
         if fits {
@@ -614,6 +611,12 @@ mod tests {
         assert!(put(&mut small, "o", 1, &text).is_some(), "another cache");
         let grown = put(&mut large, "o1", 200, &text.repeat(3));
         assert!(grown.is_some(), "what is known stays true");
+        for (version, name) in (300..).zip(["o2", "o3", "o4"]) {
+            put(&mut large, name, version, &text.repeat(40));
+        }
+        let taken = large.cache().bytes();
+        assert!(taken < 40_000 + (64 << 10) + 40_000 / 8, "{taken}: however much it grows");
+        assert!(put(&mut small, "q", 1, &text).is_some(), "nobody else has less for that");
         for n in 1..=stored {
             let key = ObjectRef::namespaced("n", &format!("o{n}"));
             let last = large.cache().get(&key).unwrap();

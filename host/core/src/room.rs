@@ -26,7 +26,12 @@ pub struct Holding {
     room: Room,
     plugin: Arc<str>,
     bytes: u64,
+    /// What it has beyond the pool.
+    excess: u64,
 }
+
+/// So much any holding may have beyond the pool, in bytes, and an eighth of what it has.
+const EXCESS: u64 = 64 << 10;
 
 /// A wait for memory. Memory that arrives after the waiter has given up is given back.
 struct Ask {
@@ -74,7 +79,7 @@ impl Room {
 
     /// Returns an empty holding for a plugin.
     pub fn holding(&self, plugin: &Arc<str>) -> Holding {
-        Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0 }
+        Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0, excess: 0 }
     }
 }
 
@@ -141,8 +146,24 @@ impl Holding {
         self.bytes += bytes;
     }
 
+    /// Takes `bytes` more, beyond the pool if that has none: no more than a small share of what is held, so that nobody else has less
+    /// for it. Returns true if they were taken.
+    pub fn exceed(&mut self, bytes: u64) -> bool {
+        if self.try_grow(bytes) {
+            return true;
+        }
+        let fits = self.excess.saturating_add(bytes) <= self.bytes / 8 + EXCESS;
+        if fits {
+            self.excess += bytes;
+        }
+        fits
+    }
+
     /// Gives `bytes` back.
     pub fn shrink(&mut self, bytes: u64) {
+        let beyond = bytes.min(self.excess);
+        self.excess -= beyond;
+        let bytes = bytes - beyond;
         let bytes = bytes.min(self.bytes);
         if bytes > 0 {
             self.bytes -= bytes;
