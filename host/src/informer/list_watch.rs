@@ -1,7 +1,9 @@
 //! Turns the API server's list and watch answers into objects, one line at a time, so that a long list is never held twice.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use capstan_core::text::{LONGEST, said_within};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
-use serde::Deserialize;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::backoff::Chance;
@@ -325,12 +328,12 @@ impl ListWatch {
         }
     }
 
-    fn broken(&self, text: &dyn std::fmt::Display) -> Error {
+    fn broken(&self, text: &dyn fmt::Display) -> Error {
         let message = format!("watch {}: the connection broke: {text}", self.kind.gvk);
         Error::new(Reason::Unreachable, 0, message)
     }
 
-    fn unusable(&self, text: &dyn std::fmt::Display) -> Error {
+    fn unusable(&self, text: &dyn fmt::Display) -> Error {
         let message = format!("watch {}: what came can't be used: {text}", self.kind.gvk);
         Error::new(Reason::Unusable, 0, message)
     }
@@ -361,8 +364,35 @@ struct MarkMeta<'a> {
 #[derive(Deserialize)]
 struct Page<'a> {
     metadata: PageMeta,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "items")]
     items: Vec<&'a RawValue>,
+}
+
+/// A page has no more objects than this: each takes some hundred bytes at least.
+const MOST_ITEMS: usize = PAGE_BYTES / 256;
+
+/// Reads the objects of a page, unless there are too many.
+fn items<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a RawValue>, D::Error> {
+    struct Items<'a>(PhantomData<&'a ()>);
+    impl<'de: 'a, 'a> Visitor<'de> for Items<'a> {
+        type Value = Vec<&'a RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST_ITEMS} objects")
+        }
+
+        fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Self::Value, S::Error> {
+            let mut found = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if found.len() == MOST_ITEMS {
+                    return Err(S::Error::invalid_length(MOST_ITEMS + 1, &self));
+                }
+                found.push(item);
+            }
+            Ok(found)
+        }
+    }
+    deserializer.deserialize_seq(Items(PhantomData))
 }
 
 #[derive(Deserialize)]
@@ -386,9 +416,9 @@ impl Scope {
     }
 }
 
-impl std::fmt::Display for Scope {
+impl fmt::Display for Scope {
     /// Writes `v1 ConfigMap in default where app=a`, as in messages.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.gvk.fmt(f)?;
         if let Some(namespace) = &self.namespace {
             write!(f, " in {namespace}")?;
@@ -490,6 +520,15 @@ pub(crate) mod tests {
         format!(
             "{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"{version}\",\"annotations\":{{\"k8s.io/initial-events-end\":\"true\"}}}}}}}}\n"
         )
+    }
+
+    #[test]
+    fn a_page_has_no_more_objects_than_could_be_real() {
+        let page = |items: usize| format!(r#"{{"metadata":{{}},"items":[{}1]}}"#, "1,".repeat(items - 1));
+        let (whole, beyond) = (page(MOST_ITEMS), page(MOST_ITEMS + 1));
+        assert_eq!(serde_json::from_str::<Page<'_>>(&whole).unwrap().items.len(), MOST_ITEMS);
+        let error = serde_json::from_str::<Page<'_>>(&beyond).map(drop).unwrap_err().to_string();
+        assert!(error.contains("expected a list of at most 262144 objects"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
