@@ -42,11 +42,11 @@ pub(super) struct Check<'a> {
     faults: Vec<Fault>,
     /// The operator's name, if it has one.
     operator: Option<Arc<str>>,
-    /// The expressions of a controller so far that are asked about events.
+    /// The expressions and pointers of a controller so far that are looked at for each event.
     asked: usize,
 }
 
-/// The most expressions of a controller that are asked about events: they are asked where these come in, also for others.
+/// The most expressions and pointers of a controller that are looked at for each event.
 const MOST_ASKED: usize = 32;
 
 /// Returns the value of a field, if it is there and right.
@@ -381,7 +381,7 @@ impl<'a> Check<'a> {
     fn not_too_many(&mut self, place: usize) {
         if self.asked > MOST_ASKED {
             let message = format!(
-                "found {} CEL expressions in filters, mappers and indexes, which are asked about each event; expected at most {MOST_ASKED}",
+                "found {} CEL expressions and pointers in filters, mappers and indexes, which are asked about each event; expected at most {MOST_ASKED}",
                 self.asked
             );
             self.fault(place, message);

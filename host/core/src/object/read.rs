@@ -142,7 +142,9 @@ fn paused(annotations: &RawValue) -> Option<Box<str>> {
     }
     let text = annotations.get();
     let read = || serde_json::from_str::<Annotations<'_>>(text).ok()?.paused;
-    text.contains(PAUSED).then(read).flatten().map(|value| (&*value.0).into())
+    // A time is shorter than this, and what is no time pauses, however long it is.
+    let begin = |value: Text<'_>| value.0.chars().take(64).collect::<String>().into();
+    text.contains(PAUSED).then(read).flatten().map(begin)
 }
 
 /// Returns the text before and after the member whose value is `value`, which is a part of `json`. One of the commas

@@ -36,6 +36,7 @@ impl Check<'_> {
     fn keys(&mut self, index: &Located<raw::Index>) -> Option<Keys> {
         match &index.value {
             raw::Index::Pointer(pointer) => {
+                self.asked += 1;
                 self.need(pointer, index.place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()))
             }
             raw::Index::Cel(cel) => self.asked(cel, index.place, &[OBJECT]).map(Keys::Cel),
@@ -104,6 +105,7 @@ impl Check<'_> {
             raw::Mapper::Annotations(keys) => (self.need(keys, *place, "annotations"), Mapper::Annotations),
             raw::Mapper::Labels(keys) => (self.need(keys, *place, "labels"), Mapper::Labels),
             raw::Mapper::Pointer(pointer) => {
+                self.asked += 1;
                 let pointer = self.need(pointer, *place, "pointer");
                 return pointer.map_or_else(none, |pointer| Mapper::Named(Keys::Pointer(pointer.value.0.clone())));
             }
