@@ -252,9 +252,11 @@ impl Plan {
     }
 
     /// True if runs may fail before the component is asked: for what the controller has started without, or for
-    /// finalizers of versions before.
+    /// finalizers of versions before; or because the primary itself can't be read for a while, which only an account can lose the right to.
     pub(crate) fn hides(&self) -> bool {
-        self.setup.hurry == Some(OnStartError::GoOn) || self.renames()
+        let loses = |step: &Step| matches!(step.act, Act::For(_, Wrong::Forbidden(Kind::Things, _)));
+        let unread = self.setup.account && self.steps.iter().any(loses);
+        self.setup.hurry == Some(OnStartError::GoOn) || self.renames() || unread
     }
 
     /// True if primaries leave the selection for a while.
