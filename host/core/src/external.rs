@@ -206,16 +206,14 @@ impl External {
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
     /// has failed: then those that were known stay.
-    pub fn note(&self, primary: &ObjectRef, uid: &str, standing: Standing, holding: impl FnOnce() -> Option<Holding>) {
+    pub fn note(&self, primary: &ObjectRef, uid: &str, standing: Standing) {
         let mut state = self.state.lock();
         let knows = state.primaries.get(primary).is_some_and(|known| *known.uid == *uid);
         if standing == Standing::Failed && knows {
             return;
         }
-        let known = Known { uid: uid.into(), things: Things::new(), standing };
-        if state.settle(&self.spec, primary, known, holding).is_err() {
-            state.forget(primary);
-        }
+        state.forget(primary);
+        state.primaries.insert(primary.clone(), Known { uid: uid.into(), things: Things::new(), standing });
     }
 
     /// Takes in that a poll has failed: what was known stays. Returns how many have in a row.
@@ -389,8 +387,11 @@ impl fmt::Debug for External {
     }
 }
 
-/// Returns the bytes that the things of a primary take, with its name.
+/// Returns the bytes that the things of a primary take, with its name; nothing if it has none.
 fn size(primary: &ObjectRef, things: &Things) -> u64 {
+    if things.is_empty() {
+        return 0;
+    }
     let text = |text: &Arc<str>| u64::try_from(text.len()).unwrap_or(u64::MAX);
     let names = text(&primary.name) + primary.namespace.as_ref().map_or(0, text);
     things.iter().map(|(id, thing)| EACH + text(id) + text(thing)).sum::<u64>() + EACH + names

@@ -144,8 +144,8 @@ impl Poller {
         }
     }
 
-    /// Looks after a primary that has appeared, changed or gone. Returns false if it is to be looked at again: it has gone, and the run about
-    /// that reads what was polled last.
+    /// Looks after a primary that has appeared, changed or gone. Returns false if it is to be looked at again: it has gone, and a run
+    /// may read what was polled last.
     fn look(&self, schedule: &mut Schedule, primary: &ObjectRef) -> bool {
         let controller = self.handle.controller();
         if let Some(there) = controller.as_ref().and_then(|now| now.primaries.get(primary)) {
@@ -153,12 +153,13 @@ impl Poller {
             return true;
         }
         schedule.remove(primary);
-        let is_awaited = controller.is_some_and(|now| now.verdicts.departed.has(primary));
-        if !is_awaited {
+        // Its end may not have been told yet, or a run may still look at what it had.
+        let is_known = controller.is_some_and(|now| now.queue.knows(primary));
+        if !is_known {
             // XC-6
             self.source.forget(primary);
         }
-        !is_awaited
+        !is_known
     }
 
     async fn one(&self, turn: Turn) -> (Turn, Polled) {

@@ -129,7 +129,7 @@ fn one_primary_may_have_half_of_what_others_leave() {
 fn a_poll_that_fails_or_is_not_wanted_settles_a_primary_and_what_was_known_outlasts_failures() {
     // PP-2, XC-6
     let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
-    let note = |uid: &str, standing| source.note(&a, uid, standing, || None);
+    let note = |uid: &str, standing| source.note(&a, uid, standing);
     assert_eq!(source.standing(&a, "u"), None);
     note("u", Standing::Failed);
     assert_eq!((source.standing(&a, "u"), source.standing(&a, "v")), (Some(Standing::Failed), None));

@@ -76,7 +76,7 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
         return Ok(Polled::Unwanted);
     };
     if !is_wanted(controller, source, &primary) {
-        source.note(key, uid, Standing::Unwanted, || controller.guest.holding());
+        source.note(key, uid, Standing::Unwanted);
         return Ok(Polled::Unwanted);
     }
     let polling = Polling::new(controller, Some(primary.clone()));
@@ -90,14 +90,14 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
     let answer = ask(&*session, &polling, source, &primary).await;
     let there = current(controller, turn).is_some();
     if answer.is_err() && there {
-        source.note(key, uid, Standing::Failed, || controller.guest.holding());
+        source.note(key, uid, Standing::Failed);
     }
     let (changed, again) = answer?;
     if changed {
         tell(controller, source, vec![key.clone()]);
     }
     // XC-6: it may have gone meanwhile.
-    if !there {
+    if !there && !controller.queue.knows(key) {
         source.forget_one(key, uid);
     }
     Ok(Polled::Well(again))
@@ -130,11 +130,8 @@ pub(super) async fn first(controller: &Arc<Controller>, source: &External, prima
     let polling = Polling::new(controller, Some(primary.clone()));
     let session = controller.guest.open_nested(Arc::<Polling>::clone(&polling));
     let asked = ask(&*session, &polling, source, primary).await;
-    // XC-6
-    if let Some(gone) = gone() {
-        source.forget_one(key, uid);
-        return Err(gone);
-    }
+    // What was polled for it is forgotten once its run has ended.
+    gone().map_or(Ok(()), Err)?;
     asked.map(drop).map_err(|failure| unreachable(failure.message))
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Reader, too_much};
+use super::{Reader, doubtful, too_much};
 use crate::external::{External, Things};
 use crate::guest::{CallError, CallReason, Page, Place, Query, Selection};
 use crate::object::{Object, ObjectRef};
 use crate::reconciler::mask::Mask;
 use crate::reconciler::page::Bounds;
+use crate::source::Within;
 
 /// A thing, with its primary and its id.
 type Found = (ObjectRef, Arc<str>, Arc<str>);
@@ -72,6 +73,8 @@ impl<'a> Reader<'a> {
     /// out, as objects are that can't be read; but one whose turn has not come yet is not one without things.
     fn of_all(self, external: &External, namespace: Option<&str>) -> Result<Vec<(ObjectRef, Things)>, CallError> {
         if external.spec.each().is_some() {
+            let within = namespace.map_or(Within::Everywhere, Within::Namespace);
+            self.controller.primaries.shows_all(within).map_err(|doubt| doubtful(&doubt))?;
             let primaries = self.controller.primaries.list(namespace);
             self.budget.lock().step(u64::try_from(primaries.len()).unwrap_or(u64::MAX)).map_err(too_much)?;
             let waits = |primary: &&Object| external.standing(primary.key(), &primary.header().uid).is_none();
