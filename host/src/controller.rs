@@ -267,6 +267,11 @@ impl Task<'_> {
         let come = rest.has_come(lacked, |kind, namespace| prepared.plan.watches(kind, namespace));
         self.enter(prepared);
         self.known_now(&rest, come);
+        let stays = rest.names();
+        if !come && lacked.keys().any(|name| !stays.contains(name)) {
+            // Runs may have failed for what has been given up.
+            self.handle.queue.event_for_failed(Instant::now());
+        }
         Held { rights, rest }
     }
 
@@ -303,7 +308,6 @@ impl Task<'_> {
             }
         }
         handle.tell_of_unknown(known.map(|(now, _)| now), &sources.primaries);
-        plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         let primaries = Arc::clone(&sources.primaries);
         let verdicts = &handle.verdicts;
         // AE-3: what is gone stays until a run about that has succeeded.

@@ -322,7 +322,7 @@ impl Supervisor {
             };
             let behind = handle.left_behind(spec, plugin, &self.environment.api).map_err(|doubt| {
                 let message = format!(
-                    "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again"
+                    "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again, or name it in `finalizers: {{ formerly: […] }}` in spec.controllers.{name}"
                 );
                 Refusal::new("finalizers", &message)
             })?;

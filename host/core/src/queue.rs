@@ -316,6 +316,11 @@ impl Queue {
         self.change(|state| state.event_for_all(now));
     }
 
+    /// Takes in an event that concerns all keys whose last run has failed: what it failed for may be there now, or not be needed any more.
+    pub fn event_for_failed(&self, now: Instant) {
+        self.change(|state| state.event_for_failed(now));
+    }
+
     /// Changes the policy from now on. Timers that are already set stay, and so do attempts and rate-limit windows.
     pub fn set_policy(&self, policy: Policy) {
         self.change(|state| state.set_policy(policy));

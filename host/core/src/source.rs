@@ -37,7 +37,7 @@ mod touched;
 mod write;
 
 use borrowed::Borrowed;
-use callback::{Callback, Faults};
+use callback::{Callback, Faults, questions};
 use echo::Verdict;
 use filter::Filter;
 use index::{Key, Lookup};
@@ -215,7 +215,11 @@ impl Source {
             state.listing.clone_from(&before.listing);
             state.overlay = before.overlay.clone();
             state.windows = before.windows.clone();
+            state.left.clone_from(&before.left);
+            // What has gone while the other waited may have belonged to anybody.
+            state.everybody = !before.awaited.is_empty() && !heir.is_of_primaries();
         }
+        heir.work.notify_one();
         heir
     }
 
@@ -235,7 +239,7 @@ impl Source {
         let (present, shown_to) = cache.snapshot(None);
         let present = self.all_shown(present);
         let entered = cache.clone();
-        let mut left = {
+        {
             let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
             state.listing.remove(&place);
             if state.awaited.remove(&place) && !self.is_of_primaries() {
@@ -243,27 +247,19 @@ impl Source {
                 state.everybody = true;
                 self.work.notify_one();
             }
-            let left = state.left.remove(&place).unwrap_or_default();
             let places = Arc::make_mut(&mut state.places);
             if place.is_none() {
                 // Otherwise what they showed last would be read for as long as they are there.
                 places.clear();
             }
             places.insert(place, cache);
-            left
-        };
+        }
         // The other cache that has the object may be detached next, so the overlay keeps the object.
         let keep = |seen| self.state.write().keep(seen, &entered);
         let mut news = Vec::new();
         for new in present {
             match (seen.remove(new.key()), shown.remove(new.key())) {
-                (None, _) | (Some(_), None) => {
-                    let old = left.remove(new.key()).filter(|old| old.header().uid != new.header().uid);
-                    news.push(match old {
-                        Some(old) => Change::Updated { old, new },
-                        None => Change::Added(new),
-                    });
-                }
+                (None, _) | (Some(_), None) => news.push(Change::Added(new)),
                 (Some(_), Some(old)) if old.version() < new.version() => {
                     // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
                     self.learn(new.clone());
@@ -284,9 +280,10 @@ impl Source {
                 keep(last);
             }
         }
-        left.retain(|key, last| last.version() <= shown_to.of(key) && self.get(key).is_none());
-        news.extend(left.into_values().map(|last| Change::Deleted { last, unknown: true }));
-        let told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
+        let mut told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
+        if entered.is_synced() {
+            told.extend(self.gone_meanwhile(namespace));
+        }
         told.into_iter().chain(self.passed(namespace)).collect()
     }
 
@@ -304,18 +301,18 @@ impl Source {
     /// keys of its objects; if these are primaries, the queue may forget them (`NS-3`). Causes no triggers.
     pub fn detach(&self, namespace: Option<&str>) -> Vec<ObjectRef> {
         let place = namespace.map(Arc::from);
-        let cache = {
+        let (cache, comes_back) = {
             let mut state = self.state.write();
             let Some(cache) = Arc::make_mut(&mut state.places).remove(&place) else {
                 return Vec::new();
             };
             state.listing.remove(&place);
             state.forget_unwatched();
-            cache
+            (cache, state.lacking.contains_key(&place) || state.awaited.contains(&place))
         };
         // What a run waits for may have gone with it.
         self.progress.notify_waiters();
-        if self.is_of_primaries() {
+        if comes_back && self.is_of_primaries() {
             let bare =
                 cache.list().iter().filter_map(|object| Some((object.key().clone(), object.bare().ok()?))).collect();
             self.state.write().left.insert(namespace.map(Arc::from), bare);
@@ -364,6 +361,7 @@ impl Source {
         let Some(change) = self.seen(change) else {
             return Vec::new();
         };
+        let change = self.since_it_was_left(change);
         let facts = (!self.is_costly()).then(|| self.facts(&change));
         let key = self.touched.is_some().then(|| change.object().key().clone());
         let verdict = self.state.write().take(change, facts.as_ref());
@@ -422,7 +420,32 @@ impl Source {
             (ghosts, windows.listed(synced, |key| is_in(places, key, &place)))
         };
         let gone = ghosts.into_iter().flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true }));
+        let gone = gone.chain(self.gone_meanwhile(namespace));
         gone.chain(released.into_iter().flat_map(|released| self.released(released))).collect()
+    }
+
+    /// Returns the triggers for primaries that have gone while their namespace could not be read: it has been listed again.
+    fn gone_meanwhile(&self, namespace: Option<&str>) -> Vec<Trigger> {
+        let left = self.state.write().left.remove(&namespace.map(Arc::from)).unwrap_or_default();
+        let gone = left.into_values().filter(|last| self.get(last.key()).is_none());
+        gone.flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true })).collect()
+    }
+
+    /// Returns a change as one of the object that was there before: a primary may have been made again while it could not be read.
+    fn since_it_was_left(&self, change: Change) -> Change {
+        let Change::Added(new) = change else {
+            return change;
+        };
+        if self.state.read().left.is_empty() {
+            return Change::Added(new);
+        }
+        let mut state = self.state.write();
+        let mut old = [new.key().namespace.clone(), None].into_iter();
+        let old = old.find_map(|place| state.left.get_mut(&place)?.remove(new.key()));
+        match old.filter(|old| old.header().uid != new.header().uid) {
+            Some(old) => Change::Updated { old, new },
+            None => Change::Added(new),
+        }
     }
 
     /// Takes in that the cache of a namespace, or of all (`None`), has seen everything up to its version. If an own
@@ -532,6 +555,7 @@ impl Source {
             let waiting: BTreeSet<_> = state.unasked(home).cloned().collect();
             (candidates(&state), state.places.clone(), state.overlay.clone(), waiting)
         };
+        let _questions = questions();
         let mut keys: BTreeSet<_> = objects.union(&waiting).cloned().collect();
         keys.extend(own.iter().filter(|own| wanted(own)).map(|own| own.key().clone()));
         let newest = keys.iter().filter_map(|key| {
@@ -1670,8 +1694,8 @@ mod tests {
         for (lacks, expected) in [(lacking(), &noticed[..]), (BTreeMap::new(), &unnoticed[..])] {
             let source = primaries();
             Informer::new(&source, Some("n")).list(all.clone(), 5);
-            assert_eq!(source.detach(Some("n")).len(), 3);
             source.lacking(lacks);
+            assert_eq!(source.detach(Some("n")).len(), 3);
             assert_eq!(told(&source.attach(Some("n"), now())), expected);
         }
         let source = primaries();
@@ -1820,7 +1844,7 @@ mod tests {
             (vec!["n/s@2".to_owned()], 0)
         );
         source.state.write().unkeyed.insert(key("s"));
-        source.key_again();
+        assert!(source.key_again(None).is_some());
         assert_eq!(told(&informer.asked()), NOBODY);
         assert_eq!(
             (names(&source.related(&key("p"))), source.state.read().unkeyed.len()),

@@ -33,13 +33,13 @@ impl Asking {
 }
 
 async fn ask(source: Arc<Source>, controller: Arc<str>, wanted: watch::Receiver<Arc<Declared>>, tell: Listener) {
-    let mut again = interval(AGAIN);
+    let (mut again, mut last) = (interval(AGAIN), None);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = source.has_questions() => {}
             _ = again.tick() => {
-                source.key_again();
+                last = source.key_again(last.as_ref());
                 continue;
             }
         }

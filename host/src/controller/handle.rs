@@ -162,7 +162,7 @@ impl Handle {
         let Some(controller) = self.controller() else {
             return Ok(BTreeMap::new());
         };
-        let known = controller.primaries.known(Within::Everywhere);
+        let known = controller.primaries.shows_all(Within::Everywhere);
         // Without primaries, no finalizer is left behind: one that comes before this version runs is let go by it.
         let none = || known.is_ok() && controller.primaries.list(None).is_empty();
         if !controller.spec.primary.is_kind_of(&spec.primary) || none() {

@@ -170,6 +170,7 @@ impl Joined {
         for (heir, before) in &sources.heirs {
             heir.take_over(before);
         }
+        plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         for source in sources.all() {
             for place in source.places().into_keys() {
                 let stays = |wanted: &Wanted<'_>| Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place;

@@ -109,8 +109,17 @@ impl State {
 
     /// Takes in an event that concerns all keys, as if each had an event of its own.
     pub(super) fn event_for_all(&mut self, now: Instant) {
+        self.event_for(|_| true, now);
+    }
+
+    /// Takes in an event that concerns all keys whose last run has failed.
+    pub(super) fn event_for_failed(&mut self, now: Instant) {
+        self.event_for(Entry::has_failed, now);
+    }
+
+    fn event_for(&mut self, concerns: impl Fn(&Entry) -> bool, now: Instant) {
         let Self { keys, timetable, .. } = self;
-        let mut keys: Vec<_> = keys.iter_mut().collect();
+        let mut keys: Vec<_> = keys.iter_mut().filter(|(_, entry)| concerns(entry)).collect();
         keys.sort_by_key(|(key, _)| *key);
         for (key, entry) in keys {
             let receipt = entry.hear(Event::Related, false);

@@ -107,8 +107,6 @@ impl Backlog {
 
     /// Returns the object that has waited longest, which counts as waiting until [`Backlog::asked`].
     pub(super) fn take(&mut self) -> Option<(ObjectRef, Waiting)> {
-        // What panicked whoever asked about it is not asked about again.
-        self.asked = None;
         while let Some((number, key)) = self.order.pop_front() {
             // What was passed on without a question does not wait any more.
             if let Some(waiting) = self.waiting.remove(&key) {
@@ -120,9 +118,14 @@ impl Backlog {
         None
     }
 
-    /// Takes in that all questions about the object that was taken have been asked.
-    pub(super) fn asked(&mut self) {
-        self.asked = None;
+    /// Takes in that all questions about the object that was taken have been asked. Returns it, if that was not known.
+    pub(super) fn asked(&mut self) -> Option<ObjectRef> {
+        self.asked.take().map(|(_, key)| key)
+    }
+
+    /// Returns true if an object waits, or is asked about.
+    pub(super) fn contains(&self, key: &ObjectRef) -> bool {
+        self.waiting.contains_key(key) || self.asked.iter().any(|(_, asked)| asked == key)
     }
 
     /// Returns the objects whose look-ups may be behind the caches.

@@ -3,7 +3,7 @@
 //!
 //! They are asked where events come in, for all controllers that watch the same. So each has a small budget of its own.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -78,10 +78,34 @@ pub(super) fn cost() -> Budget {
 thread_local! {
     /// The objects that were asked about last, as trees: all questions about a change are asked one after another.
     static LAST: RefCell<VecDeque<(Object, Arc<Value>)>> = const { RefCell::new(VecDeque::new()) };
+
+    /// How many [`Questions`] there are.
+    static ASKING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The objects of a change: as it was, and as it is.
 const OBJECTS: usize = 2;
+
+/// Objects up to this length are kept as trees on a thread, whatever it does next; larger ones only while a change is asked about.
+const SMALL: usize = 16 << 10;
+
+/// While one is there, large objects are kept as trees, too, as more is asked about the same change.
+pub(super) struct Questions(());
+
+/// Begins to ask about a change.
+pub(super) fn questions() -> Questions {
+    ASKING.set(ASKING.get() + 1);
+    Questions(())
+}
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        ASKING.set(ASKING.get().saturating_sub(1));
+        if ASKING.get() == 0 {
+            LAST.with_borrow_mut(|last| last.retain(|(object, _)| object.json().len() <= SMALL));
+        }
+    }
+}
 
 /// Returns what a question over a variable says of an object.
 ///
@@ -103,8 +127,10 @@ pub(super) fn read(object: &Object) -> Result<Arc<Value>, Problem> {
             return Err(object::Error::Tree(Exceeded::Weight(WEIGHT).into()).into());
         }
         let tree = Arc::new(object.tree(&mut Budget::of_run())?);
-        last.truncate(OBJECTS - 1);
-        last.push_front((object.clone(), Arc::clone(&tree)));
+        if object.json().len() <= SMALL || ASKING.get() > 0 {
+            last.truncate(OBJECTS - 1);
+            last.push_front((object.clone(), Arc::clone(&tree)));
+        }
         Ok(tree)
     })
 }
@@ -184,6 +210,29 @@ fn is_due(logged: &mut BTreeMap<String, Instant>, cause: String, now: Instant) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::{Gvk, Managers};
+
+    #[test]
+    fn large_objects_are_kept_as_trees_only_while_a_change_is_asked_about() {
+        let object = |size: usize| {
+            let text = format!(r#"{{"metadata":{{"name":"a"}},"data":"{}"}}"#, "x".repeat(size));
+            Object::parse(&text, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
+        };
+        let (small, large) = (object(10), object(SMALL));
+        let kept = |object: &Object| LAST.with_borrow(|last| last.iter().any(|(known, _)| known == object));
+        read(&small).unwrap();
+        read(&large).unwrap();
+        assert_eq!((kept(&small), kept(&large)), (true, false));
+        {
+            let _outer = questions();
+            {
+                let _inner = questions();
+                read(&large).unwrap();
+            }
+            assert!(kept(&large), "more is asked");
+        }
+        assert_eq!((kept(&small), kept(&large)), (true, false));
+    }
 
     #[test]
     fn a_cause_is_logged_once_in_a_while_and_too_many_are_not() {

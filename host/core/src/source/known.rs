@@ -48,16 +48,19 @@ impl Source {
     /// Called after the caches of the others have been attached.
     pub fn lacking(&self, places: BTreeMap<Option<Arc<str>>, Arc<str>>) {
         let mut state = self.state.write();
-        let State { left, awaited, .. } = &mut *state;
-        left.retain(|place, _| places.contains_key(place) || awaited.contains(place));
+        let State { left, awaited, places: attached, .. } = &mut *state;
+        left.retain(|place, _| {
+            let listed_later = attached.get(place).is_some_and(|cache| !cache.is_synced());
+            places.contains_key(place) || awaited.contains(place) || listed_later
+        });
         state.lacking = places;
     }
 
     /// Takes in that the cache of a namespace, or of all (`None`), has not all fields of objects that the source keeps: nothing
     /// is known until it is attached.
     pub fn awaits(&self, namespace: Option<&str>) {
-        self.detach(namespace);
         self.state.write().awaited.insert(namespace.map(Arc::from));
+        self.detach(namespace);
     }
 
     /// Takes in that such a cache is not waited for any more.

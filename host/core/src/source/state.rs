@@ -2,6 +2,7 @@
 //! them, and look-ups.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::cache::Cache;
@@ -128,16 +129,21 @@ impl State {
     /// Returns the objects of a namespace, or of all (`None`), that the look-ups may not lead to. Those without a namespace may belong
     /// to anybody.
     pub(super) fn unasked(&self, namespace: Option<&str>) -> impl Iterator<Item = &ObjectRef> {
-        let all = self.backlog.keys().chain(&self.unkeyed);
+        let unkeyed = self.unkeyed.iter().filter(|key| !self.backlog.contains(key));
+        let all = self.backlog.keys().chain(unkeyed);
         all.filter(move |key| namespace.is_none() || key.namespace.is_none() || key.namespace.as_deref() == namespace)
     }
 
-    /// Lets so many objects wait again whose keys have found no room. Returns false if there are none.
-    pub(super) fn key_again(&mut self, most: usize) -> bool {
-        for key in self.unkeyed.iter().take(most) {
+    /// Lets so many objects wait again whose keys have found no room, those after the `last` first. Returns the last of them; `None` if
+    /// there are none.
+    pub(super) fn key_again(&mut self, last: Option<&ObjectRef>, most: usize) -> Option<ObjectRef> {
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.unkeyed.range((after, Bound::Unbounded));
+        let keys: Vec<_> = rest.chain(&self.unkeyed).take(most.min(self.unkeyed.len())).cloned().collect();
+        for key in &keys {
             self.backlog.note(key);
         }
-        !self.unkeyed.is_empty()
+        keys.into_iter().last()
     }
 
     /// Borrows the memory that the look-ups take. Returns false if there is not enough.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use super::backlog::Waiting;
-use super::callback::Callback;
+use super::callback::{Callback, questions};
 use super::echo::Released;
 use super::state::{Facts, Move};
 use super::{Listener, Role, Source, Trigger, TriggerKind};
@@ -129,10 +129,11 @@ impl Source {
     }
 
     /// Has objects asked about again whose keys have found no room, as there may be some now; a portion of them, if there are many.
-    pub fn key_again(&self) {
-        if self.state.write().key_again(PORTION) {
-            self.work.notify_one();
-        }
+    /// Goes on after the `last` that was asked about so, and returns the last one now.
+    pub fn key_again(&self, last: Option<&ObjectRef>) -> Option<ObjectRef> {
+        let last = self.state.write().key_again(last, PORTION)?;
+        self.work.notify_one();
+        Some(last)
     }
 
     /// Has what still waits asked about, after asking was broken off.
@@ -232,25 +233,30 @@ impl Source {
 
     /// Asks about the object that has waited longest. Returns the triggers for the queue; `None` if nothing waits.
     pub(super) fn ask(&self) -> Option<Vec<Trigger>> {
-        let (key, waiting, everybody) = {
+        let (key, waiting) = {
             let mut state = self.state.write();
-            let everybody = std::mem::take(&mut state.everybody);
-            let Some((key, waiting)) = state.backlog.take() else {
+            // Whoever asked about it has panicked: reads ask it.
+            if let Some(lost) = state.backlog.asked() {
+                state.unkeyed.insert(lost);
+            }
+            let Some(next) = state.backlog.take() else {
+                let everybody = std::mem::take(&mut state.everybody);
+                drop(state);
                 // What waited has been passed on without a question, perhaps.
                 self.progress.notify_waiters();
-                drop(state);
                 return everybody.then(|| self.triggers_of_all());
             };
-            (key, waiting, everybody)
+            next
         };
+        let _questions = questions();
         let newest = self.cached(&key);
         let facts = self.facts_now(newest.as_ref());
-        let known = {
+        let (known, everybody) = {
             let mut state = self.state.write();
             let known = state.related.known(&key).cloned();
             state.look_up(&key, &facts);
             state.backlog.asked();
-            known
+            (known, std::mem::take(&mut state.everybody))
         };
         self.progress.notify_waiters();
         let all = if everybody { self.triggers_of_all() } else { Vec::new() };

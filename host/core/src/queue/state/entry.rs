@@ -313,6 +313,12 @@ impl Entry {
         }
     }
 
+    /// Returns true if its last run has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.history.as_ref().is_some_and(|history| history.retry.is_some())
+    }
+
+    /// Returns which attempt the next run is.
     pub(super) fn retry(&self, policy: &Policy) -> Option<RetryInfo> {
         let attempts = self.history.as_ref()?.retry?;
         Some(attempts.info(policy.retry.as_ref()))

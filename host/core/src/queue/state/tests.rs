@@ -846,6 +846,16 @@ fn a_deletion_that_a_pause_puts_off_is_run_once_that_ends() {
 }
 
 #[test]
+fn an_event_for_those_that_have_failed_runs_no_others() {
+    for (finished, runs) in [(Finished::DONE, false), (Finished::Failed(Failure::Unhandled), true)] {
+        let mut script = Script::in_flight(Policy::default());
+        script.finish(finished);
+        script.state.event_for_failed(script.now);
+        assert_eq!(script.take().is_some(), runs, "{finished:?}");
+    }
+}
+
+#[test]
 fn what_is_forgotten_in_all_events_mode_is_gone_without_a_run() {
     let mut script = Script::in_flight(all_events());
     script.finish(Finished::DONE);
