@@ -302,11 +302,9 @@ impl Task<'_> {
         let sought = sources.all();
         // What those put off that go is asked by their heirs, or by nobody: it may be of another kind.
         self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));
-        for source in sought {
-            if !self.asking.iter().any(|asking| Arc::ptr_eq(source, &asking.source)) {
-                self.asking.push(Asking::begin(source, handle, environment));
-            }
-        }
+        let new =
+            sought.into_iter().filter(|source| !self.asking.iter().any(|asking| Arc::ptr_eq(source, &asking.source)));
+        let new: Vec<_> = new.cloned().collect();
         handle.tell_of_unknown(known.map(|(now, _)| now), &sources.primaries);
         let primaries = Arc::clone(&sources.primaries);
         let verdicts = &handle.verdicts;
@@ -330,6 +328,8 @@ impl Task<'_> {
         let mut in_force = handle.in_force.write();
         let follows = handle.put(&mut in_force, &declared, controller, environment);
         drop(in_force);
+        // Only now, for what they ask is asked of the version that is in place.
+        self.asking.extend(new.iter().map(|source| Asking::begin(source, handle, environment)));
         handle.after_swap(follows);
     }
 

@@ -248,7 +248,7 @@ impl Runs {
         registry.register("events_received", "Events that reached a controller", self.events.clone());
         registry.register(
             "callback_failures",
-            "Filters, mappers and indexes that had no answer for an object, and polls that failed; the log says why",
+            "Filters, mappers and indexes that had no answer for an object, be they expressions or exports, and polls that failed; the log says why",
             self.callbacks.clone(),
         );
         let help = "How long a run takes";

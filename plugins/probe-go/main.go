@@ -44,6 +44,9 @@ func init() {
 	capstan.Condition("ready", ready)
 	capstan.Poll("themes", themes)
 	capstan.PollOne("domains", domains)
+	capstan.Filter("shown", shown)
+	capstan.ToPrimaries("to-probes", toProbes)
+	capstan.ToSecondaries("to-maps", toMaps)
 }
 
 func main() {}
@@ -131,6 +134,18 @@ func domains(run capstan.Run, p *probe) (capstan.Things, error) {
 	return capstan.Things{Items: []capstan.Object{{"id": 7, "name": p.Name, "denied": refused.Reason.Error()}}}, nil
 }
 
+func shown(run capstan.Run, change capstan.Change[configMap]) (bool, error) {
+	return change.Sort != capstan.WasUpdated || change.Before.Data["word"] != change.Object.Data["word"], nil
+}
+
+func toProbes(run capstan.Run, asked *configMap) ([]capstan.Key, error) {
+	return []capstan.Key{{Name: asked.Data["of"]}}, nil
+}
+
+func toMaps(run capstan.Run, p *probe) ([]capstan.Key, error) {
+	return []capstan.Key{{Name: "asked"}, {Namespace: p.Namespace, Name: "gone"}}, nil
+}
+
 func writes(run capstan.Run, p *probe, made string) capstan.Object {
 	owner := capstan.Object{"apiVersion": p.APIVersion, "kind": p.Kind, "name": p.Name, "uid": p.UID}
 	named := func(end string) configMap {
@@ -185,6 +200,7 @@ func reads(run capstan.Run, p *probe, made string) capstan.Object {
 		"primaries": names(capstan.Query{From: capstan.Primaries(), Where: capstan.Everywhere()}),
 		"indexed":   names(capstan.Query{From: capstan.Primaries(), Where: capstan.Indexed("by-text", p.Spec.Text)}),
 		"missing":   refusal(missing),
+		"led":       names(capstan.Query{From: capstan.Source("asked")}),
 		"polled": capstan.Object{
 			"themes": must(run.Secondaries[capstan.Object]("themes")),
 			"domain": must(run.Secondary[capstan.Object]("domains")),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, system, workflow
-from capstan import cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile
+from capstan import accepts, cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile, to_primaries, to_secondaries
 
 WORD = "Grüße 👋"
 
@@ -63,6 +63,7 @@ def reads(probe, name):
         "primaries": [other["metadata"]["name"] for other in cache.primaries().everywhere()],
         "indexed": [other["metadata"]["name"] for other in cache.primaries().indexed("by-text", probe["spec"]["text"])],
         "missing": refusal(lambda: cache.source("nowhere").one()),
+        "led": [map["metadata"]["name"] for map in secondaries("asked")],
         "polled": {"themes": secondaries("themes"), "domain": secondary("domains"), "named": cache.source("themes").named("dark")},
     }
 
@@ -161,6 +162,21 @@ def themes():
 @poll_one
 def domains(probe):
     return [{"id": 7, "name": probe["metadata"]["name"], "denied": refusal(lambda: operations.add_finalizer())["reason"]}]
+
+
+@accepts
+def shown(change):
+    return change.sort != "updated" or change.before["data"]["word"] != change.object["data"]["word"]
+
+
+@to_primaries
+def to_probes(asked):
+    return [asked["data"]["of"]]
+
+
+@to_secondaries
+def to_maps(probe):
+    return ["asked", (probe["metadata"]["namespace"], "gone")]
 
 
 def fail(probe, where):

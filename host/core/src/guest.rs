@@ -218,6 +218,35 @@ pub struct PolledOne {
     pub again: Option<Duration>,
 }
 
+/// A change of an object, as `accepts` is asked about it (`IS-1`): objects as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Changed<'a> {
+    /// It is new.
+    Added(&'a str),
+    /// It has changed.
+    Updated {
+        /// As it was.
+        before: &'a str,
+        /// As it is.
+        after: &'a str,
+    },
+    /// It is gone.
+    Deleted {
+        /// As it was last seen.
+        last: &'a str,
+        /// True if the deletion was missed.
+        unknown: bool,
+    },
+}
+
+/// The answer of `to-primaries` and `to-secondaries`: objects by their names (`IM-3`, `IM-4`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// The objects. One without a namespace is in that of the object that was asked about.
+    #[serde(deserialize_with = "wire::few")]
+    pub keys: Vec<ObjectRef>,
+}
+
 impl Failure {
     /// Returns a failure. The message is kept as one line of bounded length, whatever its source.
     pub fn new(cause: Cause, message: impl AsRef<str>) -> Self {

@@ -348,8 +348,8 @@ pub struct Source {
     pub bounded: Option<Bound>,
     /// How the primaries are found (IM rules).
     pub mapper: Mapper,
-    /// The names of its objects that a primary has (`IM-4`); `None`: they follow from the mapper.
-    pub secondaries: Option<Keys>,
+    /// How the objects of a primary are found (`IM-4`); `None`: that follows from the mapper.
+    pub secondaries: Option<Secondaries>,
     /// Whether texts in objects and primaries, and indexes, may lead from one namespace into another; default false.
     pub across_namespaces: bool,
     /// Which changes make the primaries run (`IS-1`).
@@ -369,8 +369,19 @@ pub enum Mapper {
     Labels(MappingKeys),
     /// Texts of the object: `name` or `namespace/name` of primaries.
     Named(Keys),
+    /// The component: the name under which its export `mapper` is called.
+    Export(Arc<str>),
     /// An index of the primaries.
     Index(ByIndex),
+}
+
+/// How the secondaries of a primary are found, where the primary says it (`IM-4`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secondaries {
+    /// Texts of the primary: `name` or `namespace/name` of secondaries.
+    Named(Keys),
+    /// The component: the name under which its export `secondary-mapper` is called.
+    Export(Arc<str>),
 }
 
 /// An index of the primaries, in which the keys of a secondary are looked up (`IX-2`).

@@ -24,6 +24,8 @@ use crate::workflow::Mode;
 use crate::writes;
 
 mod answers;
+mod beside;
+pub mod callbacks;
 mod controller;
 pub mod decision;
 pub mod departed;

@@ -18,16 +18,19 @@ use crate::object::fields::Fields;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 use crate::room::Holding;
 
+mod answers;
 mod backlog;
 mod borrowed;
 pub mod callback;
 pub mod echo;
+mod exports;
 pub mod filter;
 pub mod index;
 mod keys;
 mod known;
 pub mod mapper;
 pub mod overlay;
+mod patience;
 mod recent;
 mod relation;
 mod shown;
@@ -39,6 +42,7 @@ mod write;
 use borrowed::Borrowed;
 use callback::{Callback, Faults, questions};
 use echo::Verdict;
+pub use exports::Exports;
 use filter::Filter;
 use index::{Key, Lookup};
 pub use known::{Doubt, Within};
@@ -619,9 +623,11 @@ mod tests {
     use super::*;
     use crate::cache::{Event, Writer};
     use crate::cel::Expression;
-    use crate::manifest::{ByIndex, Filters, Mapper as Declared, MappingKeys};
+    use crate::manifest::filters::Question;
+    use crate::manifest::{ByIndex, Filters, Mapper as Declared, MappingKeys, Secondaries};
     use crate::object::pointer::Pointer;
     use crate::object::{Managers, Scope, Version};
+    use crate::source::exports::tests::{Fake, ask};
     use crate::source::filter::PrimaryFilter;
 
     fn gvk(kind: &str) -> Gvk {
@@ -676,7 +682,7 @@ mod tests {
     /// Returns a source of secondaries that asks an expression about each change.
     fn asking(generic: &str) -> Source {
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
-        let generic = Some(Expression::parse(generic, &["object"]).unwrap());
+        let generic = Some(Question::Cel(Expression::parse(generic, &["object"]).unwrap()));
         source(Role::Secondary(mapper), Filter::secondary(Filters { generic, ..Filters::default() }), &[])
     }
 
@@ -709,7 +715,7 @@ mod tests {
 
         /// Asks about all that was put off.
         fn asked(&self) -> Vec<Trigger> {
-            std::iter::from_fn(|| self.asks.then(|| self.source.ask())?).flatten().collect()
+            std::iter::from_fn(|| self.asks.then(|| ask(self.source))?).flatten().collect()
         }
 
         fn applied(&mut self, object: Object) -> Vec<String> {
@@ -1117,7 +1123,7 @@ mod tests {
     #[test]
     fn filters_silence_events_but_not_the_index() {
         // IS-2, IS-3
-        let no = Expression::parse("false", &[]).ok();
+        let no = Expression::parse("false", &[]).ok().map(Question::Cel);
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
         let filter = Filter::secondary(Filters { generic: no, ..Filters::default() });
         let source = source(Role::Secondary(mapper), filter, &[]);
@@ -1563,7 +1569,7 @@ mod tests {
         let heir = Source::heir(source.spec().clone(), &source);
         assert_eq!(heir.attach(None, informer.writer.cache()), []);
         heir.take_over(&source);
-        assert!(source.ask().is_none());
+        assert!(ask(&source).is_none());
         let heir = Informer { source: &heir, place: None, writer: informer.writer, asks: true };
         assert_eq!(told(&heir.asked()), ["n/p related"]);
         assert_eq!(names(&heir.source.related(&key("p"))), ["n/s@1"]);
@@ -1572,7 +1578,7 @@ mod tests {
     #[test]
     fn no_question_about_one_sort_of_changes_decides_about_several() {
         // IS-1
-        let no = |variables: &[&'static str]| Some(Expression::parse("false", variables).unwrap());
+        let no = |variables: &[&'static str]| Some(Question::Cel(Expression::parse("false", variables).unwrap()));
         let no_additions = || Filters { on_add: no(&["object"]), ..Filters::default() };
         let no_updates = || Filters { on_update: no(&["object", "oldObject"]), ..Filters::default() };
         let (there, gone) =
@@ -1646,9 +1652,10 @@ mod tests {
             let told_of = Arc::clone(&told_of);
             move |triggers| told_of.lock().extend(told(&triggers))
         });
-        let mut answers = Box::pin(secondaries.answer(&tell));
+        let nobody = Fake::default();
+        let mut answers = Box::pin(secondaries.answer(&tell, &nobody));
         assert!(answers.as_mut().now_or_never().is_none(), "the index is behind");
-        primaries.ask();
+        ask(&primaries);
         answers.await;
         assert_eq!(*told_of.lock(), ["n/p related"]);
     }
@@ -1718,8 +1725,8 @@ mod tests {
         now.start_list();
         now.finish_list(Version(9));
         assert_eq!(source.attach(Some("n"), now.cache()), []);
-        assert_eq!(told(&source.ask().unwrap()), ["n/p related"]);
-        assert!(source.ask().is_none());
+        assert_eq!(told(&ask(&source).unwrap()), ["n/p related"]);
+        assert!(ask(&source).is_none());
     }
 
     #[tokio::test]
@@ -1746,7 +1753,7 @@ mod tests {
         let mut waits = Box::pin(source.settled());
         assert!(waits.as_mut().now_or_never().is_none());
         informer.applied(owned("t", 2, "p"));
-        assert!(source.ask().is_some());
+        assert!(ask(&source).is_some());
         waits.await;
         assert!(!settled(), "t came before this");
         let told_of = Arc::new(Mutex::new(Vec::new()));
@@ -1755,7 +1762,7 @@ mod tests {
             move |triggers| told_of.lock().extend(told(&triggers))
         });
         source.has_questions().await;
-        source.answer(&tell).await;
+        source.answer(&tell, &Fake::default()).await;
         assert!(settled());
         assert_eq!(*told_of.lock(), ["n/p related"]);
     }
@@ -1773,12 +1780,12 @@ mod tests {
         for n in 1..=6 {
             informer.applied(large(n, n));
         }
-        while source.ask().is_some() {}
+        while ask(&source).is_some() {}
         let at_once: Vec<_> = (1..=6).flat_map(|n| informer.event(Event::Deleted(large(n, 10 + n)))).collect();
         assert_eq!(at_once, ["n/p related"; 3], "there is room for three");
         let mut waits = Box::pin(source.settled());
         assert!(waits.as_mut().now_or_never().is_none());
-        while source.ask().is_some() {
+        while ask(&source).is_some() {
             assert!(waits.as_mut().now_or_never().is_none());
         }
         waits.await;
@@ -1787,7 +1794,7 @@ mod tests {
     #[test]
     fn what_has_gone_and_come_back_while_it_waits_counts_whatever_it_was_before() {
         // CF-1, IS-1
-        let any = Some(Expression::parse("true", &["object"]).unwrap());
+        let any = Some(Question::Cel(Expression::parse("true", &["object"]).unwrap()));
         let filter = PrimaryFilter { generation_aware: true, finalizer: Some("x.dev/f".into()) };
         let source =
             source(Role::Primary, Filter::primary(filter, Filters { generic: any, ..Filters::default() }), &[]);
@@ -1800,7 +1807,7 @@ mod tests {
         assert_eq!(told(&Informer { asks: true, ..informer }.asked()), ["n/p changed"]);
         let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
         informer.applied(page(1, 1, ""));
-        while source.ask().is_some() {}
+        while ask(&source).is_some() {}
         informer.applied(page(2, 2, deleting));
         informer.event(Event::Deleted(page(3, 2, deleting)));
         informer.applied(page(4, 2, deleting));
@@ -1812,7 +1819,7 @@ mod tests {
     fn what_belongs_to_no_namespace_is_found_while_it_waits() {
         // IM-6
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Annotations(MappingKeys::default()));
-        let any = Some(Expression::parse("true", &["object"]).unwrap());
+        let any = Some(Question::Cel(Expression::parse("true", &["object"]).unwrap()));
         let source =
             source(Role::Secondary(mapper), Filter::secondary(Filters { generic: any, ..Filters::default() }), &[]);
         let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
@@ -1820,7 +1827,7 @@ mod tests {
         let notes = notes.map(|note| format!("\"capstan.dev/primary-{note}\"")).join(",");
         informer.applied(parse(&format!(r#""name":"wide","resourceVersion":"1","annotations":{{{notes}}}"#), ""));
         assert_eq!(names(&source.related(&key("p"))), ["wide@1"], "it waits to be asked about");
-        while source.ask().is_some() {}
+        while ask(&source).is_some() {}
         assert_eq!(names(&source.related(&key("p"))), ["wide@1"]);
     }
 
@@ -1884,7 +1891,7 @@ mod tests {
         let doubt = source.known(Within::Related(&key("p"))).unwrap_err().to_string();
         assert!(doubt.ends_with("changes of 1001 objects wait to be asked about"), "{doubt}");
         assert_eq!(source.known(Within::Object(&key("s0001"))), Ok(()));
-        source.ask();
+        ask(&source);
         assert_eq!(source.known(Within::Related(&key("p"))), Ok(()));
         assert_eq!(source.related(&key("p")).len(), 1001);
     }
@@ -1894,7 +1901,8 @@ mod tests {
         // IM-4, IM-6
         let cel = |text: &str, variable| Keys::Cel(Expression::parse(text, &[variable]).unwrap());
         let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::Named(cel("object.spec.key", "object")));
-        let mapper = mapper.led_by(cel("[primary.spec.key, 'm/away']", "primary"), Scope::Namespaced);
+        let mapper =
+            mapper.led_by(Secondaries::Named(cel("[primary.spec.key, 'm/away']", "primary")), Scope::Namespaced);
         let primaries = Arc::new(primaries());
         let secondaries = source(Role::Secondary(mapper), Filter::default(), &[]).beside(&primaries);
         let (mut pages, mut maps) = (Informer::new(&primaries, None), Informer::new(&secondaries, None));
@@ -2043,7 +2051,7 @@ mod tests {
                         self.told.extend(told);
                     }
                 }
-                Step::Ask => self.told.extend(told(&self.informer.source.ask().unwrap_or_default())),
+                Step::Ask => self.told.extend(told(&ask(self.informer.source).unwrap_or_default())),
                 Step::List => {
                     self.late.clear();
                     let listed: Vec<_> = self.server.values().cloned().collect();

@@ -126,7 +126,10 @@ impl Session for Scene {
                 | Call::Initialize { .. }
                 | Call::Desired { .. }
                 | Call::Match { .. }
-                | Call::IsMet { .. } => unreachable!("nobody asks"),
+                | Call::IsMet { .. }
+                | Call::Accepts { .. }
+                | Call::ToPrimaries { .. }
+                | Call::ToSecondaries { .. } => unreachable!("nobody asks"),
             })
         }
         .boxed()

@@ -324,6 +324,9 @@ impl Session for Script {
                 self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
             }
             Call::Poll { .. } | Call::PollOne { .. } => unreachable!("nothing is polled"),
+            Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } => {
+                unreachable!("nothing is asked about changes")
+            }
         }
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cpu::Job;
-use capstan_core::source::{Listener, Source};
+use capstan_core::reconciler::callbacks::Callbacks;
+use capstan_core::source::Source;
 use futures::FutureExt as _;
-use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::declared::{Declared, Environment};
+use super::declared::Environment;
 use super::handle::Handle;
 
 /// How often it is tried whether there is memory now for the keys of objects that have found none.
@@ -25,14 +25,14 @@ pub(super) struct Asking {
 
 impl Asking {
     /// Begins to ask for a source of this controller.
-    pub(super) fn begin(source: &Arc<Source>, handle: &Handle, environment: &Environment) -> Self {
-        let (wanted, tell) = (handle.wanted.subscribe(), handle.listener());
-        let ask = ask(Arc::clone(source), Arc::clone(&handle.name), wanted, tell);
+    pub(super) fn begin(source: &Arc<Source>, handle: &Arc<Handle>, environment: &Environment) -> Self {
+        let ask = ask(Arc::clone(source), Arc::clone(handle));
         Self { source: Arc::clone(source), _task: AbortOnDropHandle::new(environment.workers.runtime().spawn(ask)) }
     }
 }
 
-async fn ask(source: Arc<Source>, controller: Arc<str>, wanted: watch::Receiver<Arc<Declared>>, tell: Listener) {
+async fn ask(source: Arc<Source>, handle: Arc<Handle>) {
+    let tell = handle.listener();
     let (mut again, mut last) = (interval(AGAIN), None);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -43,9 +43,13 @@ async fn ask(source: Arc<Source>, controller: Arc<str>, wanted: watch::Receiver<
                 continue;
             }
         }
-        let account = wanted.borrow().account.clone();
-        let job = Job { controller: Arc::clone(&controller), key: None };
-        let answered = AssertUnwindSafe(account.run(job, source.answer(&tell))).catch_unwind().await;
+        let account = handle.wanted.borrow().account.clone();
+        let job = Job { controller: Arc::clone(&handle.name), key: None };
+        let exports = {
+            let handle = Arc::clone(&handle);
+            Callbacks::beside(move || handle.controller())
+        };
+        let answered = AssertUnwindSafe(account.run(job, source.answer(&tell, &exports))).catch_unwind().await;
         if answered.is_err() {
             // What else waits is asked about; runs wait for that.
             tracing::error!(source = %source.spec().name, "the daemon has panicked over a question about an object: nobody is told of this change of it");

@@ -345,7 +345,9 @@ impl Handle {
     ) -> OnSwap {
         self.verdicts.begin(controller.edition);
         let edition = controller.edition;
-        let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::new(controller) });
+        let controller = Arc::new(controller);
+        let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::clone(&controller) });
+        controller.ask_anew();
         self.edition.send_if_modified(|known| std::mem::replace(known, edition) != edition);
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(environment));

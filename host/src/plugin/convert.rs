@@ -12,7 +12,7 @@ use super::bindings::capstan::operator::{
     cache, context, expectations, log, memo, operations, recorder, types, workflow,
 };
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, poller, reconciler, resource_poller,
+    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller,
 };
 use super::output;
 
@@ -101,9 +101,28 @@ pub(super) fn polled_one(result: resource_poller::PollResult) -> Result<guest::P
     Ok(guest::PolledOne { things: few(resources)?, again: again_ms.map(millis) })
 }
 
-/// A poll answers with a longer list than it may.
+/// Returns the answer of `to-primaries` or `to-secondaries`.
+pub(super) fn named(keys: Vec<types::ObjectKey>) -> Result<guest::Named, TooMany> {
+    Ok(guest::Named { keys: few(keys)?.into_iter().map(Into::into).collect() })
+}
+
+impl<'a> From<guest::Changed<'a>> for filter::Change {
+    fn from(changed: guest::Changed<'a>) -> Self {
+        match changed {
+            guest::Changed::Added(object) => Self::Added(object.to_owned()),
+            guest::Changed::Updated { before, after } => {
+                Self::Updated(filter::ObjectUpdate { before: before.to_owned(), after: after.to_owned() })
+            }
+            guest::Changed::Deleted { last, unknown } => {
+                Self::Deleted(filter::ObjectDeletion { last: last.to_owned(), final_state_unknown: unknown })
+            }
+        }
+    }
+}
+
+/// An export answers with a longer list than it may.
 #[derive(Debug, thiserror::Error)]
-#[error("a poll answered with a list of {0}, and may with {FEW}")]
+#[error("it answered with a list of {0}, and may with {FEW}")]
 pub(super) struct TooMany(usize);
 
 /// Returns a list that another process can say, too.
@@ -146,7 +165,10 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         | Answer::Desired(_)
         | Answer::Match(_)
         | Answer::IsMet(_)
-        | Answer::Poll(_)) => same,
+        | Answer::Poll(_)
+        | Answer::Accepts(_)
+        | Answer::ToPrimaries(_)
+        | Answer::ToSecondaries(_)) => same,
     })
 }
 

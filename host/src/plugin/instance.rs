@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::cpu;
-use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Interface};
+use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Interface, Named};
 use capstan_core::room::Holding;
 use tokio::time::Instant;
 use wasmtime::component::{
@@ -18,9 +18,9 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, poller, reconciler, resource_poller,
+    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller,
 };
-use super::convert::{polled_all, polled_one};
+use super::convert::{named, polled_all, polled_one};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -373,6 +373,15 @@ impl Instance {
                     Err(message) => Err(message),
                 }
             }
+            Call::Accepts { name, changed } => {
+                self.ask(Interface::Filter, (name, &filter::Change::from(changed))).await?.map(Answer::Accepts)
+            }
+            Call::ToPrimaries { name, secondary } => {
+                self.map(Interface::Mapper, (name, secondary)).await?.map(Answer::ToPrimaries)
+            }
+            Call::ToSecondaries { name, primary } => {
+                self.map(Interface::SecondaryMapper, (name, primary)).await?.map(Answer::ToSecondaries)
+            }
             Call::PollOne { name, primary } => {
                 let answer = self.ask::<_, resource_poller::PollResult>(Interface::ResourcePoller, (name, primary));
                 match answer.await? {
@@ -380,6 +389,15 @@ impl Instance {
                     Err(message) => Err(message),
                 }
             }
+        })
+    }
+
+    /// Asks a mapper for the objects that belong to another one.
+    async fn map(&mut self, interface: Interface, arguments: (&str, &str)) -> Ended<Named> {
+        let keys = self.ask::<_, Vec<types::ObjectKey>>(interface, arguments).await?;
+        Ok(match keys {
+            Ok(keys) => Ok(named(keys)?),
+            Err(message) => Err(message),
         })
     }
 
@@ -422,6 +440,10 @@ impl Instance {
                 }
                 Interface::Condition => {
                     self.function::<(&str, &str, &str), condition::ConditionResult>(interface).map(drop)
+                }
+                Interface::Filter => self.function::<(&str, &filter::Change), bool>(interface).map(drop),
+                Interface::Mapper | Interface::SecondaryMapper => {
+                    self.function::<(&str, &str), Vec<types::ObjectKey>>(interface).map(drop)
                 }
                 Interface::Poller => self.function::<(&str,), Vec<poller::PrimaryResources>>(interface).map(drop),
                 Interface::ResourcePoller => {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use capstan::plugin::Plugin;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
-    CallReason, Cause, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Guest as _,
-    MatchResult, NextStep, NodeFailure, PolledAll, PolledOne, PrimaryUpdate, RetryInfo,
+    CallReason, Cause, Changed, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin,
+    Guest as _, MatchResult, Named, NextStep, NodeFailure, PolledAll, PolledOne, PrimaryUpdate, RetryInfo,
 };
 use capstan_core::manifest::{Instances, Limits};
+use capstan_core::object::ObjectRef;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
@@ -229,6 +230,45 @@ async fn polls_answer_with_things_and_belong_to_no_run() {
     assert_eq!(much.cause, Cause::Other, "{much}");
     let seen = plugin.open(beside()).reconcile(&primary(&json!({ "reconcile": { "do": { "see": ["run"] } } }))).await;
     assert!(format!("{seen:?}").contains(r#"\"run\":null"#), "{seen:?}");
+}
+
+#[tokio::test]
+async fn filters_and_mappers_are_asked_about_objects_and_belong_to_no_run() {
+    // IM-3, IM-4, IS-1
+    let _lines = Lines::capture();
+    let plugin = probe(Limits::default()).await;
+    let session = plugin.open(Arc::new(Script { beside: true, ..Script::default() }));
+    let accepts =
+        |accepts: bool| primary(&json!({ "filters": { "f": { "do": { "see": ["run"] }, "accepts": accepts } } }));
+    let (yes, no) = (accepts(true), accepts(false));
+    for (changed, accepted) in [
+        (Changed::Added(&yes), true),
+        (Changed::Added(&no), false),
+        (Changed::Updated { before: &yes, after: &no }, false),
+        (Changed::Updated { before: &no, after: &yes }, true),
+        (Changed::Deleted { last: &no, unknown: true }, false),
+    ] {
+        assert_eq!(session.accepts("f", changed).await, Ok(accepted), "{changed:?}");
+    }
+    let named = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| match key.split_once('/') {
+            Some((namespace, name)) => ObjectRef::namespaced(namespace, name),
+            None => ObjectRef::cluster(key),
+        });
+        Ok(Named { keys: keys.collect() })
+    };
+    let spec = json!({ "mappers": { "m": { "keys": ["a", "n/b"] } }, "secondaryMappers": { "s": { "keys": ["c"] } } });
+    let object = primary(&spec);
+    assert_eq!(session.to_primaries("m", &object).await, named(&["a", "n/b"]));
+    assert_eq!(session.to_primaries("x", &object).await, named(&[]));
+    assert_eq!(session.to_secondaries("s", &object).await, named(&["c"]));
+    // More than the daemon takes of one answer.
+    let many: Vec<_> = (0..=65536).map(|n| n.to_string()).collect();
+    let much = session.to_primaries("m", &primary(&json!({ "mappers": { "m": { "keys": many } } }))).await.unwrap_err();
+    assert_eq!(much.cause, Cause::Other, "{much}");
+    assert!(much.message.contains("65537"), "{much}");
+    let fails = primary(&json!({ "mappers": { "m": { "do": { "fail": "no way" } } } }));
+    assert_eq!(session.to_primaries("m", &fails).await, Err(Failure::new(Cause::Returned, "no way")));
 }
 
 #[tokio::test]

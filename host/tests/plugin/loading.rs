@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,11 @@ use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error, Need, needs};
 use capstan::plugin::{Component as _, Plugin};
 use capstan_core::guest::{Guest as _, Interface};
+use capstan_core::manifest::filters::Question;
 use capstan_core::manifest::polls::{Each, Polled};
-use capstan_core::manifest::{Condition, External, Limits, Manage, Matching, TriggeredBy};
+use capstan_core::manifest::{
+    Condition, External, Filters, Keep, Limits, Manage, Mapper, Matching, Secondaries, Source, TriggeredBy,
+};
 use capstan_core::object::pointer::Pointer;
 
 use crate::asks::Lines;
@@ -201,6 +205,9 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
         let external = External { every: Duration::from_secs(1), id: id.clone(), things: 1, memory: 1, polled };
         controller.externals.insert(name.into(), external);
     }
+    let asks = |on_add: &str| Filters { on_add: Some(Question::Export(on_add.into())), ..Filters::default() };
+    controller.filters = asks("wanted");
+    controller.sources.insert("maps".into(), mapped_by_exports(asks("visible")));
     let need = |interface, field: &str| Need { interface, field: format!("spec.controllers.web.{field}") };
     assert_eq!(
         needs(&operator, "guest"),
@@ -208,6 +215,10 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
             need(Interface::Reconciler, "plugin"),
             need(Interface::ResourcePoller, "sources.domains.pollEach"),
             need(Interface::Poller, "sources.themes.poll"),
+            need(Interface::Filter, "filters.onAdd.export"),
+            need(Interface::Mapper, "sources.maps.informer.mapper.export"),
+            need(Interface::SecondaryMapper, "sources.maps.informer.secondaries.export"),
+            need(Interface::Filter, "sources.maps.informer.filters.onAdd.export"),
             need(Interface::Dependent, "workflow.dependents.configmap"),
             need(Interface::Matcher, "workflow.dependents.configmap.match.export"),
             need(Interface::Condition, "workflow.dependents.configmap.readyPostcondition.export"),
@@ -217,11 +228,34 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
         "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `resource-poller` \
-         (spec.controllers.web.sources.domains.pollEach), `poller` (spec.controllers.web.sources.themes.poll), `dependent` \
+         (spec.controllers.web.sources.domains.pollEach), `poller` (spec.controllers.web.sources.themes.poll), `filter` \
+         (spec.controllers.web.filters.onAdd.export), `mapper` (spec.controllers.web.sources.maps.informer.mapper.export), \
+         `secondary-mapper` (spec.controllers.web.sources.maps.informer.secondaries.export), `filter` \
+         (spec.controllers.web.sources.maps.informer.filters.onAdd.export), `dependent` \
          (spec.controllers.web.workflow.dependents.configmap), `matcher` \
          (spec.controllers.web.workflow.dependents.configmap.match.export), `condition` \
          (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export); it exports `cleaner`"
     );
+}
+
+/// Returns a source of config maps about which the component is asked.
+fn mapped_by_exports(filters: Filters) -> Source {
+    Source {
+        gvk: gvk("v1", "ConfigMap"),
+        namespaces: None,
+        label_selector: None,
+        field_selector: None,
+        shard_selector: None,
+        page_size: 500,
+        keep: Keep::Whole,
+        shared: true,
+        bounded: None,
+        mapper: Mapper::Export("to-pages".into()),
+        secondaries: Some(Secondaries::Export("to-maps".into())),
+        across_namespaces: false,
+        filters,
+        indexes: BTreeMap::new(),
+    }
 }
 
 #[tokio::test]

@@ -68,6 +68,10 @@ export default operator({
   pollOne: {
     domains: (probe) => [{ id: 7, name: probe.metadata.name, denied: refusal(() => operations.addFinalizer()).reason }],
   },
+
+  accepts: { shown: ({ sort, object, before }) => sort !== "updated" || object.data.word !== before.data.word },
+  toPrimaries: { "to-probes": (asked) => [asked.data.of] },
+  toSecondaries: { "to-maps": (probe) => ["asked", { namespace: probe.metadata.namespace, name: "gone" }] },
 });
 
 function writes({ apiVersion, kind, metadata: { namespace, name, uid } }, made) {
@@ -105,6 +109,7 @@ function reads({ metadata: { namespace }, spec: { text } }, made) {
     primaries: names(cache.list(cache.primaries)),
     indexed: names(cache.list(cache.primaries, { index: "by-text", key: text })),
     missing: refusal(() => cache.one("nowhere")),
+    led: names(secondaries("asked")),
     polled: { themes: secondaries("themes"), domain: secondary("domains"), named: cache.get("themes", { name: "dark" }) },
   };
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
-    Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match,
-    Matchers, Pollers, Reconciler, ResourcePollers, Result, Things, ThingsByPrimary, Update, cache, context,
+    Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Filters,
+    Initializer, Json, Keys, Mappers, Match, Matchers, Pollers, Reconciler, ResourcePollers, Result, SecondaryMappers,
+    Things, ThingsByPrimary, Update, cache, context,
 };
 use serde_json::{Map, Value, json};
-use spec::{Cleanup, Next, OnError, Poll, Probe, Reconcile};
+use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Reconcile};
 use steps::{Seen, log};
 
 /// The memo of a primary that counts its runs, where they take turns.
@@ -226,10 +227,45 @@ fn polled(poll: &Poll, probe: &Probe) -> Result<Vec<Json>> {
     things.iter().map(Json::of).collect()
 }
 
+impl Filters for Prober {
+    fn accepts(name: &str, change: &Change) -> Result<bool> {
+        let probe: Probe = change.object()?;
+        let Some(filter) = probe.spec.filters.get(name) else {
+            return Ok(true);
+        };
+        log(&steps::run(&filter.steps, &probe)?);
+        Ok(filter.accepts)
+    }
+}
+
+impl Mappers for Prober {
+    fn to_primaries(name: &str, secondary: &Json) -> Result<Keys> {
+        let probe: Probe = secondary.parse()?;
+        mapped(probe.spec.mappers.get(name), &probe)
+    }
+}
+
+impl SecondaryMappers for Prober {
+    type Primary = Probe;
+
+    fn to_secondaries(name: &str, probe: &Probe) -> Result<Keys> {
+        mapped(probe.spec.secondary_mappers.get(name), probe)
+    }
+}
+
+/// Does what a mapper does, and returns what belongs to the object.
+fn mapped(mapper: Option<&Mapper>, probe: &Probe) -> Result<Keys> {
+    let Some(mapper) = mapper else {
+        return Ok(Keys::none());
+    };
+    log(&steps::run(&mapper.steps, probe)?);
+    Ok(mapper.keys.iter().collect())
+}
+
 #[cfg(not(feature = "all-events"))]
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
 #[cfg(feature = "all-events")]
-capstan_guest::export!(Prober: Reconciler, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers);
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

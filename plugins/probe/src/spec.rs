@@ -51,6 +51,12 @@ pub(crate) struct Spec {
     pub(crate) polls: BTreeMap<String, Poll>,
     /// What `poll` answers for this primary, by source.
     pub(crate) polled: BTreeMap<String, Poll>,
+    /// What `accepts` answers for this object, by the filter's name.
+    pub(crate) filters: BTreeMap<String, Filter>,
+    /// What `to-primaries` answers for this object, by the mapper's name.
+    pub(crate) mappers: BTreeMap<String, Mapper>,
+    /// What `to-secondaries` answers for this primary, by the mapper's name.
+    pub(crate) secondary_mappers: BTreeMap<String, Mapper>,
 }
 
 /// What `reconcile` does, and then answers.
@@ -144,6 +150,25 @@ pub(crate) struct Poll {
     pub(crate) texts: Vec<String>,
     /// Milliseconds until the next poll.
     pub(crate) again: Option<u32>,
+}
+
+/// What a filter does, and then answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Filter {
+    #[serde(rename = "do", default, deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    pub(crate) accepts: bool,
+}
+
+/// What a mapper does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Mapper {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// What belongs to the object: `name` or `namespace/name`.
+    pub(crate) keys: Vec<String>,
 }
 
 /// What a condition does and answers, if it is more than true or false.

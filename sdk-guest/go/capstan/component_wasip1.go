@@ -10,6 +10,7 @@ import (
 	witCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
 	witCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_condition"
 	witErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
+	witFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
 	witPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_poller"
 	witReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
 	witResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_resource_poller"
@@ -18,11 +19,14 @@ import (
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
 	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
+	exportFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
 	exportInitializer "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
+	exportMapper "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_mapper"
 	exportMatcher "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
 	exportPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_poller"
 	exportReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
 	exportResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
+	exportSecondaryMapper "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_secondary_mapper"
 
 	// Exports all functions; the world that the build makes says which of them the component has.
 	_ "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/wit_exports"
@@ -59,6 +63,15 @@ func init() {
 	}
 	exportResourcePoller.PollOne = func(name, primary string) types.Result[witResourcePoller.PollResult, string] {
 		return serve(bindPollResult, func(run Run) (pollResult, error) { return servePollOne(run, name, primary) })
+	}
+	exportFilter.Accepts = func(name string, change witFilter.Change) types.Result[bool, string] {
+		return serve(func(accepted bool) bool { return accepted }, func(run Run) (bool, error) { return serveAccepts(run, name, changeOf(change)) })
+	}
+	exportMapper.ToPrimaries = func(name, secondary string) types.Result[[]witTypes.ObjectKey, string] {
+		return serve(bindKeys, func(run Run) ([]Key, error) { return serveToPrimaries(run, name, secondary) })
+	}
+	exportSecondaryMapper.ToSecondaries = func(name, primary string) types.Result[[]witTypes.ObjectKey, string] {
+		return serve(bindKeys, func(run Run) ([]Key, error) { return serveToSecondaries(run, name, primary) })
 	}
 }
 
@@ -130,6 +143,27 @@ func bindPolled(all []primaryResources) []witPoller.PrimaryResources {
 		polled[i] = witPoller.PrimaryResources{Primary: key, Resources: one.resources}
 	}
 	return polled
+}
+
+func changeOf(change witFilter.Change) changed {
+	switch change.Tag() {
+	case witFilter.ChangeUpdated:
+		update := change.Updated()
+		return changed{sort: WasUpdated, object: update.After, before: update.Before}
+	case witFilter.ChangeDeleted:
+		deletion := change.Deleted()
+		return changed{sort: WasDeleted, object: deletion.Last, unknown: deletion.FinalStateUnknown}
+	default:
+		return changed{sort: WasAdded, object: change.Added()}
+	}
+}
+
+func bindKeys(keys []Key) []witTypes.ObjectKey {
+	bound := make([]witTypes.ObjectKey, len(keys))
+	for i, key := range keys {
+		bound[i] = witTypes.ObjectKey{Namespace: optional(key.Namespace), Name: key.Name}
+	}
+	return bound
 }
 
 func bindPollResult(result pollResult) witResourcePoller.PollResult {

@@ -143,10 +143,14 @@ var (
 
 	poller         = &kind{"poller", "poller of", "Poll"}
 	resourcePoller = &kind{"resource-poller", "resource poller of", "PollOne"}
+
+	filter          = &kind{"filter", "filter", "Filter"}
+	mapper          = &kind{"mapper", "mapper", "ToPrimaries"}
+	secondaryMapper = &kind{"secondary-mapper", "secondary mapper", "ToSecondaries"}
 )
 
 // namedKinds are registered under a name.
-var namedKinds = []*kind{desired, matcher, condition, poller, resourcePoller}
+var namedKinds = []*kind{desired, matcher, condition, poller, resourcePoller, filter, mapper, secondaryMapper}
 
 // entry is a registered function.
 type entry struct {
@@ -242,7 +246,7 @@ type Registration struct {
 	Interface string `json:"interface"`
 	// Controller is the controller's name; empty if it is for all.
 	Controller string `json:"controller,omitempty"`
-	// Name is the dependent, matcher, condition or polled source; empty for the others.
+	// Name is the dependent, matcher, condition, polled source, filter or mapper; empty for the others.
 	Name string `json:"name,omitempty"`
 }
 

@@ -169,3 +169,29 @@ function things(found, what) {
   if (Array.isArray(found)) return found.map((thing) => json(thing, `${what}: a thing`));
   throw new TypeError(`${what}: things: ${short(found)} is no list`);
 }
+
+// === accepts, toPrimaries, toSecondaries ===
+
+/** Returns what a function of `accepts` has answered. */
+export function accepted(answer, what) {
+  settled(answer, what);
+  if (typeof answer !== "boolean") throw wrong(what, short(answer), "it has to be true or false");
+  return answer;
+}
+
+/** Returns what a function of `toPrimaries` or `toSecondaries` has answered as keys of the contract. */
+export function objectKeys(answer, what) {
+  settled(answer, what);
+  const expected = "it has to be a list of texts, `name` or `namespace/name`, or of { namespace, name }";
+  if (answer === undefined || answer === null) return [];
+  if (!Array.isArray(answer)) throw wrong(what, short(answer), expected);
+  return answer.map((one) => {
+    if (typeof one === "string") {
+      const slash = one.indexOf("/");
+      return slash < 0 ? { namespace: null, name: one } : { namespace: one.slice(0, slash), name: one.slice(slash + 1) };
+    }
+    const { namespace = null, name } = isObject(one) ? fields(one, what, ["namespace", "name"]) : {};
+    if (typeof name !== "string" || (namespace !== null && typeof namespace !== "string")) throw wrong(what, short(one), expected);
+    return { namespace, name };
+  });
+}

@@ -16,6 +16,9 @@ const INTERFACES = {
   conditions: "condition",
   poll: "poller",
   pollOne: "resource-poller",
+  accepts: "filter",
+  toPrimaries: "mapper",
+  toSecondaries: "secondary-mapper",
 };
 
 /**
@@ -44,7 +47,7 @@ function said([name, handler]) {
 export function component(author) {
   const controllers = registry(author);
 
-  /** Returns the name of the controller that is called for; a poll belongs to no run. */
+  /** Returns the name of the controller that is called for; polls, filters and mappers belong to no run. */
   const called = () => context.run()?.controller ?? JSON.parse(context.settings()).controller?.name;
 
   /** Returns the handlers of that controller. */
@@ -106,7 +109,25 @@ export function component(author) {
       pollOne: (name, primary) =>
         guarded(`pollOne.${name}`, () => named("pollOne", "resource poller of", name)(JSON.parse(primary))),
     },
+    filter: {
+      accepts: (name, change) => guarded(`accepts.${name}`, () => named("accepts", "filter", name)(changeOf(change))),
+    },
+    mapper: {
+      toPrimaries: (name, secondary) =>
+        guarded(`toPrimaries.${name}`, () => named("toPrimaries", "mapper", name)(JSON.parse(secondary))),
+    },
+    secondaryMapper: {
+      toSecondaries: (name, primary) =>
+        guarded(`toSecondaries.${name}`, () => named("toSecondaries", "secondary mapper", name)(JSON.parse(primary))),
+    },
   };
+}
+
+/** Returns a change as an author sees it. */
+function changeOf({ tag, val }) {
+  if (tag === "added") return { sort: tag, object: JSON.parse(val) };
+  if (tag === "updated") return { sort: tag, object: JSON.parse(val.after), before: JSON.parse(val.before) };
+  return { sort: tag, object: JSON.parse(val.last), finalStateUnknown: val.finalStateUnknown };
 }
 
 function unknown(what, name, known) {

@@ -95,7 +95,34 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    * is tried again. Called when it is time, and by the first look of a run at the things of a primary, always outside of the run.
    */
   pollOne?: Record<string, (primary: P) => unknown[] | Things | void>;
+  /**
+   * Decides which changes of objects matter, where CEL is not enough, by the name that the manifest gives after `export:`. What it throws
+   * lets the change pass. Called outside of all runs.
+   */
+  accepts?: Record<string, (change: Change) => boolean>;
+  /**
+   * Finds the primaries of a secondary, by the name that the manifest gives after `mapper: { export: … }`. Called once for each version of
+   * a secondary, outside of all runs. What it throws keeps what was known, and is tried again.
+   */
+  toPrimaries?: Record<string, (secondary: any) => Key[] | void>;
+  /**
+   * Finds the secondaries of a primary, by the name that the manifest gives after `secondaries: { export: … }`. Called when a run reads
+   * them for the first time with this version of its primary. What it throws is a failure of that read.
+   */
+  toSecondaries?: Record<string, (primary: P) => Key[] | void>;
 }
+
+/** What happened to an object, for `accepts`. */
+export type Change<O = any> =
+  | { sort: "added"; object: O; before?: undefined; finalStateUnknown?: undefined }
+  | { sort: "updated"; object: O; before: O; finalStateUnknown?: undefined }
+  | { sort: "deleted"; object: O; before?: undefined; finalStateUnknown: boolean };
+
+/**
+ * The name of an object: `name`, `namespace/name`, or both by themselves. Without a namespace it is in that of the object that the function
+ * is given, or it lives in none.
+ */
+export type Key = string | { namespace?: string; name: string };
 
 /** The things of one primary outside of the cluster. */
 export interface PrimaryThings {
@@ -189,6 +216,9 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
   poll: Record<string, () => PrimaryThings[]>;
   pollOne: Record<string, (primary: P) => unknown[] | Things | void>;
+  accepts: Record<string, (change: Change) => boolean>;
+  toPrimaries: Record<string, (secondary: any) => Key[] | void>;
+  toSecondaries: Record<string, (primary: P) => Key[] | void>;
 }
 
 /**

@@ -1,13 +1,17 @@
 // Decides what an author can register, and under which name it is found.
 
 import {
-  conditionResult, deleteControl, desiredObject, errorControl, matchResult, nothing, pollResult, primaryResources, updateControl,
+  accepted, conditionResult, deleteControl, desiredObject, errorControl, matchResult, nothing, objectKeys, pollResult, primaryResources,
+  updateControl,
 } from "./answers.js";
 
 /** What handles a primary, and how its answer is read. */
 const SINGLE = { reconcile: updateControl, cleanup: deleteControl, handleError: errorControl, initialize: nothing };
 /** What is registered by name. */
-const NAMED = { desired: desiredObject, match: matchResult, conditions: conditionResult, poll: primaryResources, pollOne: pollResult };
+const NAMED = {
+  desired: desiredObject, match: matchResult, conditions: conditionResult, poll: primaryResources, pollOne: pollResult,
+  accepts: accepted, toPrimaries: objectKeys, toSecondaries: objectKeys,
+};
 const KNOWN = [...Object.keys(SINGLE), ...Object.keys(NAMED)];
 
 /** Where an operator keeps what it was made from, by the controller's name; `undefined` is any controller. */

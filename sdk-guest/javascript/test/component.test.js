@@ -130,13 +130,13 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);
@@ -173,6 +173,48 @@ test("what is polled becomes what the contract wants, and belongs to no run", ()
     [() => resourcePoller.pollOne("soon", "{}"), { resources: [], againMs: 2000 }],
     [() => resourcePoller.pollOne("nothing", "{}"), { resources: [], againMs: null }],
     [() => resourcePoller.pollOne("number", "{}"), "TypeError: pollOne.number answered 7; it has to be a list of things, or { things, again }"],
+  ];
+  for (const [call, expected] of table) {
+    const { answer, failure } = called(call);
+    assert.deepEqual(answer ?? failure, expected);
+  }
+});
+
+test("filters and mappers answer as the contract wants, and belong to no run", () => {
+  const { filter, mapper, secondaryMapper } = component(
+    operator({
+      accepts: {
+        renamed: ({ sort, object, before }) => sort === "updated" && object.name !== before.name,
+        missed: ({ sort, finalStateUnknown }) => sort === "deleted" && finalStateUnknown,
+        added: ({ sort, object }) => sort === "added" && object.name === "a",
+        text: () => "yes",
+      },
+      toPrimaries: { pages: ({ pages }) => pages, none: () => {}, text: () => "a", number: () => [7], half: () => [{ namespace: "n" }] },
+      toSecondaries: { themes: ({ theme }) => [theme] },
+    }),
+  );
+  const keys = "it has to be a list of texts, `name` or `namespace/name`, or of { namespace, name }";
+  const a = document({ name: "a" });
+  const updated = (before, after) => ({ tag: "updated", val: { before: document({ name: before }), after: document({ name: after }) } });
+  const deleted = (finalStateUnknown) => ({ tag: "deleted", val: { last: a, finalStateUnknown } });
+  const table = [
+    [() => filter.accepts("renamed", updated("a", "b")), true],
+    [() => filter.accepts("renamed", updated("a", "a")), false],
+    [() => filter.accepts("missed", deleted(true)), true],
+    [() => filter.accepts("missed", deleted(false)), false],
+    [() => filter.accepts("added", { tag: "added", val: a }), true],
+    [() => filter.accepts("text", deleted(true)), 'TypeError: accepts.text answered "yes"; it has to be true or false'],
+    [() => filter.accepts("x", deleted(true)), "this component has no filter `x`; it has: renamed, missed, added, text"],
+    [() => mapper.toPrimaries("pages", document({ pages: ["a", "n/b", { name: "c" }, { namespace: "m", name: "d" }] })), [
+      { namespace: null, name: "a" }, { namespace: "n", name: "b" }, { namespace: null, name: "c" }, { namespace: "m", name: "d" },
+    ]],
+    [() => mapper.toPrimaries("none", "{}"), []],
+    [() => mapper.toPrimaries("text", "{}"), `TypeError: toPrimaries.text answered "a"; ${keys}`],
+    [() => mapper.toPrimaries("number", "{}"), `TypeError: toPrimaries.number answered 7; ${keys}`],
+    [() => mapper.toPrimaries("half", "{}"), `TypeError: toPrimaries.half answered {"namespace":"n"}; ${keys}`],
+    [() => mapper.toPrimaries("x", "{}"), "this component has no mapper `x`; it has: pages, none, text, number, half"],
+    [() => secondaryMapper.toSecondaries("themes", document({ theme: "dark" })), [{ namespace: null, name: "dark" }]],
+    [() => secondaryMapper.toSecondaries("x", "{}"), "this component has no secondary mapper `x`; it has: themes"],
   ];
   for (const [call, expected] of table) {
     const { answer, failure } = called(call);

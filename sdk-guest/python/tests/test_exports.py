@@ -20,6 +20,7 @@ from capstan import (
     Retry,
     Things,
     Update,
+    accepts,
     cleanup,
     condition,
     desired,
@@ -30,6 +31,8 @@ from capstan import (
     poll_one,
     reconcile,
     secondary,
+    to_primaries,
+    to_secondaries,
 )
 from capstan.errors import DependentFailure
 
@@ -253,6 +256,50 @@ class Exports(Bound):
         self.assertEqual(one.poll_one("domains", PRIMARY), wit.PollResult(['{"id":"hello"}'], None))
         self.assertEqual(one.poll_one("soon", PRIMARY), wit.PollResult([], 1500))
         self.assertEqual(one.poll_one("nothing", PRIMARY), wit.PollResult([], None))
+
+    def test_a_filter_sees_the_object_as_it_is_and_was(self) -> None:
+        accepts("renamed")(lambda change: change.sort == "updated" and change.object["name"] != change.before["name"])
+        accepts("missed")(lambda change: change.sort == "deleted" and change.final_state_unknown)
+        accepts("added")(lambda change: change.sort == "added" and change.object["name"] == "a" and change.before is None)
+        wit = self.wit("exports.filter")
+        a, b = '{"name":"a"}', '{"name":"b"}'
+        table = [
+            ("renamed", wit.Change_Updated(wit.ObjectUpdate(a, b)), True),
+            ("renamed", wit.Change_Updated(wit.ObjectUpdate(a, a)), False),
+            ("missed", wit.Change_Deleted(wit.ObjectDeletion(a, True)), True),
+            ("missed", wit.Change_Deleted(wit.ObjectDeletion(a, False)), False),
+            ("added", wit.Change_Added(a), True),
+            ("added", wit.Change_Added(b), False),
+        ]
+        for name, change, accepted in table:
+            with self.subTest(name):
+                self.assertEqual(self.exported("filter", "Filter").accepts(name, change), accepted)
+
+    def test_mappers_answer_with_names_and_namespaces(self) -> None:
+        to_primaries("pages")(lambda theme: theme["pages"] + [("m", "c"), (None, "d")])
+        to_primaries("none")(lambda theme: None)
+        to_secondaries("themes")(lambda page: {page["metadata"]["name"]})
+        key, mapper = self.wit("imports.types").ObjectKey, self.exported("mapper", "Mapper")
+        found = mapper.to_primaries("pages", '{"pages":["a","n/b"]}')
+        self.assertEqual(found, [key(None, "a"), key("n", "b"), key("m", "c"), key(None, "d")])
+        self.assertEqual(mapper.to_primaries("none", "{}"), [])
+        led = self.exported("secondary_mapper", "SecondaryMapper").to_secondaries("themes", PRIMARY)
+        self.assertEqual(led, [key(None, "hello")])
+
+    def test_what_filters_and_mappers_answer_in_another_shape_says_what_would_be_right(self) -> None:
+        accepts("text")(lambda change: "yes")
+        to_primaries("text")(lambda theme: "a")
+        to_primaries("number")(lambda theme: [7])
+        wit = self.wit("exports.filter")
+        table = [
+            (lambda: self.exported("filter", "Filter").accepts("text", wit.Change_Added("{}")), "returns 'yes', not a bool"),
+            (lambda: self.exported("mapper", "Mapper").to_primaries("text", "{}"), "returns 'a', not a list of names"),
+            (lambda: self.exported("mapper", "Mapper").to_primaries("number", "{}"), 'returns 7, which is neither "name"'),
+            (lambda: self.exported("mapper", "Mapper").to_primaries("x", "{}"), "no mapper `x`; it has: text, number"),
+        ]
+        for call, text in table:
+            with self.subTest(text):
+                self.assertIn(text, self.failure(call))
 
     def test_a_poll_belongs_to_no_run_and_finds_its_controller_in_the_settings(self) -> None:
         poll("themes", controller="web")(lambda: {})

@@ -6,7 +6,22 @@ import unittest
 
 from support import PAGE, Registering
 
-from capstan import Error, cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile, registry
+from capstan import (
+    Error,
+    accepts,
+    cleanup,
+    condition,
+    desired,
+    handle_error,
+    initialize,
+    match,
+    poll,
+    poll_one,
+    reconcile,
+    registry,
+    to_primaries,
+    to_secondaries,
+)
 from capstan.registry import Interface
 
 
@@ -121,7 +136,7 @@ class TheRegistry(Registering):
         self.assertEqual(registry.registered, [])
 
     def test_all_decorators_take_a_controller(self) -> None:
-        for decorator in (reconcile, cleanup, handle_error, initialize, desired, match, condition, poll, poll_one):
+        for decorator in (reconcile, cleanup, handle_error, initialize, desired, match, condition, poll, poll_one, accepts, to_primaries, to_secondaries):
             decorator(controller="a")(lambda: None)
         self.assertEqual({entry.controller for entry in registry.registered}, {"a"})
 

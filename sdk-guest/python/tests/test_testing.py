@@ -11,6 +11,7 @@ from support import PAGE, Registering
 
 from capstan import (
     CallError,
+    Change,
     Condition,
     Error,
     Failure,
@@ -20,6 +21,7 @@ from capstan import (
     Retry,
     Things,
     Update,
+    accepts,
     cache,
     cleanup,
     condition,
@@ -40,6 +42,8 @@ from capstan import (
     secondaries,
     secondary,
     system,
+    to_primaries,
+    to_secondaries,
     workflow,
 )
 from capstan.testing import Line, Run, Write
@@ -339,7 +343,22 @@ class Calls(Registering):
         def domains(page):
             return [{"id": page["metadata"]["name"]}]
 
+        @accepts
+        def named(change):
+            return change.object["metadata"]["name"] == "hello"
+
+        @to_primaries
+        def pages(theme):
+            return [theme["page"]]
+
+        @to_secondaries
+        def to_themes(page):
+            return ["n/dark"]
+
         run = Run(PAGE, controller="pages")
+        self.assertTrue(run.accepts("named", Change("added", PAGE)))
+        self.assertEqual(run.to_primaries("pages", {"page": "hello"}), [(None, "hello")])
+        self.assertEqual(run.to_secondaries("to-themes"), [("n", "dark")])
         self.assertEqual(run.poll("themes"), {("web", "hello"): [{"id": 1}]})
         self.assertEqual(run.poll_one("domains"), Things([{"id": "hello"}]))
         self.assertEqual(run.reconcile(), Update(status={"of": "pages"}))

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
-use crate::{Condition, Delete, ErrorControl, Json, Match, Result, Things, ThingsByPrimary, Update};
+use crate::{Change, Condition, Delete, ErrorControl, Json, Keys, Match, Result, Things, ThingsByPrimary, Update};
 
 /// What failed, for an [`ErrorHandler`].
 pub type Failure = error_handler::FailureInfo;
@@ -131,4 +131,40 @@ pub trait ResourcePollers {
     /// when it is time, and by the first look of a run at the things of a primary; always outside of the run:
     /// [`context::run`](crate::context::run) is `None`.
     fn poll_one(name: &str, primary: &Self::Primary) -> Result<Things>;
+}
+
+/// Decides which changes of primaries and secondaries matter. Usually written with [`#[filters]`](crate::filters).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Filters but does not implement `Filters`",
+    label = "write `#[capstan_guest::filters] impl {Self} {{ fn has_theme(change: &Change) -> bool {{ … }} }}`"
+)]
+pub trait Filters {
+    /// Says whether a change should cause a run, by the filter `name`. An error counts as yes. Called outside of all runs:
+    /// [`context::run`](crate::context::run) is `None`.
+    fn accepts(name: &str, change: &Change) -> Result<bool>;
+}
+
+/// Finds the primaries of secondaries. Usually written with [`#[mappers]`](crate::mappers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Mappers but does not implement `Mappers`",
+    label = "write `#[capstan_guest::mappers] impl {Self} {{ fn theme_to_pages(theme: &…) -> Vec<String> {{ … }} }}`"
+)]
+pub trait Mappers {
+    /// Returns the primaries to which a secondary belongs, by the mapper `name`. Called once for each version of a secondary, outside
+    /// of all runs. An error keeps what was known, and is tried again.
+    fn to_primaries(name: &str, secondary: &Json) -> Result<Keys>;
+}
+
+/// Finds the secondaries of a primary. Usually written with [`#[secondary_mappers]`](crate::secondary_mappers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with SecondaryMappers but does not implement `SecondaryMappers`",
+    label = "write `#[capstan_guest::secondary_mappers] impl {Self} {{ fn page_to_themes(page: &…) -> Vec<String> {{ … }} }}`"
+)]
+pub trait SecondaryMappers {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Returns the secondaries that belong to the primary, by the mapper `name`. Called when a run reads them for the first time with
+    /// this version of its primary. An error is one of that read.
+    fn to_secondaries(name: &str, primary: &Self::Primary) -> Result<Keys>;
 }

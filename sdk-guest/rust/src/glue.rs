@@ -15,15 +15,19 @@ use crate::bindings::dependent::exports::capstan::operator::dependent;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, FailureInfo, NextStep,
 };
+use crate::bindings::filter::exports::capstan::operator::filter;
 use crate::bindings::imports::capstan::operator::types::ObjectKey;
 use crate::bindings::initializer::exports::capstan::operator::initializer;
+use crate::bindings::mapper::exports::capstan::operator::mapper;
 use crate::bindings::matcher::exports::capstan::operator::matcher;
 use crate::bindings::poller::exports::capstan::operator::poller::{self, PrimaryResources};
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, PrimaryUpdate, UpdateControl};
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{self, PollResult};
+use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper;
 use crate::{
-    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Initializer, Json, Match,
-    Matchers, Pollers, Reconciler, ResourcePollers, Result, Things, ThingsByPrimary, Update, context, json,
+    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Filters, Initializer, Json,
+    Keys, Mappers, Match, Matchers, Pollers, Reconciler, ResourcePollers, Result, SecondaryMappers, Things,
+    ThingsByPrimary, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -94,6 +98,25 @@ impl<T: ResourcePollers> resource_poller::Guest for Adapter<T> {
     fn poll_one(name: String, primary: String) -> Result<PollResult, String> {
         let things = self::primary(&primary).and_then(|primary| T::poll_one(&name, &primary));
         things.and_then(poll_result).map_err(Error::into_message)
+    }
+}
+
+impl<T: Filters> filter::Guest for Adapter<T> {
+    fn accepts(name: String, change: filter::Change) -> Result<bool, String> {
+        T::accepts(&name, &change.into()).map_err(Error::into_message)
+    }
+}
+
+impl<T: Mappers> mapper::Guest for Adapter<T> {
+    fn to_primaries(name: String, secondary: String) -> Result<Vec<ObjectKey>, String> {
+        T::to_primaries(&name, &Json::unchecked(secondary)).map(|Keys(keys)| keys).map_err(Error::into_message)
+    }
+}
+
+impl<T: SecondaryMappers> secondary_mapper::Guest for Adapter<T> {
+    fn to_secondaries(name: String, primary: String) -> Result<Vec<ObjectKey>, String> {
+        let keys = self::primary(&primary).and_then(|primary| T::to_secondaries(&name, &primary));
+        keys.map(|Keys(keys)| keys).map_err(Error::into_message)
     }
 }
 

@@ -65,7 +65,8 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`]. While it is called it may ask the daemon:
+//! an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`], [`Filters`],
+//! [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
 //! | --- | --- |
@@ -99,6 +100,7 @@ mod answers;
 #[doc(hidden)]
 pub mod bindings;
 pub mod cache;
+mod changes;
 pub mod config;
 pub mod context;
 #[cfg(not(target_arch = "wasm32"))]
@@ -120,10 +122,11 @@ pub mod workflow;
 
 pub use answers::{Condition, Delete, ErrorControl, Match, Things, ThingsByPrimary, Update};
 pub use cache::{secondaries, secondary};
+pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
-    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Initializer, Matchers, Origin, Pollers,
-    Reconciler, ResourcePollers,
+    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Filters, Initializer, Mappers, Matchers,
+    Origin, Pollers, Reconciler, ResourcePollers, SecondaryMappers,
 };
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;
@@ -248,6 +251,69 @@ pub use capstan_guest_macros::pollers;
 /// # capstan_guest::export!(WebPageOperator: ResourcePollers);
 /// ```
 pub use capstan_guest_macros::resource_pollers;
+
+/// Decides which changes of objects matter, where CEL is not enough: each function of the block is one filter.
+///
+/// A function takes the [`Change`] by reference and returns a `bool` or a `Result` of it. Its name is what the manifest says after
+/// `export:`, with `-` for `_`; `#[filter("name")]` above it says another. An error lets the change pass.
+///
+/// ```
+/// use capstan_guest::{Change, Result, filters};
+/// use serde_json::Value;
+/// # struct WebPageOperator;
+///
+/// #[filters]
+/// impl WebPageOperator {
+///     fn has_theme(change: &Change) -> Result<bool> {
+///         Ok(change.object::<Value>()?["data"]["theme"].is_string())
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Filters);
+/// ```
+pub use capstan_guest_macros::filters;
+
+/// Finds the primaries of secondaries: each function of the block is one mapper.
+///
+/// A function takes the secondary by reference, as a type of the author, and returns a `Vec` of texts (`name` or `namespace/name`), an
+/// `Option` of one, or [`Keys`], or a `Result` of these. Its name is what the manifest says after `mapper: { export: … }`, with `-`
+/// for `_`; `#[mapper("name")]` above it says another.
+///
+/// ```
+/// use capstan_guest::mappers;
+/// # #[derive(serde::Deserialize)]
+/// # struct Theme { pages: Vec<String> }
+/// # struct WebPageOperator;
+///
+/// #[mappers]
+/// impl WebPageOperator {
+///     fn theme_to_pages(theme: &Theme) -> Vec<String> {
+///         theme.pages.clone()
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Mappers);
+/// ```
+pub use capstan_guest_macros::mappers;
+
+/// Finds the secondaries of primaries: each function of the block is one mapper.
+///
+/// A function takes the primary by reference, or nothing, and returns what those of [`mappers`] do. Its name is what the manifest says
+/// after `secondaries: { export: … }`, with `-` for `_`; `#[secondary_mapper("name")]` above it says another.
+///
+/// ```
+/// use capstan_guest::secondary_mappers;
+/// # #[derive(serde::Deserialize)]
+/// # struct WebPage { theme: Option<String> }
+/// # struct WebPageOperator;
+///
+/// #[secondary_mappers]
+/// impl WebPageOperator {
+///     fn page_to_themes(page: &WebPage) -> Option<String> {
+///         page.theme.clone()
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: SecondaryMappers);
+/// ```
+pub use capstan_guest_macros::secondary_mappers;
 
 /// Exports what a type implements; a component has one such line.
 ///

@@ -62,6 +62,7 @@ spec:
       indexes: {{ by-text: {{ pointer: /spec/text }} }}
       sources:
         maps: {{ informer: {{ apiVersion: v1, kind: ConfigMap }} }}
+        asked: {{ informer: {{ apiVersion: v1, kind: ConfigMap, labelSelector: asked, mapper: {{ export: to-probes }}, secondaries: {{ export: to-maps }}, filters: {{ generic: {{ export: shown }} }} }} }}
         themes: {{ poll: {{ every: 1h, id: /id }} }}
         domains: {{ pollEach: {{ every: 1h, id: /id }} }}
       workflow:
@@ -129,7 +130,8 @@ impl Asked<'_> {
                 "page": { "data": { "v": "6" }, "more": true },
                 "primaries": ["p"],
                 "indexed": ["p"],
-                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: extra, first, maps, domains, themes"),
+                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: asked, extra, first, maps, domains, themes"),
+                "led": ["asked"],
                 "polled": { "themes": [theme], "domain": domain, "named": theme },
             },
             "memo": {
@@ -217,6 +219,8 @@ fn is_plausible(chance: &Value, begun: f64) {
 fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
     // CX-1a, CX-1b, DR-7
     let (place, begun) = (Place::new("asks"), now_ms());
+    let map = json!({ "metadata": { "labels": { "asked": "" } }, "data": { "of": "p", "word": WORD } });
+    place.create("v1", "ConfigMap", &place.config_maps(), "asked", map);
     let daemon = daemon(&place, &manifest(&place, component));
     place.probe("p", json!({ "text": "a", "note": "b" }));
     let mut asked =
@@ -250,7 +254,27 @@ fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
         let differ = values[0] != values[1] && values[1] != values[2] && values[0] != values[2];
         assert!(differ, "{field}: {values:?}");
     }
+    changes_are_filtered_and_mapped(&place, &daemon);
     assert!(daemon.stop().success());
+}
+
+/// The component has the last word on which changes of the config map `asked` wake the probe.
+fn changes_are_filtered_and_mapped(place: &Place, daemon: &Daemon) {
+    // IM-3, IS-1
+    daemon.await_quiet();
+    let runs = daemon.runs();
+    place.merge(&place.config_maps(), "asked", &json!({ "data": { "note": "nobody cares" } }));
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs);
+    place.merge(&place.config_maps(), "asked", &json!({ "data": { "word": "another" } }));
+    daemon.await_runs(runs + 1);
+    place.merge(&place.config_maps(), "asked", &json!({ "data": { "of": "nobody", "word": WORD } }));
+    daemon.await_runs(runs + 2);
+    daemon.await_quiet();
+    place.merge(&place.config_maps(), "asked", &json!({ "data": { "word": "yet another" } }));
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs + 2, "it is nobody's");
+    assert_eq!(daemon.count("capstan_callback_failures_total", ""), 0, "{}", daemon.log());
 }
 
 /// Waits for a line of a component's, or about it, with this text in it, and returns it.

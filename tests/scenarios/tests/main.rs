@@ -24,6 +24,7 @@ mod compiling;
 mod dependents;
 mod endless;
 mod expectations;
+mod exports;
 mod following;
 mod identity;
 mod image;

@@ -68,7 +68,10 @@ impl Guest for Script {
             | Interface::Matcher
             | Interface::Condition
             | Interface::Poller
-            | Interface::ResourcePoller => false,
+            | Interface::ResourcePoller
+            | Interface::Filter
+            | Interface::Mapper
+            | Interface::SecondaryMapper => false,
         }
     }
 }
@@ -100,7 +103,10 @@ impl Session for Scene {
                 | Call::Match { .. }
                 | Call::IsMet { .. }
                 | Call::Poll { .. }
-                | Call::PollOne { .. } => Err(Failure::other("nobody asks")),
+                | Call::PollOne { .. }
+                | Call::Accepts { .. }
+                | Call::ToPrimaries { .. }
+                | Call::ToSecondaries { .. } => Err(Failure::other("nobody asks")),
             }
         }
         .boxed()

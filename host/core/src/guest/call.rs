@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, MatchResult, PolledAll, PolledOne,
-    UpdateControl,
+    Changed, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, MatchResult, Named, PolledAll,
+    PolledOne, UpdateControl,
 };
 
 /// The calls of one run.
@@ -130,6 +130,18 @@ exports! {
     /// Returns the things of a source outside of the cluster that belong to a primary.
     ResourcePoller "resource-poller", PollOne "poll-one":
     poll_one(name: &'a str, primary: &'a str) -> PolledOne;
+
+    /// Says whether a change of an object matters.
+    Filter "filter", Accepts "accepts":
+    accepts(name: &'a str, changed: Changed<'a>) -> bool;
+
+    /// Returns the primaries to which a secondary belongs.
+    Mapper "mapper", ToPrimaries "to-primaries":
+    to_primaries(name: &'a str, secondary: &'a str) -> Named;
+
+    /// Returns the secondaries that belong to a primary.
+    SecondaryMapper "secondary-mapper", ToSecondaries "to-secondaries":
+    to_secondaries(name: &'a str, primary: &'a str) -> Named;
 }
 
 #[cfg(test)]
@@ -172,7 +184,10 @@ mod tests {
                 ("matcher", "match"),
                 ("condition", "is-met"),
                 ("poller", "poll"),
-                ("resource-poller", "poll-one")
+                ("resource-poller", "poll-one"),
+                ("filter", "accepts"),
+                ("mapper", "to-primaries"),
+                ("secondary-mapper", "to-secondaries")
             ]
         );
         assert_eq!(Call::Start.interface(), None);

@@ -381,7 +381,7 @@ impl<'a> Check<'a> {
     fn not_too_many(&mut self, place: usize) {
         if self.asked > MOST_ASKED {
             let message = format!(
-                "found {} CEL expressions and pointers in filters, mappers and indexes, which are asked about each event; expected at most {MOST_ASKED}",
+                "found {} CEL expressions, pointers and exports in filters, mappers and indexes, which are asked about each event; expected at most {MOST_ASKED}",
                 self.asked
             );
             self.fault(place, message);

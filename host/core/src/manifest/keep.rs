@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::filters::Question;
 use super::filters::{OBJECT, OLD_OBJECT};
 use super::{ByIndex, Filters, Keys, Mapper, Source};
 use crate::object::fields::Fields;
@@ -51,7 +52,7 @@ impl Source {
     /// Returns the fields that stay of objects that are forgotten: what leads from them to primaries and to keys of indexes.
     pub fn stays(&self) -> Fields {
         let mapper = match &self.mapper {
-            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) | Mapper::Export(_) => None,
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
         };
         let keys = mapper.into_iter().chain(self.indexes.values());
@@ -79,7 +80,7 @@ impl Source {
     /// Returns the fields of its objects at which its settings look, each with the name of that setting.
     pub(super) fn looks_at(&self) -> Vec<(&'static str, Path)> {
         let mapper = match &self.mapper {
-            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) | Mapper::Export(_) => None,
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
         };
         let mapper = mapper.into_iter().flat_map(|keys| named("mapper", of_keys(keys, OBJECT)));
@@ -93,7 +94,7 @@ pub(super) fn of_both<'k>(
     indexes: impl Iterator<Item = &'k Keys>,
 ) -> impl Iterator<Item = (&'static str, Path)> {
     let Filters { on_add, on_update, on_delete, generic } = filters;
-    let asked = [on_add, on_update, on_delete, generic].into_iter().flatten();
+    let asked = [on_add, on_update, on_delete, generic].into_iter().flatten().filter_map(Question::cel);
     let filters = asked.flat_map(|cel| cel.paths(OBJECT).into_iter().chain(cel.paths(OLD_OBJECT)));
     let indexes = indexes.flat_map(|keys| of_keys(keys, OBJECT));
     let (filters, indexes): (Vec<_>, Vec<_>) = (filters.collect(), indexes.collect());

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::destinations::{HostName, ToHttp, ToTcp};
-use super::names::{ApiVersion, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
+use super::names::{ApiVersion, Export, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
 use super::units::{Bytes, Factor, Objects, Requests, Share, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
@@ -496,7 +496,7 @@ pub(super) struct Informer {
     pub(super) mapper: Maybe<Mapper>,
     /// How the objects of a primary are found, if that does not follow from `mapper`; only together with one (`IM-4`).
     pub(super) secondaries: Maybe<Secondaries>,
-    /// Whether `mapper` by `pointer`, `cel` or `index`, and `secondaries`, may lead from one namespace into another. Whoever may
+    /// Whether `mapper` by `pointer`, `cel`, `export` or `index`, and `secondaries`, may lead from one namespace into another. Whoever may
     /// write such an object anywhere can then attach it to any primary, and wake that.
     #[schemars(extend("default" = false))]
     pub(super) across_namespaces: Maybe<bool>,
@@ -536,6 +536,8 @@ pub(super) enum Mapper {
     Pointer(Leaf<Pointer>),
     /// The same by a CEL expression over `object` (`IM-3`).
     Cel(Slot<String>),
+    /// By the component, with its export `mapper` (`IM-3`).
+    Export(Leaf<Export>),
     /// By an index of the primaries, which say there what they refer to (`IX-2`).
     Index(Slot<IndexMapper>),
 }
@@ -559,6 +561,8 @@ pub(super) enum Secondaries {
     Pointer(Leaf<Pointer>),
     /// The same by a CEL expression over `primary` (`IM-4`).
     Cel(Slot<String>),
+    /// By the component, with its export `secondary-mapper` (`IM-4`).
+    Export(Leaf<Export>),
 }
 
 /// The keys of annotations or labels that name a primary.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::filters::Question;
 use super::polls::Polled;
 use super::{
     Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
-    Namespaces, Source, Time, Workflow,
+    Namespaces, Secondaries, Source, Time, Workflow,
 };
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -96,6 +97,7 @@ fn source(source: &Source) -> Value {
         Mapper::Annotations(keys) => json!({ "annotations": mapping(keys) }),
         Mapper::Labels(keys) => json!({ "labels": mapping(keys) }),
         Mapper::Named(names) => keys(names),
+        Mapper::Export(name) => json!({ "export": &**name }),
         Mapper::Index(by) => json!({ "index": { "name": &*by.name, "key": keys(&by.key) } }),
     };
     json!({ "informer": {
@@ -111,7 +113,7 @@ fn source(source: &Source) -> Value {
         "shared": source.shared,
         "bounded": source.bounded.map(bounded),
         "mapper": mapper,
-        "secondaries": source.secondaries.as_ref().map(keys),
+        "secondaries": source.secondaries.as_ref().map(secondaries),
         "acrossNamespaces": source.across_namespaces,
         "filters": filters(&source.filters),
         "indexes": indexes(&source.indexes),
@@ -180,7 +182,21 @@ fn filters(filters: &Filters) -> Value {
     let Filters { on_add, on_update, on_delete, generic } = filters;
     let questions = [("onAdd", on_add), ("onUpdate", on_update), ("onDelete", on_delete), ("generic", generic)];
     let asked = questions.into_iter().filter_map(|(name, question)| Some((name, question.as_ref()?)));
-    Value::Object(asked.map(|(name, cel)| (name.to_owned(), json!({ "cel": cel.as_str() }))).collect())
+    Value::Object(asked.map(|(name, asked)| (name.to_owned(), question(asked))).collect())
+}
+
+fn question(question: &Question) -> Value {
+    match question {
+        Question::Cel(cel) => json!({ "cel": cel.as_str() }),
+        Question::Export(name) => json!({ "export": &**name }),
+    }
+}
+
+fn secondaries(secondaries: &Secondaries) -> Value {
+    match secondaries {
+        Secondaries::Named(names) => keys(names),
+        Secondaries::Export(name) => json!({ "export": &**name }),
+    }
 }
 
 fn mapping(keys: &MappingKeys) -> Value {
@@ -274,6 +290,7 @@ spec:
       keep: [/spec]
       sources:
         s: { informer: { apiVersion: v1, kind: Secret, mapper: { index: { name: by } }, secondaries: { pointer: /spec/s }, acrossNamespaces: true, filters: { onDelete: { cel: finalStateUnknown } } } }
+        x: { informer: { apiVersion: v1, kind: Pod, mapper: { export: a }, secondaries: { export: b }, filters: { onAdd: { export: c }, onUpdate: { export: d }, onDelete: { export: e }, generic: { export: f } } } }
         t: { informer: { apiVersion: v1, kind: Pod, mapper: { cel: object.spec.a }, drop: [/status], shared: false } }
         n: { informer: { apiVersion: v1, kind: Node, keep: metadata, bounded: { objects: 7, unused: 1m } } }
         u: { poll: { every: 30s, id: /name, bounded: { things: 7 } } }

@@ -7,6 +7,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::callbacks::Callbacks;
 use super::controller::Controller;
 use super::managed;
 use super::memos::Memos;
@@ -20,7 +21,7 @@ use crate::guest::{
 };
 use crate::manifest::Permission;
 use crate::object::{Object, ObjectRef};
-use crate::source::Source;
+use crate::source::{Doubt, Source};
 use crate::writes::{self, Recalls};
 
 impl Context for Run {
@@ -171,6 +172,11 @@ impl Run {
     fn reader(&self) -> Reader<'_> {
         let Self { controller, primary, budget, .. } = self;
         Reader { controller, primary: Some(primary), budget, waits: false, run: Some(self) }
+    }
+
+    /// Has the component asked what of a source belongs to the primary, where that is for it to say and not known yet.
+    pub(super) async fn heed(&self, source: &Source) -> Result<(), Doubt> {
+        source.heed(self.primary.key(), &Callbacks::nested(&self.controller)).await
     }
 
     /// Counts a request that this run makes for its component.

@@ -80,6 +80,13 @@ impl Controller {
         }
     }
 
+    /// Lets its sources ask this version of the component from now on.
+    pub fn ask_anew(&self) {
+        for source in self.sources() {
+            source.ask_anew(self.edition);
+        }
+    }
+
     /// Returns its sources; one that several dependents share once.
     fn sources(&self) -> Vec<&Arc<Source>> {
         let mut seen = BTreeSet::new();

@@ -163,7 +163,7 @@ impl Visitor<'_> {
 
     /// Creates or updates the object, or finds that it is as desired (`DR-2`). Returns the operation on each object.
     async fn reconcile(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<(String, Operation)>, Stopped> {
-        let source = self.source(name)?;
+        let source = self.source(name).await?;
         let primary = self.run.primary.key();
         if !spec.manage.create && !spec.manage.update {
             source.shows_all(Within::Related(primary))?;
@@ -253,7 +253,7 @@ impl Visitor<'_> {
                 }
             },
         };
-        let source = self.source(name)?;
+        let source = self.source(name).await?;
         let now = match basis {
             Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await?,
             Basis::Ours(_) => self.write(source, desired.key(), write).await?,
@@ -286,7 +286,7 @@ impl Visitor<'_> {
         };
         let key = actual.key().clone();
         if !actual.header().deleting {
-            let source = self.source(name)?;
+            let source = self.source(name).await?;
             let write = dependent::delete(spec.gvk.clone(), &actual);
             let deleting = self.run.controller.cluster.write(write);
             if let Some(left) = self.run.asked(deleting).await? {
@@ -300,7 +300,7 @@ impl Visitor<'_> {
     /// Returns the dependent's object from the caches. `None` if there is no object of its name, or if that object
     /// belongs to another owner. Does not ask for the desired state if no object exists that could be it.
     async fn actual(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<Object>, Stopped> {
-        let source = self.source(name)?;
+        let source = self.source(name).await?;
         let primary = self.run.primary.key();
         let mut related = source.related(primary);
         if related.is_empty() && source.sees_all_of(primary) {
@@ -433,9 +433,10 @@ impl Visitor<'_> {
 
     /// Returns the source that holds a dependent. Fails unless the source knows all objects that belong to the
     /// primary, and the controller still watches that.
-    fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, Stopped> {
+    async fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, Stopped> {
         let source = self.run.controller.secondaries.get(name);
         let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;
+        self.run.heed(source).await?;
         source.known(Within::Related(self.run.primary.key()))?;
         // Namespaces that are left during a run show nothing any more: what was there is not absent.
         is_watched(&self.run.controller.primaries, self.run.primary.key())?;

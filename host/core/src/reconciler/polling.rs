@@ -3,46 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, ready};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::beside::Beside;
 use super::controller::Controller;
-use super::memos::Memos;
-use super::reads::Reader;
-use crate::budget::Budget;
-use crate::cluster::Deletion;
 use crate::external::schedule::{Polled, Turn};
 use crate::external::{self, External, Standing};
-use crate::guest::{
-    CallError, CallReason, CompareQuestion, Context, Event, Expectation, Failure, Lifetime, MatchResult, ObjectTarget,
-    Page, Place, Query, RunInfo, Session, WorkflowCall, WorkflowResult, WriteRequest,
-};
+use crate::guest::{CallError, CallReason, Failure, Session};
 use crate::manifest::polls::PRIMARY;
 use crate::object::{Object, ObjectRef};
 use crate::source::callback::{Asked, Callback, wanted};
 use crate::source::{Trigger, TriggerKind};
-
-/// A call beside all runs, as its component sees it.
-struct Polling {
-    controller: Arc<Controller>,
-    /// The primary; `None` if it is for all of them.
-    primary: Option<Object>,
-    requests: AtomicU32,
-    budget: Mutex<Budget>,
-}
 
 /// Polls a source for all primaries at once (`PP-1`). Those whose things have changed run; if nothing was known before, all do.
 ///
 /// # Errors
 /// That of the component, or what is wrong with its answer. What was known stays.
 pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(), Failure> {
-    let polling = Polling::new(controller, None);
-    let session = controller.guest.open(Arc::<Polling>::clone(&polling));
+    let polling = Beside::new(controller, None);
+    let session = controller.guest.open(Arc::<Beside>::clone(&polling));
     let answer = session.poll(&source.name).await?;
     let mut primaries = BTreeMap::<ObjectRef, Vec<String>>::new();
     for one in answer.primaries {
@@ -79,8 +60,8 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
         source.note(key, uid, Standing::Unwanted);
         return Ok(Polled::Unwanted);
     }
-    let polling = Polling::new(controller, Some(primary.clone()));
-    let session = controller.guest.open(Arc::<Polling>::clone(&polling));
+    let polling = Beside::new(controller, Some(primary.clone()));
+    let session = controller.guest.open(Arc::<Beside>::clone(&polling));
     // A run that waits for the same things may have the turn that this call needs.
     session.ready().await?;
     let _alone = source.alone(key).await;
@@ -127,8 +108,8 @@ pub(super) async fn first(controller: &Arc<Controller>, source: &External, prima
         |why: String| CallError::new(CallReason::Unreachable, format!("polling source {}: {why}", source.name));
     let gone = || current(controller, &turn).is_none().then(|| unreachable(format!("{key} has gone meanwhile")));
     gone().map_or(Ok(()), Err)?;
-    let polling = Polling::new(controller, Some(primary.clone()));
-    let session = controller.guest.open_nested(Arc::<Polling>::clone(&polling));
+    let polling = Beside::new(controller, Some(primary.clone()));
+    let session = controller.guest.open_nested(Arc::<Beside>::clone(&polling));
     let asked = ask(&*session, &polling, source, primary).await;
     // What was polled for it is forgotten once its run has ended.
     gone().map_or(Ok(()), Err)?;
@@ -138,7 +119,7 @@ pub(super) async fn first(controller: &Arc<Controller>, source: &External, prima
 /// Asks the component for the things of a primary. Returns whether they have changed, and when to ask again.
 async fn ask(
     session: &dyn Session,
-    polling: &Polling,
+    polling: &Beside,
     source: &External,
     primary: &Object,
 ) -> Result<(bool, Option<Duration>), Failure> {
@@ -173,132 +154,5 @@ fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
         .collect();
     if !triggers.is_empty() {
         (controller.tell)(triggers);
-    }
-}
-
-// === impl Polling ===
-
-impl Polling {
-    fn new(controller: &Arc<Controller>, primary: Option<Object>) -> Arc<Self> {
-        let budget = match controller.guest.holding() {
-            Some(holding) => Budget::borrowing(Box::new(holding)),
-            None => Budget::of_run(),
-        };
-        let (controller, requests) = (Arc::clone(controller), AtomicU32::new(0));
-        Arc::new(Self { controller, primary, requests, budget: Mutex::new(budget) })
-    }
-
-    fn reader(&self) -> Reader<'_> {
-        let Self { controller, primary, budget, .. } = self;
-        Reader { controller, primary: primary.as_ref(), budget, waits: true, run: None }
-    }
-}
-
-/// Returns the error of what only a run can do.
-fn misplaced() -> CallError {
-    CallError::new(
-        CallReason::Misplaced,
-        "there is no run: the component is only being asked for things outside of the cluster",
-    )
-}
-
-fn refused<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, CallError>> {
-    ready(Err(misplaced())).boxed()
-}
-
-impl Context for Polling {
-    fn info(&self) -> RunInfo {
-        RunInfo {
-            controller: Arc::clone(&self.controller.spec.name),
-            primary: self.primary.as_ref().map(|primary| primary.key().clone()),
-            beside: true,
-            retry: None,
-            primary_deleted: false,
-            final_state_unknown: false,
-        }
-    }
-
-    fn requests(&self) -> &AtomicU32 {
-        &self.requests
-    }
-
-    fn next_imminent(&self) -> bool {
-        false
-    }
-
-    fn settings(&self) -> String {
-        self.controller.settings.to_string()
-    }
-
-    fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
-        async move { self.reader().find_all(&query).await }.boxed()
-    }
-
-    fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
-        async move { self.reader().find_one(&place, |found| found).await }.boxed()
-    }
-
-    fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
-        async move { self.reader().find_named(&place, &key).await }.boxed()
-    }
-
-    fn write(&self, _: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
-        refused()
-    }
-
-    fn remove(&self, _: ObjectTarget, _: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
-        refused()
-    }
-
-    fn add_finalizer(&self, _: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
-        refused()
-    }
-
-    fn remove_finalizer(&self, _: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
-        refused()
-    }
-
-    fn compare(&self, _: CompareQuestion) -> Result<MatchResult, CallError> {
-        Err(misplaced())
-    }
-
-    fn workflow(&self, _: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
-        refused()
-    }
-
-    fn last_result(&self, _: Option<&str>) -> Option<WorkflowResult> {
-        None
-    }
-
-    fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
-        match (lifetime, &self.primary) {
-            (Lifetime::Primary, Some(primary)) => self.controller.verdicts.memo(primary, key),
-            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => None,
-        }
-    }
-
-    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
-        let Controller { verdicts, guest, limits, .. } = &*self.controller;
-        let (Lifetime::Primary, Some(primary)) = (lifetime, &self.primary) else {
-            return Err(misplaced());
-        };
-        let bound = (limits.memo_primary, "limits.memo.primary");
-        verdicts.change_memos(primary, |memos: &mut Memos| memos.keep(key, value, bound, || guest.holding()))
-    }
-
-    fn expect(&self, _: &str, _: Duration) -> Result<(), CallError> {
-        Err(misplaced())
-    }
-
-    fn pending_expectation(&self) -> Option<Expectation> {
-        None
-    }
-
-    fn clear_expectation(&self, _: &str) -> bool {
-        false
-    }
-
-    fn publish(&self, _: Event) {
-        tracing::debug!("a Kubernetes Event is dropped: there is no run that it could be about");
     }
 }

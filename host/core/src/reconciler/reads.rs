@@ -51,6 +51,9 @@ impl<'a> Reader<'a> {
         }
         let mut objects = Vec::new();
         for source in open {
+            if query.selection == Selection::Related {
+                self.heed(source).await?;
+            }
             let mut found = self.select(source, &query.selection)?;
             if query.selection != Selection::Related && !self.is_declared(source) {
                 found.retain(|object| self.may_see(source, object));
@@ -73,6 +76,7 @@ impl<'a> Reader<'a> {
             return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
         let (source, primary) = (self.place(place)?, self.primary()?.key());
+        self.heed(source).await?;
         source.shows_all(Within::Related(primary)).map_err(|doubt| doubtful(&doubt))?;
         let mut found = own(self.read(source.related(primary))?);
         match found.as_slice() {
@@ -111,6 +115,15 @@ impl<'a> Reader<'a> {
         };
         let found = self.read(vec![newest])?;
         Ok(found.first().map(|object| object.json().to_owned()))
+    }
+
+    /// Has the component asked what of a source belongs to the primary, where that is for it to say and not known yet. Only a run
+    /// can wait for that: the answer may rest on the call that asks.
+    async fn heed(self, source: &Source) -> Result<(), CallError> {
+        match self.run {
+            Some(run) => run.heed(source).await.map_err(|doubt| doubtful(&doubt)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the primary of the call.

@@ -15,11 +15,21 @@ const MOST: usize = 4 << 20;
 pub(super) struct Backlog {
     order: VecDeque<(u64, ObjectRef)>,
     waiting: HashMap<ObjectRef, Waiting>,
-    /// The object that is being asked about.
-    asked: Option<(u64, ObjectRef)>,
+    /// What is being asked about.
+    asked: Option<Asked>,
     /// The number of the last object that has come.
     last: u64,
     bytes: usize,
+}
+
+/// An object that is being asked about.
+#[derive(Clone, Debug)]
+struct Asked {
+    number: u64,
+    key: ObjectRef,
+    waiting: Waiting,
+    /// True if its look-ups have followed.
+    found: bool,
 }
 
 /// What waits for one object.
@@ -74,6 +84,15 @@ impl Backlog {
         None
     }
 
+    /// Notes an object as it is: its primaries have not been told of it, for it was not known whose it is.
+    pub(super) fn add_again(&mut self, object: Object) {
+        let key = object.key().clone();
+        self.put(Change::Added(object), BTreeSet::new());
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.mixed = true;
+        }
+    }
+
     fn put(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) {
         let key = change.object().key().clone();
         self.note(&key);
@@ -90,10 +109,12 @@ impl Backlog {
         self.bytes += waiting.bytes();
     }
 
-    /// Takes over all that waits in another one, which is empty then.
+    /// Takes over all that waits in another one, which is empty then, and what is being asked about there: nobody may wait for the
+    /// answer any more.
     pub(super) fn take_over(&mut self, other: &mut Self) {
-        while let Some((key, Waiting { first, now, mapped, mixed })) = other.take() {
-            other.asked();
+        let mut asked = other.asked.take().map(|Asked { key, waiting, .. }| (key, waiting));
+        while let Some((key, Waiting { first, now, mapped, mixed })) = asked.take().or_else(|| other.take()) {
+            other.told();
             self.note(&key);
             let change = change(first, now);
             if let Some(change) = change {
@@ -105,32 +126,50 @@ impl Backlog {
         }
     }
 
-    /// Returns the object that has waited longest, which counts as waiting until [`Backlog::asked`].
+    /// Returns the object that has waited longest, which counts as waiting until [`Backlog::found`].
     pub(super) fn take(&mut self) -> Option<(ObjectRef, Waiting)> {
         while let Some((number, key)) = self.order.pop_front() {
             // What was passed on without a question does not wait any more.
             if let Some(waiting) = self.waiting.remove(&key) {
                 self.bytes -= waiting.bytes();
-                self.asked = Some((number, key.clone()));
+                let asked = Asked { number, key: key.clone(), waiting: waiting.clone(), found: false };
+                self.asked = Some(asked);
                 return Some((key, waiting));
             }
         }
         None
     }
 
-    /// Takes in that all questions about the object that was taken have been asked. Returns it, if that was not known.
-    pub(super) fn asked(&mut self) -> Option<ObjectRef> {
-        self.asked.take().map(|(_, key)| key)
+    /// Takes in that the look-ups have followed the object that was taken.
+    pub(super) fn found(&mut self) {
+        if let Some(asked) = &mut self.asked {
+            asked.found = true;
+        }
     }
 
-    /// Returns true if an object waits, or is asked about.
+    /// Takes in that all questions about the object that was taken have been asked, and that it was told of.
+    pub(super) fn told(&mut self) {
+        self.asked = None;
+    }
+
+    /// Takes in that whoever asked about the object that was taken never comes back. Returns it, if there was one.
+    pub(super) fn lost(&mut self) -> Option<ObjectRef> {
+        self.asked.take().map(|asked| asked.key)
+    }
+
+    /// Returns true if the look-ups of an object may be behind the caches.
     pub(super) fn contains(&self, key: &ObjectRef) -> bool {
-        self.waiting.contains_key(key) || self.asked.iter().any(|(_, asked)| asked == key)
+        self.waiting.contains_key(key) || self.behind().is_some_and(|asked| asked.key == *key)
+    }
+
+    /// Returns the object that was taken, if its look-ups may be behind the caches.
+    fn behind(&self) -> Option<&Asked> {
+        self.asked.as_ref().filter(|asked| !asked.found)
     }
 
     /// Returns the objects whose look-ups may be behind the caches.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.waiting.keys().chain(self.asked.iter().map(|(_, key)| key))
+        self.waiting.keys().chain(self.behind().map(|asked| &asked.key))
     }
 
     /// Returns the number of objects that wait.
@@ -145,7 +184,8 @@ impl Backlog {
 
     /// Returns true if nothing waits any more of what waited at a mark.
     pub(super) fn is_past(&self, mark: u64) -> bool {
-        self.order.front().into_iter().chain(&self.asked).all(|(number, _)| *number > mark)
+        let first = self.order.front().map(|(number, _)| *number);
+        first.into_iter().chain(self.behind().map(|asked| asked.number)).all(|number| number > mark)
     }
 
     /// Drops the objects that `keep` does not accept.
@@ -333,7 +373,7 @@ mod tests {
                 backlog.keys().filter(|other| **other == key).count(),
                 if past || key != keys[0] { 1 } else { 2 }
             );
-            backlog.asked();
+            backlog.told();
         }
         assert!(backlog.keys().next().is_none() && backlog.is_past(backlog.mark()));
         backlog.note(&keys[0]);

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::budget::{Budget, Exceeded, weight};
 use crate::cel::{self, Expression};
+use crate::guest::Failure;
 use crate::object::{self, Object, ObjectRef};
 
 /// The steps that one question may take: about a millisecond.
@@ -170,6 +171,27 @@ impl Asked<'_> {
                 Callback::Poller => {
                     tracing::warn!(%controller, source, field, %object, %problem, "whether a primary is polled has no answer: it is");
                 }
+            }
+        }
+    }
+
+    /// Counts that an export which a field of the manifest names has no answer about an object, and logs it if nothing was logged for
+    /// the same cause lately.
+    pub(super) fn tell_of_export(self, callback: Callback, field: &str, object: &ObjectRef, failure: &Failure) {
+        let Self { source, faults } = self;
+        if !faults.takes(callback, format!("{source} {field}: {failure}")) {
+            return;
+        }
+        let (controller, error) = (&faults.controller, &failure.message);
+        match (callback, field) {
+            (Callback::Filter, _) => {
+                tracing::warn!(%controller, source, field, %object, %error, "a filter has no answer: the event counts");
+            }
+            (_, "secondaries") => {
+                tracing::warn!(%controller, source, field, %object, %error, "a mapper has no answer: what belongs to the primary is not known");
+            }
+            (_, _) => {
+                tracing::warn!(%controller, source, field, %object, %error, "a mapper has no answer: what was known of the object stays, and it is asked again");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Decides which changes matter to a controller: by headers, and by what the user asks in CEL (CF, IS).
+//! Decides which changes matter to a controller: by headers, by what the user asks in CEL, and of which the component has to be
+//! asked (CF, IS).
 //!
 //! Filters suppress events only: caches and indexes hold every object (`IS-3`).
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::callback::{Asked, Callback, Problem, cost, read};
 use crate::cel::Expression;
 use crate::manifest::Filters;
-use crate::manifest::filters::{OBJECT, OLD_OBJECT, UNKNOWN};
+use crate::manifest::filters::{OBJECT, OLD_OBJECT, Question, UNKNOWN};
 use crate::object::{Change, Header, Object};
 
 /// The filter of one source: built-in rules, and what the user asks. Both must accept.
@@ -29,6 +30,24 @@ pub struct PrimaryFilter {
     pub finalizer: Option<Arc<str>>,
 }
 
+/// What a change stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// One change, or several of its sort.
+    One,
+    /// Several of different sorts: no question about one sort decides.
+    Mixed,
+}
+
+/// What a filter says of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict<'a> {
+    /// It does not matter.
+    No,
+    /// It matters if the component says so to all of these: fields of the manifest, and the names that they give.
+    IfSaid(Vec<(&'static str, &'a Arc<str>)>),
+}
+
 // === impl Filter ===
 
 impl Filter {
@@ -43,23 +62,19 @@ impl Filter {
         Self { primary: None, user }
     }
 
-    /// Returns true if the change matters. A question that has no answer is passed to `asked`, and counts as answered
-    /// with yes: an event too many does no harm.
+    /// Returns true if the change matters, as far as that is known without the component. A question that has no answer is
+    /// passed to `asked`, and counts as answered with yes: an event too many does no harm.
     pub fn accepts(&self, change: &Change, asked: Asked<'_>) -> bool {
-        self.lets(change, true, asked)
+        self.judge(change, Sort::One, asked) != Verdict::No
     }
 
-    /// The same for a change that stands for several, of different sorts: no question about one sort decides, and no rule about
-    /// updates. What has gone and come back counts, although it may look as it did.
-    pub(super) fn accepts_mixed(&self, change: &Change, asked: Asked<'_>) -> bool {
-        self.lets(change, false, asked)
-    }
-
-    fn lets(&self, change: &Change, alike: bool, asked: Asked<'_>) -> bool {
+    /// Returns whether the change matters, and of what the component has to be asked for that. If it stands for several, no rule about
+    /// updates decides: what has gone and come back counts, although it may look as it did.
+    pub(super) fn judge(&self, change: &Change, sort: Sort, asked: Asked<'_>) -> Verdict<'_> {
         match &self.primary {
-            Some(filter) if is_awaited(change, filter.finalizer.as_deref()) => true,
-            Some(filter) => (!alike || accepts(change, filter)) && self.lets_pass(change, alike, asked),
-            None => self.lets_pass(change, alike, asked),
+            Some(filter) if is_awaited(change, filter.finalizer.as_deref()) => Verdict::IfSaid(Vec::new()),
+            Some(filter) if sort == Sort::One && !accepts(change, filter) => Verdict::No,
+            Some(_) | None => self.ask(change, sort, asked),
         }
     }
 
@@ -73,22 +88,31 @@ impl Filter {
         &self.user
     }
 
-    /// Returns true if the user's questions let a change pass.
-    fn lets_pass(&self, change: &Change, alike: bool, asked: Asked<'_>) -> bool {
+    /// Returns what the user's questions say of a change.
+    fn ask(&self, change: &Change, sort: Sort, asked: Asked<'_>) -> Verdict<'_> {
         let (field, specific) = match change {
             Change::Added(_) => ("onAdd", &self.user.on_add),
             Change::Updated { .. } => ("onUpdate", &self.user.on_update),
             Change::Deleted { .. } => ("onDelete", &self.user.on_delete),
         };
-        let questions = [(field, specific.as_ref().filter(|_| alike)), ("generic", self.user.generic.as_ref())];
-        questions.into_iter().all(|(field, question)| {
-            question.is_none_or(|question| {
-                holds(question, change).unwrap_or_else(|problem| {
-                    asked.tell(Callback::Filter, field, change.object().key(), &problem);
-                    true
-                })
-            })
-        })
+        let specific = specific.as_ref().filter(|_| sort == Sort::One);
+        let mut exports = Vec::new();
+        for (field, question) in [(field, specific), ("generic", self.user.generic.as_ref())] {
+            match question {
+                None => {}
+                Some(Question::Export(name)) => exports.push((field, name)),
+                Some(Question::Cel(cel)) => {
+                    let holds = holds(cel, change).unwrap_or_else(|problem| {
+                        asked.tell(Callback::Filter, field, change.object().key(), &problem);
+                        true
+                    });
+                    if !holds {
+                        return Verdict::No;
+                    }
+                }
+            }
+        }
+        Verdict::IfSaid(exports)
     }
 }
 
@@ -220,8 +244,8 @@ mod tests {
         [Change::Added(object(PLAIN)), updated(PLAIN, LABELLED), generation, deleted]
     }
 
-    fn cel(text: &str) -> Option<Expression> {
-        Expression::parse(text, &[OBJECT, OLD_OBJECT, UNKNOWN]).ok()
+    fn cel(text: &str) -> Option<Question> {
+        Expression::parse(text, &[OBJECT, OLD_OBJECT, UNKNOWN]).ok().map(Question::Cel)
     }
 
     /// Returns what a filter says of changes, after a check that nothing fails.

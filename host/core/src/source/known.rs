@@ -12,8 +12,11 @@ use crate::object::{Gvk, ObjectRef};
 /// Why a source may not know all objects although all are listed.
 const FULL: &str = "its cache is full, and leaves objects out";
 
+/// Why answers can't be known.
+const NO_ROOM: &str = "the keys of its look-ups take more memory than its plugin has (--plugin-memory)";
+
 /// A read asks about no more objects than this that a source has not asked about yet.
-const MANY: usize = 1000;
+pub(super) const MANY: usize = 1000;
 
 /// The objects that a source is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +83,9 @@ impl Source {
             && let Some(why) = self.does_not_lead(primary)
         {
             return Err(self.doubt(&primary.namespace, &why));
+        }
+        if !self.is_mapped(within) {
+            return Err(self.doubt(&None, NO_ROOM));
         }
         let state = self.state.read();
         match within {
@@ -171,7 +177,7 @@ impl Source {
             return Ok(());
         }
         let why = if state.unkeyed.len() > MANY {
-            "the keys of its look-ups take more memory than its plugin has (--plugin-memory)".to_owned()
+            NO_ROOM.to_owned()
         } else {
             format!("changes of {} objects wait to be asked about", state.backlog.len())
         };
@@ -215,7 +221,7 @@ impl Source {
         }
     }
 
-    fn doubt(&self, place: &Place, why: &str) -> Doubt {
+    pub(super) fn doubt(&self, place: &Place, why: &str) -> Doubt {
         Doubt {
             source_name: Arc::clone(&self.spec.name),
             gvk: self.spec.gvk.clone(),

@@ -1,11 +1,12 @@
-//! Decides which primaries a secondary belongs to: by owner references, annotations, labels, or texts in it (IM).
+//! Decides which primaries a secondary belongs to: by owner references, annotations, labels, or texts in it (IM). What the
+//! component says of it is in `exports.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::callback::{Asked, Callback};
 use super::keys::{named, placed};
-use crate::manifest::{ByIndex, Keys, Mapper as Declared, MappingKeys};
+use crate::manifest::{ByIndex, Keys, Mapper as Declared, MappingKeys, Secondaries};
 use crate::object::{Gvk, Object, ObjectRef, Owner, Scope, Text};
 
 /// The mapper of one source.
@@ -16,7 +17,7 @@ pub struct Mapper {
     scope: Scope,
     declared: Declared,
     /// The names of secondaries that a primary has, and whether these live in namespaces.
-    secondaries: Option<(Keys, Scope)>,
+    secondaries: Option<(Secondaries, Scope)>,
     /// True if primaries and secondaries by texts may be in different namespaces.
     across: bool,
 }
@@ -29,8 +30,8 @@ impl Mapper {
 
     /// Lets primaries name their secondaries, which are namespaced or cluster-scoped as `scope` says (`IM-4`).
     #[must_use]
-    pub fn led_by(self, names: Keys, scope: Scope) -> Self {
-        Self { secondaries: Some((names, scope)), ..self }
+    pub fn led_by(self, by: Secondaries, scope: Scope) -> Self {
+        Self { secondaries: Some((by, scope)), ..self }
     }
 
     /// Decides whether texts may lead from one namespace into another.
@@ -43,19 +44,52 @@ impl Mapper {
     pub(super) fn index(&self) -> Option<&ByIndex> {
         match &self.declared {
             Declared::Index(by) => Some(by),
-            Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) | Declared::Named(_) => None,
+            Declared::OwnerReference
+            | Declared::Annotations(_)
+            | Declared::Labels(_)
+            | Declared::Named(_)
+            | Declared::Export(_) => None,
+        }
+    }
+
+    /// Returns the name of the export that says whose a secondary is, if one does.
+    pub(super) fn export(&self) -> Option<&Arc<str>> {
+        match &self.declared {
+            Declared::Export(name) => Some(name),
+            Declared::OwnerReference
+            | Declared::Annotations(_)
+            | Declared::Labels(_)
+            | Declared::Named(_)
+            | Declared::Index(_) => None,
+        }
+    }
+
+    /// Returns whether primaries live in namespaces.
+    pub(super) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Returns the name of the export that says which secondaries a primary has, if one does, and whether these live in namespaces.
+    pub(super) fn leading_export(&self) -> Option<(&Arc<str>, Scope)> {
+        match &self.secondaries {
+            Some((Secondaries::Export(name), scope)) => Some((name, *scope)),
+            Some((Secondaries::Named(_), _)) | None => None,
         }
     }
 
     /// Returns the names of secondaries that a primary has, if it is asked for them.
     pub(super) fn secondaries(&self) -> Option<(&Keys, Scope)> {
-        self.secondaries.as_ref().map(|(keys, scope)| (keys, *scope))
+        match &self.secondaries {
+            Some((Secondaries::Named(keys), scope)) => Some((keys, *scope)),
+            Some((Secondaries::Export(_), _)) | None => None,
+        }
     }
 
     /// Returns true if asking who a secondary belongs to costs much more than a look at its text.
     pub(super) fn is_costly(&self) -> bool {
         match &self.declared {
             Declared::Named(keys) | Declared::Index(ByIndex { key: keys, .. }) => keys.is_costly(),
+            Declared::Export(_) => true,
             Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) => false,
         }
     }
@@ -84,7 +118,7 @@ impl Mapper {
             }
             Declared::Labels(keys) => self.tagged(keys, &secondary.tags().labels, secondary).into_iter().collect(),
             Declared::Named(keys) => self.named(keys, secondary, asked),
-            Declared::Index(_) => BTreeSet::new(),
+            Declared::Index(_) | Declared::Export(_) => BTreeSet::new(),
         }
     }
 
@@ -107,9 +141,11 @@ impl Mapper {
                 };
                 reachable && header.owners.iter().any(|owner| *owner.name == *primary.name && self.is_primary(owner))
             }
-            Declared::Annotations(_) | Declared::Labels(_) | Declared::Named(_) | Declared::Index(_) => {
-                self.primaries(secondary, asked).contains(primary)
-            }
+            Declared::Annotations(_)
+            | Declared::Labels(_)
+            | Declared::Named(_)
+            | Declared::Export(_)
+            | Declared::Index(_) => self.primaries(secondary, asked).contains(primary),
         }
     }
 
@@ -118,7 +154,7 @@ impl Mapper {
         let across = match &self.declared {
             Declared::OwnerReference => false,
             Declared::Annotations(keys) | Declared::Labels(keys) => keys.across_namespaces,
-            Declared::Named(_) | Declared::Index(_) => self.across,
+            Declared::Named(_) | Declared::Export(_) | Declared::Index(_) => self.across,
         };
         // Names may lead anywhere, whatever leads back.
         primary.namespace.is_some() && !across && !(self.secondaries.is_some() && self.across)
@@ -128,7 +164,11 @@ impl Mapper {
     pub fn same(&self, old: &Object, new: &Object) -> bool {
         match &self.declared {
             Declared::OwnerReference => old.header().owners == new.header().owners,
-            Declared::Annotations(_) | Declared::Labels(_) | Declared::Named(_) | Declared::Index(_) => false,
+            Declared::Annotations(_)
+            | Declared::Labels(_)
+            | Declared::Named(_)
+            | Declared::Export(_)
+            | Declared::Index(_) => false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::callback::{Asked, Callback};
 use super::keys::{named, texts};
+use super::mapper::Mapper;
 use super::state::{Candidates, State};
 use super::{Role, Source};
 use crate::manifest::Keys;
@@ -13,6 +14,9 @@ use crate::object::{Object, ObjectRef};
 
 /// The index, beside those that are declared, by which secondaries are found that a primary leads to by an index.
 pub(super) const MAPPED: &str = "(mapped)";
+
+/// Why it is not known which secondaries a primary has.
+const NOT_ASKED: &str = "its `secondaries` has not been asked about it yet";
 
 /// The secondaries of a primary, as it says itself.
 enum Led {
@@ -37,6 +41,9 @@ impl Source {
         let Role::Secondary(mapper) = &self.spec.role else {
             return BTreeSet::new();
         };
+        if mapper.export().is_some() {
+            return self.whose(object);
+        }
         let Some(by) = mapper.index() else {
             return mapper.primaries(object, self.asked());
         };
@@ -61,7 +68,7 @@ impl Source {
         match self.led(primary) {
             None => {
                 let candidates = |state: &State| Candidates::of(&state.related, state.related.get(primary));
-                self.select(self.home_of(primary), candidates, |object| mapper.maps(object, primary, self.asked()))
+                self.select(self.home_of(primary), candidates, |object| self.is_of(object, primary, mapper))
             }
             Some(Ok(Led::Named(names))) => names.iter().filter_map(|key| self.get(key)).collect(),
             Some(Ok(Led::Keyed(keys))) => {
@@ -82,11 +89,19 @@ impl Source {
     pub fn relates(&self, object: &Object, primary: &ObjectRef) -> bool {
         match (&self.spec.role, self.led(primary)) {
             (Role::Primary, _) => object.key() == primary,
-            (Role::Secondary(mapper), None) => mapper.maps(object, primary, self.asked()),
+            (Role::Secondary(mapper), None) => self.is_of(object, primary, mapper),
             (Role::Secondary(_), Some(Ok(Led::Named(names)))) => names.contains(object.key()),
             (Role::Secondary(_), Some(Ok(Led::Keyed(keys)))) => self.is_led(object, primary, &keys),
             (Role::Secondary(_), Some(Err(_))) => false,
         }
+    }
+
+    /// Returns true if a secondary belongs to a primary as it says itself, or as the component says of it.
+    fn is_of(&self, object: &Object, primary: &ObjectRef, mapper: &Mapper) -> bool {
+        if mapper.export().is_some() {
+            return self.whose(object).contains(primary);
+        }
+        mapper.maps(object, primary, self.asked())
     }
 
     /// Returns why the secondaries of a primary can't be known: it is asked for them, and has no answer.
@@ -111,6 +126,12 @@ impl Source {
                 self.asked().tell(Callback::Mapper, "secondaries", primary, &problem);
                 format!("its `secondaries` has no answer: {problem}")
             }));
+        }
+        if mapper.leading_export().is_some() {
+            let said = object().map(|object| self.state.read().led.of(&object).cloned());
+            // A primary that is gone leads nowhere.
+            let said = said.map_or(Some(BTreeSet::new()), |said| said);
+            return Some(said.map(Led::Named).ok_or_else(|| NOT_ASKED.to_owned()));
         }
         let by = mapper.index()?;
         let primaries = self.primaries.as_ref()?;

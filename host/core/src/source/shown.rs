@@ -115,10 +115,12 @@ mod tests {
 
     use crate::cache::{Event, Writer};
     use crate::cel::Expression;
+    use crate::manifest::filters::Question;
     use crate::manifest::{Bound, Filters, Keys, Mapper as Declared};
     use crate::object::fields::Fields;
     use crate::object::pointer::Pointer;
     use crate::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
+    use crate::source::exports::tests::ask;
     use crate::source::filter::Filter;
     use crate::source::mapper::Mapper;
     use crate::source::{Bounded, Role, Source, Spec, Within};
@@ -143,7 +145,7 @@ mod tests {
     /// Returns a source of secondaries that keeps some fields, with a mapper and an index by `a`, and with a filter.
     fn source(kept: Fields, filter: &str) -> Source {
         let pointer = || Keys::Pointer(Pointer::parse("/a").unwrap());
-        let on_update = Some(Expression::parse(filter, &["object", "oldObject"]).unwrap());
+        let on_update = Some(Question::Cel(Expression::parse(filter, &["object", "oldObject"]).unwrap()));
         Source::new(Spec {
             name: "s".into(),
             gvk: gvk(),
@@ -159,7 +161,7 @@ mod tests {
     /// Returns how many are told of a change, once all questions about it have been asked.
     fn told(source: &Source, change: Change) -> usize {
         let at_once = source.on(change);
-        at_once.len() + std::iter::from_fn(|| source.ask()).flatten().count()
+        at_once.len() + std::iter::from_fn(|| ask(source)).flatten().count()
     }
 
     #[test]

@@ -7,11 +7,16 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef};
+use crate::source::answers::Answers;
 use crate::source::backlog::Backlog;
 use crate::source::borrowed::Borrowed;
 use crate::source::echo::{EchoFilter, Listing, Verdict};
 use crate::source::index::{Key, Lookup};
 use crate::source::overlay::Overlay;
+use crate::source::patience::Patience;
+
+/// The most primaries of which it is remembered what the component has said of them.
+const MOST_LED: usize = 10_000;
 
 /// The place that one informer watches: a namespace, or all namespaces and cluster-scoped objects (`None`).
 pub(super) type Place = Option<Arc<str>>;
@@ -44,6 +49,14 @@ pub(super) struct State {
     pub(super) unkeyed: BTreeSet<ObjectRef>,
     /// The objects whose look-ups and changes wait for costly questions.
     pub(super) backlog: Backlog,
+    /// The primaries of secondaries, as the component has said.
+    pub(super) mapped: Answers,
+    /// The secondaries of primaries, as the component has said.
+    pub(super) led: Answers,
+    /// When exports are asked again that have had no answer.
+    pub(super) patience: Patience,
+    /// The edition of the controller whose component answers now; `None` if nobody has said.
+    pub(super) edition: Option<u64>,
 }
 
 /// Objects that may be what is looked for.
@@ -118,6 +131,7 @@ impl State {
         }
         if !self.borrow() {
             self.unkeyed.insert(key.clone());
+            self.mapped.forget(key);
             self.related.moved(key, &facts.primaries.after, &BTreeSet::new());
             for (lookup, keys) in self.indexes.values_mut().zip(&facts.keys) {
                 lookup.moved(key, &keys.after, &BTreeSet::new());
@@ -149,7 +163,35 @@ impl State {
     /// Borrows the memory that the look-ups take. Returns false if there is not enough.
     fn borrow(&mut self) -> bool {
         let indexes: usize = self.indexes.values().map(Lookup::bytes).sum();
-        self.borrowed.fits(self.related.bytes() + indexes)
+        self.borrowed.fits(self.related.bytes() + indexes + self.mapped.bytes() + self.led.bytes())
+    }
+
+    /// Keeps what the component has said of a primary, in place of what it has said of others if there is no room for both. Returns
+    /// false if it finds none.
+    pub(super) fn keep_led(&mut self, primary: &Object, said: BTreeSet<ObjectRef>, current: bool) -> bool {
+        if self.led.len() >= MOST_LED {
+            self.led.clear();
+        }
+        self.led.keep(primary, said.clone(), current);
+        if self.borrow() {
+            return true;
+        }
+        self.led.clear();
+        self.led.keep(primary, said, current);
+        let fits = self.borrow();
+        if !fits {
+            self.led.clear();
+            self.borrow();
+        }
+        fits
+    }
+
+    /// Forgets what the component has said of an object that the caches do not show, unless it was just written.
+    pub(super) fn forget_answers(&mut self, key: &ObjectRef) {
+        if self.overlay.get(key).is_none() {
+            self.mapped.forget(key);
+        }
+        self.patience.forget(key);
     }
 
     /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
@@ -185,12 +227,14 @@ impl State {
     }
 
     pub(super) fn forget_unwatched(&mut self) {
-        let Self { places, overlay, windows, related, indexes, backlog, unkeyed, .. } = self;
+        let Self { places, overlay, windows, related, indexes, backlog, unkeyed, mapped, patience, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
         overlay.retain(|own| watched(own.key()));
         windows.discard(|key| !watched(key));
         related.retain(watched);
         backlog.retain(watched);
+        mapped.retain(watched);
+        patience.retain(watched);
         unkeyed.retain(watched);
         for lookup in indexes.values_mut() {
             lookup.retain(watched);

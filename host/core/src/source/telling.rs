@@ -8,6 +8,8 @@ use std::sync::Arc;
 use super::backlog::Waiting;
 use super::callback::{Callback, questions};
 use super::echo::Released;
+use super::exports::Exports;
+use super::filter::Sort;
 use super::state::{Facts, Move};
 use super::{Listener, Role, Source, Trigger, TriggerKind};
 use crate::cpu;
@@ -19,6 +21,7 @@ const PORTION: usize = 1000;
 impl Source {
     /// Returns the keys that a change moves.
     pub(super) fn facts(&self, change: &Change) -> Facts {
+        let _questions = questions();
         let primaries = match &self.spec.role {
             Role::Primary => Move::nowhere(),
             Role::Secondary(mapper) => match change {
@@ -77,21 +80,15 @@ impl Source {
 
     /// Returns the triggers for a change that no window holds back (`FW-6`).
     pub(super) fn triggers(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        self.filtered(change, primaries, |change| self.spec.filter.accepts(change, self.asked()))
-    }
-
-    fn filtered(
-        &self,
-        change: &Change,
-        primaries: BTreeSet<ObjectRef>,
-        filter: impl FnOnce(&Change) -> bool,
-    ) -> Vec<Trigger> {
-        let concerns_nobody = matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty();
-        let accepts = || !self.can_be_asked(change) || filter(change);
-        if concerns_nobody || !accepts() {
+        let accepts = || !self.can_be_asked(change) || self.spec.filter.accepts(change, self.asked());
+        if self.concerns_nobody(&primaries) || !accepts() {
             return Vec::new();
         }
         self.accepted(change, primaries)
+    }
+
+    fn concerns_nobody(&self, primaries: &BTreeSet<ObjectRef>) -> bool {
+        matches!(self.spec.role, Role::Secondary(_)) && primaries.is_empty()
     }
 
     /// Returns the triggers for a change that matters.
@@ -125,7 +122,10 @@ impl Source {
 impl Source {
     /// Waits until something is to be asked about. [`Source::answer`] does it.
     pub async fn has_questions(&self) {
-        self.work.notified().await;
+        tokio::select! {
+            () = self.work.notified() => {}
+            () = self.again() => {}
+        }
     }
 
     /// Has objects asked about again whose keys have found no room, as there may be some now; a portion of them, if there are many.
@@ -142,12 +142,14 @@ impl Source {
     }
 
     /// Asks about all that waits, and passes on the triggers. Gives others a turn after each object.
-    pub async fn answer(&self, tell: &Listener) {
+    pub async fn answer(&self, tell: &Listener, exports: &dyn Exports) {
         loop {
             if let Some(primaries) = self.index_of_primaries() {
+                // What they ask may need what this source has of the component.
+                exports.rest();
                 primaries.settled().await;
             }
-            let Some(triggers) = self.ask() else {
+            let Some(triggers) = self.ask(exports).await else {
                 return;
             };
             if !triggers.is_empty() {
@@ -227,56 +229,81 @@ impl Source {
         self.accepted(&change, primaries)
     }
 
-    fn asks_primaries(&self) -> bool {
+    pub(super) fn asks_primaries(&self) -> bool {
         matches!(&self.spec.role, Role::Secondary(mapper) if mapper.asks_primaries())
     }
 
     /// Asks about the object that has waited longest. Returns the triggers for the queue; `None` if nothing waits.
-    pub(super) fn ask(&self) -> Option<Vec<Trigger>> {
+    pub(super) async fn ask(&self, exports: &dyn Exports) -> Option<Vec<Trigger>> {
         let (key, waiting) = {
             let mut state = self.state.write();
             // Whoever asked about it has panicked: reads ask it.
-            if let Some(lost) = state.backlog.asked() {
+            if let Some(lost) = state.backlog.lost() {
                 state.unkeyed.insert(lost);
             }
-            let Some(next) = state.backlog.take() else {
+            let Some(taken) = state.backlog.take() else {
                 let everybody = std::mem::take(&mut state.everybody);
                 drop(state);
                 // What waited has been passed on without a question, perhaps.
                 self.progress.notify_waiters();
                 return everybody.then(|| self.triggers_of_all());
             };
-            next
+            taken
         };
-        let _questions = questions();
-        let newest = self.cached(&key);
+        let newest = self.mapped(&key, exports).await;
         let facts = self.facts_now(newest.as_ref());
-        let (known, everybody) = {
+        let known = {
             let mut state = self.state.write();
             let known = state.related.known(&key).cloned();
             state.look_up(&key, &facts);
-            state.backlog.asked();
-            (known, std::mem::take(&mut state.everybody))
+            state.backlog.found();
+            known
         };
         self.progress.notify_waiters();
+        let known = known.into_iter().flatten().chain(facts.primaries.after).collect();
+        let triggers = self.tell_of(waiting, newest, known, exports).await;
+        let gone = self.cached(&key).is_none();
+        let everybody = {
+            let mut state = self.state.write();
+            if gone {
+                state.forget_answers(&key);
+            }
+            // From here on nobody else has to tell of it.
+            state.backlog.told();
+            std::mem::take(&mut state.everybody)
+        };
         let all = if everybody { self.triggers_of_all() } else { Vec::new() };
+        Some(all.into_iter().chain(triggers).collect())
+    }
+
+    /// Returns the triggers for what has waited, with the primaries that are known of its object.
+    async fn tell_of(
+        &self,
+        waiting: Waiting,
+        newest: Option<Object>,
+        known: BTreeSet<ObjectRef>,
+        exports: &dyn Exports,
+    ) -> Vec<Trigger> {
         let change = waiting.change(newest.as_ref());
         let Waiting { first, mapped: mut primaries, mixed, .. } = waiting;
         let Some(change) = change else {
-            return Some(all);
+            return Vec::new();
         };
-        primaries.extend(known.into_iter().flatten().chain(facts.primaries.after));
+        primaries.extend(known);
         if matches!(self.spec.role, Role::Secondary(_)) {
-            let newest = newest.map(|object| object.version());
-            let others = first.iter().chain([change.object()]).filter(|object| Some(object.version()) != newest);
-            primaries.extend(others.flat_map(|object| self.primaries_of_object(object)));
+            let asked = newest.map(|object| object.version()).filter(|_| !self.is_mapped_by_versions());
+            let others = first.into_iter().chain([change.object().clone()]);
+            let others = others.filter(|object| Some(object.version()) != asked).collect();
+            primaries.extend(self.primaries_before(others, exports).await);
         }
-        let triggers = if mixed {
-            self.filtered(&change, primaries, |change| self.spec.filter.accepts_mixed(change, self.asked()))
-        } else {
-            self.triggers(&change, primaries)
-        };
-        Some(all.into_iter().chain(triggers).collect())
+        if self.concerns_nobody(&primaries) {
+            return Vec::new();
+        }
+        let sort = if mixed { Sort::Mixed } else { Sort::One };
+        if self.can_be_asked(&change) && !self.accepts(&change, sort, exports).await {
+            return Vec::new();
+        }
+        self.accepted(&change, primaries)
     }
 
     /// Returns a trigger for each primary: something has gone, and it is not known whom it concerns.
@@ -290,7 +317,7 @@ impl Source {
     }
 
     /// Returns an object as this source shows it of the caches.
-    fn cached(&self, key: &ObjectRef) -> Option<Object> {
+    pub(super) fn cached(&self, key: &ObjectRef) -> Option<Object> {
         let cache = self.state.read().cache(key).cloned();
         cache?.get(key).and_then(|object| self.show(&object))
     }

@@ -1,8 +1,11 @@
 //! What a component has to export for a manifest.
 
 use capstan_core::guest::Interface;
+use capstan_core::manifest::filters::Question;
 use capstan_core::manifest::polls::Polled;
-use capstan_core::manifest::{Condition, Controller, Dependent, Matching, Operator};
+use capstan_core::manifest::{
+    Condition, Controller, Dependent, Filters, Mapper, Matching, Operator, Secondaries, Source,
+};
 
 /// An interface that the manifest needs, and the field that says so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +29,10 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
             };
             needs.push(Need { interface, field: format!("{field}.sources.{name}.{polls}") });
         }
+        needs.extend(filters(&controller.filters, &field));
+        for (name, source) in &controller.sources {
+            needs.extend(source_needs(source, &format!("{field}.sources.{name}.informer")));
+        }
         for (name, dependent) in &controller.workflow.dependents {
             dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
         }
@@ -45,6 +52,26 @@ pub(super) fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
     all_events.map(|controller| Need { interface: Interface::Cleaner, field: field(controller) }).collect()
 }
 
+fn source_needs(source: &Source, field: &str) -> Vec<Need> {
+    let need = |interface, what: &str| Need { interface, field: format!("{field}.{what}.export") };
+    let mut needs = Vec::new();
+    if let Mapper::Export(_) = source.mapper {
+        needs.push(need(Interface::Mapper, "mapper"));
+    }
+    if let Some(Secondaries::Export(_)) = source.secondaries {
+        needs.push(need(Interface::SecondaryMapper, "secondaries"));
+    }
+    needs.extend(filters(&source.filters, field));
+    needs
+}
+
+fn filters(filters: &Filters, field: &str) -> impl Iterator<Item = Need> {
+    let Filters { on_add, on_update, on_delete, generic } = filters;
+    let questions = [("onAdd", on_add), ("onUpdate", on_update), ("onDelete", on_delete), ("generic", generic)];
+    let exports = questions.into_iter().filter(|(_, question)| matches!(question, Some(Question::Export(_))));
+    exports.map(move |(name, _)| Need { interface: Interface::Filter, field: format!("{field}.filters.{name}.export") })
+}
+
 fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     let mut need = |interface, field: String| needs.push(Need { interface, field });
     let manage = dependent.manage;
@@ -55,6 +82,8 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     if let Matching::Export(_) = dependent.matching {
         need(Interface::Matcher, format!("{field}.match.export"));
     }
+    needs.extend(filters(&dependent.filters, field));
+    let mut need = |interface, field: String| needs.push(Need { interface, field });
     let conditions = &dependent.conditions;
     for (role, condition) in [
         ("activation", &conditions.activation),

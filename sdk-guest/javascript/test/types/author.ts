@@ -27,6 +27,9 @@ const webpage = operator<WebPage>({
   conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
   poll: { themes: () => [{ namespace: "web", name: "a", things: [{ id: 1 }] }] },
   pollOne: { domains: (page) => [{ id: page.spec.html }], later: () => ({ things: [], again: "5s" }) },
+  accepts: { renamed: (change) => change.sort === "updated" && change.object.name !== change.before.name },
+  toPrimaries: { pages: (theme) => ["a", "n/b", { name: theme.name }], none: () => {} },
+  toSecondaries: { themes: (page) => [{ namespace: "n", name: page.spec.html }] },
 });
 
 webpage.reconcile({ apiVersion: "v1", kind: "WebPage", metadata: { name: "a" }, spec: { html: "" } });

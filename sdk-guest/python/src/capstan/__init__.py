@@ -10,24 +10,38 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`. What a function may
-ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`,
+`accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
 """
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, system, workflow
 from capstan._json import Object
-from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Things, Update
+from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, Things, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, Failure
 from capstan.log import debug, error, info, trace, warn
 from capstan.operations import ObjectRef
-from capstan.registry import cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile
+from capstan.registry import (
+    accepts,
+    cleanup,
+    condition,
+    desired,
+    handle_error,
+    initialize,
+    match,
+    poll,
+    poll_one,
+    reconcile,
+    to_primaries,
+    to_secondaries,
+)
 
 __all__ = [
     "CallError",
+    "Change",
     "Condition",
     "DependentFailure",
     "Duration",
@@ -35,12 +49,14 @@ __all__ = [
     "Failure",
     "Handled",
     "KeepFinalizer",
+    "Key",
     "Object",
     "ObjectRef",
     "Retry",
     "RunInfo",
     "Things",
     "Update",
+    "accepts",
     "cache",
     "cleanup",
     "condition",
@@ -64,6 +80,8 @@ __all__ = [
     "secondaries",
     "secondary",
     "system",
+    "to_primaries",
+    "to_secondaries",
     "trace",
     "warn",
     "workflow",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Condition, Duration, Handled, KeepFinalizer, Things, Update
+from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Things, Update
 from capstan.errors import Failure
 from capstan.registry import Interface, Registered, find, get
 
@@ -92,6 +92,44 @@ def poll_one(name: str, primary: str) -> tuple[list[str], Duration | None]:
     return _things(function, () if answer is None else answer), None
 
 
+def accepts(name: str, change: Change) -> bool:
+    """Returns whether a change matters."""
+    function = get(Interface.FILTER, _controller(), name)
+    answer = function(change)
+    if not isinstance(answer, bool):
+        raise TypeError(f"{function.place} returns {answer!r}, not a bool")
+    return answer
+
+
+def to_primaries(name: str, secondary: str) -> list[tuple[str | None, str]]:
+    """Returns the primaries of a secondary: namespace and name of each."""
+    function = get(Interface.MAPPER, _controller(), name)
+    return _keys(function, function(_json.read(secondary)))
+
+
+def to_secondaries(name: str, primary: str) -> list[tuple[str | None, str]]:
+    """Returns the secondaries of a primary: namespace and name of each."""
+    function = get(Interface.SECONDARY_MAPPER, _controller(), name)
+    return _keys(function, function(_json.read(primary)))
+
+
+def _keys(function: Registered, keys: Any) -> list[tuple[str | None, str]]:
+    if keys is None:
+        return []
+    if not isinstance(keys, (Sequence, Set)) or isinstance(keys, (str, bytes)):
+        raise TypeError(f"{function.place} returns {keys!r}, not a list of names")
+    return [_key(function, key) for key in keys]
+
+
+def _key(function: Registered, key: Any) -> tuple[str | None, str]:
+    if isinstance(key, str):
+        namespace, slash, name = key.partition("/")
+        return (namespace, name) if slash else (None, key)
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
+        return key[0], key[1]
+    raise TypeError(f'{function.place} returns {key!r}, which is neither "name", "namespace/name" nor (namespace, name)')
+
+
 def _primary(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
         return None, key
@@ -116,6 +154,6 @@ def _controller() -> str:
     run = daemon().run()
     if run is not None:
         return run.controller
-    # A poll belongs to no run.
+    # Polls, filters and mappers belong to no run.
     name: str = _json.read(daemon().settings()).get("controller", {}).get("name", "")
     return name

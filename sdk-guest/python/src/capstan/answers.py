@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from capstan import _json
 from capstan._json import Object
@@ -93,6 +93,25 @@ class Things:
     """The things of the primary, each with an id where the manifest says."""
     again: Duration | None = None
     """Read them again after so long, in place of the manifest's period; 49 days at most."""
+
+
+Key = Union[str, tuple[Union[str, None], str]]
+"""The name of an object, for `@to_primaries` and `@to_secondaries`: `"name"`, `"namespace/name"` or `(namespace, name)`. Without a
+namespace it is in that of the object that the function is given, or it lives in none."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to an object, for `@accepts`."""
+
+    sort: Literal["added", "updated", "deleted"]
+    """The sort of change."""
+    object: Object
+    """The object as it is, or was last seen."""
+    before: Object | None = None
+    """The object as it was before an update."""
+    final_state_unknown: bool = False
+    """True if a deletion was missed, so that there may have been later versions."""
 
 
 def millis(duration: Duration) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Handled, KeepFinalizer, Things, Update
+from capstan.answers import Condition, Handled, KeepFinalizer, Key, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
@@ -20,6 +20,8 @@ Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
 Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
 Poll = TypeVar("Poll", bound=Callable[..., Mapping[Any, Any]])
 PollOne = TypeVar("PollOne", bound=Callable[..., Union[Sequence[Any], Things, None]])
+Accepts = TypeVar("Accepts", bound=Callable[..., bool])
+Mapped = TypeVar("Mapped", bound=Callable[..., Union[Sequence[Key], None]])
 
 
 class Interface(Enum):
@@ -34,6 +36,9 @@ class Interface(Enum):
     CONDITION = ("condition", "condition", ("primary", "dependent"))
     POLLER = ("poller", "poller of", ())
     RESOURCE_POLLER = ("resource-poller", "resource poller of", ("primary",))
+    FILTER = ("filter", "filter", ("change",))
+    MAPPER = ("mapper", "mapper", ("secondary",))
+    SECONDARY_MAPPER = ("secondary-mapper", "secondary mapper", ("primary",))
 
     def __init__(self, wit: str, noun: str, given: tuple[str, ...]) -> None:
         self.wit = wit
@@ -223,6 +228,45 @@ def poll_one(name: Any = None, /, *, controller: str | None = None) -> Any:
     primary, always outside of the run: `context.run()` is `None`.
     """
     return _named(Interface.RESOURCE_POLLER, name, controller)
+
+
+@overload
+def accepts(function: Accepts, /) -> Accepts: ...
+@overload
+def accepts(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Accepts], Accepts]: ...
+def accepts(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that decides which changes of objects matter, where CEL is not enough. Its name is what the manifest says after
+    `export:`.
+
+    It is given the `Change`, and returns a bool. What it raises lets the change pass. It is called outside of all runs.
+    """
+    return _named(Interface.FILTER, name, controller)
+
+
+@overload
+def to_primaries(function: Mapped, /) -> Mapped: ...
+@overload
+def to_primaries(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Mapped], Mapped]: ...
+def to_primaries(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that finds the primaries of a secondary. Its name is what the manifest says after `mapper: { export: … }`.
+
+    It is given the secondary, and returns a list of names, each `"name"`, `"namespace/name"` or `(namespace, name)`; `None` if there are
+    none. It is called once for each version of a secondary, outside of all runs. What it raises keeps what was known, and is tried again.
+    """
+    return _named(Interface.MAPPER, name, controller)
+
+
+@overload
+def to_secondaries(function: Mapped, /) -> Mapped: ...
+@overload
+def to_secondaries(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Mapped], Mapped]: ...
+def to_secondaries(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that finds the secondaries of a primary. Its name is what the manifest says after `secondaries: { export: … }`.
+
+    It is given the primary, and returns what a function with `@to_primaries` does. It is called when a run reads them for the first time
+    with this version of its primary. What it raises is a failure of that read.
+    """
+    return _named(Interface.SECONDARY_MAPPER, name, controller)
 
 
 def _single(interface: Interface, function: Any, controller: str | None) -> Any:

@@ -17,6 +17,9 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Conditions", "condition"),
     ("Pollers", "poller"),
     ("ResourcePollers", "resource_poller"),
+    ("Filters", "filter"),
+    ("Mappers", "mapper"),
+    ("SecondaryMappers", "secondary_mapper"),
 ];
 
 /// The export line: one type, or one for each controller.
@@ -140,12 +143,12 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let names = |these: &[Parameter]| -> TokenStream { these.iter().map(|(name, _)| quote!(#name,)).collect() };
     let (parameters_before, parameters_after) = (parameters(&before), parameters(&after));
     let (before, after) = (names(&before), names(&after));
-    if name == "Pollers" {
+    if matches!(name, "Pollers" | "Filters" | "Mappers") {
         return quote! {
-            impl ::capstan_guest::Pollers for Controllers {
-                fn poll(name: &str) -> ::capstan_guest::Result<::capstan_guest::ThingsByPrimary> {
+            impl ::capstan_guest::#of for Controllers {
+                fn #method(#parameters_before) -> ::capstan_guest::Result<#answer> {
                     match ::capstan_guest::glue::controller().as_str() {
-                        #(#known => <#operators as ::capstan_guest::Pollers>::poll(name),)*
+                        #(#known => <#operators as ::capstan_guest::#of>::#method(#before),)*
                         other => {
                             let _ = other;
                             #otherwise
@@ -196,6 +199,7 @@ impl Shape {
     fn of(name: &str) -> Self {
         let text = |name: &str| (format_ident!("{name}"), quote!(&str));
         let json = |name: &str| (format_ident!("{name}"), quote!(&::capstan_guest::Json));
+        let change = || (format_ident!("change"), quote!(&::capstan_guest::Change));
         let failure = || (format_ident!("failure"), quote!(&::capstan_guest::Failure));
         let (method, before, after, answer) = match name {
             "Reconciler" => ("reconcile", vec![], vec![], "Update"),
@@ -206,13 +210,18 @@ impl Shape {
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
             "Pollers" => ("poll", vec![text("name")], vec![], "ThingsByPrimary"),
             "ResourcePollers" => ("poll_one", vec![text("name")], vec![], "Things"),
+            "Filters" => ("accepts", vec![text("name"), change()], vec![], "bool"),
+            "Mappers" => ("to_primaries", vec![text("name"), json("secondary")], vec![], "Keys"),
+            "SecondaryMappers" => ("to_secondaries", vec![text("name")], vec![], "Keys"),
             _ => ("is_met", vec![text("name"), text("dependent")], vec![], "Condition"),
         };
-        let answer = if answer == "()" {
-            quote!(())
-        } else {
-            let answer = format_ident!("{answer}");
-            quote!(::capstan_guest::#answer)
+        let answer = match answer {
+            "()" => quote!(()),
+            "bool" => quote!(bool),
+            _ => {
+                let answer = format_ident!("{answer}");
+                quote!(::capstan_guest::#answer)
+            }
         };
         Self { method: format_ident!("{method}"), before, after, answer }
     }

@@ -36,6 +36,24 @@ pub fn resource_pollers(arguments: TokenStream, block: TokenStream) -> TokenStre
     attribute(named::Capability::ResourcePollers, &arguments, parse_macro_input!(block))
 }
 
+/// Makes a block of functions the trait `Filters`.
+#[proc_macro_attribute]
+pub fn filters(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::Filters, &arguments, parse_macro_input!(block))
+}
+
+/// Makes a block of functions the trait `Mappers`.
+#[proc_macro_attribute]
+pub fn mappers(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::Mappers, &arguments, parse_macro_input!(block))
+}
+
+/// Makes a block of functions the trait `SecondaryMappers`.
+#[proc_macro_attribute]
+pub fn secondary_mappers(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::SecondaryMappers, &arguments, parse_macro_input!(block))
+}
+
 /// Exports what types implement.
 #[proc_macro]
 pub fn export(line: TokenStream) -> TokenStream {

@@ -19,6 +19,12 @@ pub(crate) enum Capability {
     Pollers,
     /// `ResourcePollers`: functions of the primary.
     ResourcePollers,
+    /// `Filters`: functions of the change.
+    Filters,
+    /// `Mappers`: functions of the secondary.
+    Mappers,
+    /// `SecondaryMappers`: functions of the primary.
+    SecondaryMappers,
 }
 
 impl Capability {
@@ -30,6 +36,9 @@ impl Capability {
             Self::Conditions => "condition",
             Self::Pollers => "poller",
             Self::ResourcePollers => "resource_poller",
+            Self::Filters => "filter",
+            Self::Mappers => "mapper",
+            Self::SecondaryMappers => "secondary_mapper",
         }
     }
 
@@ -41,13 +50,17 @@ impl Capability {
             Self::Conditions => "condition",
             Self::Pollers => "poller of",
             Self::ResourcePollers => "resource poller of",
+            Self::Filters => "filter",
+            Self::Mappers => "mapper",
+            Self::SecondaryMappers => "secondary mapper",
         }
     }
 
     /// Returns the least and the greatest number of parameters, and where the primary is among them.
     fn parameters(self) -> (usize, usize, usize) {
         match self {
-            Self::Dependents | Self::ResourcePollers => (0, 1, 0),
+            Self::Dependents | Self::ResourcePollers | Self::SecondaryMappers => (0, 1, 0),
+            Self::Filters | Self::Mappers => (1, 1, 0),
             Self::Matchers => (2, 3, 2),
             Self::Conditions => (0, 2, 0),
             Self::Pollers => (0, 0, 0),
@@ -57,7 +70,9 @@ impl Capability {
     /// Returns the parameters as an author would write them.
     fn example(self) -> &'static str {
         match self {
-            Self::Dependents | Self::ResourcePollers => "(page: &WebPage)",
+            Self::Dependents | Self::ResourcePollers | Self::SecondaryMappers => "(page: &WebPage)",
+            Self::Filters => "(change: &Change)",
+            Self::Mappers => "(secondary: &ConfigMap)",
             Self::Pollers => "nothing: it answers for all primaries at once",
             Self::Matchers => "(actual: &ConfigMap, desired: &ConfigMap, page: &WebPage), the last if needed",
             Self::Conditions => "(page: &WebPage, dependent: &str), the last if needed",
@@ -172,6 +187,46 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
                 }
             }
         },
+        Capability::Filters => filters(of, body),
+        Capability::Mappers => mappers(of, body),
+        Capability::SecondaryMappers => secondary_mappers(of, primary, body),
+    }
+}
+
+fn filters(of: &Type, body: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::capstan_guest::Filters for #of {
+            fn accepts(name: &str, change: &::capstan_guest::Change) -> ::capstan_guest::Result<bool> {
+                let _ = change;
+                #body
+            }
+        }
+    }
+}
+
+fn mappers(of: &Type, body: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::capstan_guest::Mappers for #of {
+            fn to_primaries(
+                name: &str,
+                secondary: &::capstan_guest::Json,
+            ) -> ::capstan_guest::Result<::capstan_guest::Keys> {
+                let _ = secondary;
+                #body
+            }
+        }
+    }
+}
+
+fn secondary_mappers(of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::capstan_guest::SecondaryMappers for #of {
+            type Primary = #primary;
+            fn to_secondaries(name: &str, primary: &Self::Primary) -> ::capstan_guest::Result<::capstan_guest::Keys> {
+                let _ = primary;
+                #body
+            }
+        }
     }
 }
 
@@ -209,10 +264,19 @@ impl Named {
         let here = Span::call_site().located_at(ident.span());
         let arguments = match (capability, self.parameters) {
             (Capability::Pollers, _)
-            | (Capability::Dependents | Capability::Conditions | Capability::ResourcePollers, 0) => TokenStream::new(),
-            (Capability::Dependents | Capability::ResourcePollers, _) | (Capability::Conditions, 1) => {
+            | (
+                Capability::Dependents
+                | Capability::Conditions
+                | Capability::ResourcePollers
+                | Capability::SecondaryMappers,
+                0,
+            ) => TokenStream::new(),
+            (Capability::Dependents | Capability::ResourcePollers | Capability::SecondaryMappers, _)
+            | (Capability::Conditions, 1) => {
                 quote_spanned!(here=> primary)
             }
+            (Capability::Filters, _) => quote_spanned!(here=> change),
+            (Capability::Mappers, _) => quote_spanned!(here=> &secondary.parse()?),
             (Capability::Conditions, _) => quote_spanned!(here=> primary, dependent),
             (Capability::Matchers, 2) => quote_spanned!(here=> &actual.parse()?, &desired.parse()?),
             (Capability::Matchers, _) => {
@@ -228,8 +292,13 @@ impl Named {
         };
         match capability {
             Capability::Dependents => quote_spanned!(here=> ::capstan_guest::Json::of(&#answer)),
-            Capability::Matchers | Capability::Pollers => quote_spanned!(here=> ::core::result::Result::Ok(#answer)),
-            Capability::Conditions | Capability::ResourcePollers => {
+            Capability::Matchers | Capability::Pollers | Capability::Filters => {
+                quote_spanned!(here=> ::core::result::Result::Ok(#answer))
+            }
+            Capability::Conditions
+            | Capability::ResourcePollers
+            | Capability::Mappers
+            | Capability::SecondaryMappers => {
                 quote_spanned!(here=> ::core::result::Result::Ok(::core::convert::Into::into(#answer)))
             }
         }

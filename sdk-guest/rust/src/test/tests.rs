@@ -11,20 +11,24 @@ use crate::bindings::dependent::exports::capstan::operator::dependent::Guest as 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, Guest as _, NextStep,
 };
+use crate::bindings::filter::exports::capstan::operator::filter::{self, Guest as _};
+use crate::bindings::imports::capstan::operator::types::ObjectKey;
 use crate::bindings::initializer::exports::capstan::operator::initializer::Guest as _;
+use crate::bindings::mapper::exports::capstan::operator::mapper::Guest as _;
 use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
 use crate::bindings::poller::exports::capstan::operator::poller::{Guest as _, PrimaryResources};
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest as _, PrimaryUpdate, UpdateControl};
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{Guest as _, PollResult};
+use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper::Guest as _;
 use crate::expectations::{self, Outcome};
 use crate::glue::{Adapter, primary};
 use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
-    Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Initializer, Json, Match, Origin,
-    Reconciler, Result, Things, ThingsByPrimary, Update, cache, conditions, config, context, dependents, matchers,
-    memo, pollers, resource_pollers, secondaries, secondary, system,
+    Change, Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Initializer, Json, Keys, Match,
+    Origin, Reconciler, Result, Things, ThingsByPrimary, Update, cache, conditions, config, context, dependents,
+    filters, mappers, matchers, memo, pollers, resource_pollers, secondaries, secondary, secondary_mappers, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -155,16 +159,93 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers);
+#[filters]
+impl Operator {
+    fn shown(change: &Change) -> Result<bool> {
+        Ok(!change.object::<Page>()?.html.is_empty())
+    }
+
+    #[filter("grows")]
+    fn is_longer(change: &Change) -> Result<bool> {
+        let before = change.before::<Page>()?.map_or(0, |page| page.html.len());
+        Ok(change.object::<Page>()?.html.len() > before)
+    }
+
+    fn missed(change: &Change) -> bool {
+        matches!(change, Change::Deleted { final_state_unknown: true, .. })
+    }
+}
+
+#[mappers]
+impl Operator {
+    fn to_pages(page: &Page) -> Vec<String> {
+        page.html.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[mapper("of")]
+    fn one(page: &Page) -> Result<Keys> {
+        if page.html.is_empty() { Err("no html".into()) } else { Ok(Keys::none().of("n", &page.html).named("b")) }
+    }
+}
+
+#[secondary_mappers]
+impl Operator {
+    fn to_themes(page: &Page) -> Option<&'static str> {
+        (!page.html.is_empty()).then_some("m/dark")
+    }
+}
+
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+
+#[test]
+fn filters_see_the_object_as_it_is_and_was() {
+    let accepts = |name: &str, change| Adapter::<Operator>::accepts(name.to_owned(), change);
+    let updated = |before: &str, after: &str| {
+        filter::Change::Updated(filter::ObjectUpdate { before: page(before), after: page(after) })
+    };
+    let deleted = |html: &str, final_state_unknown| {
+        filter::Change::Deleted(filter::ObjectDeletion { last: page(html), final_state_unknown })
+    };
+    for (name, change, accepted) in [
+        ("shown", filter::Change::Added(page("a")), true),
+        ("shown", updated("a", ""), false),
+        ("shown", deleted("a", false), true),
+        ("grows", updated("a", "ab"), true),
+        ("grows", updated("ab", "a"), false),
+        ("grows", filter::Change::Added(page("a")), true),
+        ("missed", deleted("a", true), true),
+        ("missed", deleted("a", false), false),
+    ] {
+        assert_eq!(accepts(name, change.clone()), Ok(accepted), "{name}: {change:?}");
+    }
+    let unknown = "this component has no filter `x`; it has: shown, grows, missed";
+    assert_eq!(accepts("x", filter::Change::Added(page("a"))), Err(unknown.to_owned()));
+    assert!(accepts("shown", filter::Change::Added("{".to_owned())).is_err());
+}
+
+#[test]
+fn mappers_answer_with_names_and_namespaces() {
+    let to = |name: &str, html: &str| Adapter::<Operator>::to_primaries(name.to_owned(), page(html));
+    let key = |namespace: Option<&str>, name: &str| ObjectKey {
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    };
+    assert_eq!(to("to-pages", "a n/b"), Ok(vec![key(None, "a"), key(Some("n"), "b")]));
+    assert_eq!(to("to-pages", ""), Ok(vec![]));
+    assert_eq!(to("of", "a"), Ok(vec![key(Some("n"), "a"), key(None, "b")]));
+    assert_eq!(to("of", ""), Err("no html".to_owned()));
+    assert_eq!(to("x", ""), Err("this component has no mapper `x`; it has: to-pages, of".to_owned()));
+    let led = |name: &str, html: &str| Adapter::<Operator>::to_secondaries(name.to_owned(), page(html));
+    assert_eq!(led("to-themes", "a"), Ok(vec![key(Some("m"), "dark")]));
+    assert_eq!(led("to-themes", ""), Ok(vec![]));
+    assert_eq!(led("x", ""), Err("this component has no secondary mapper `x`; it has: to-themes".to_owned()));
+}
 
 #[test]
 fn pollers_answer_with_things_by_name_of_the_source() {
     let all = |name: &str| Adapter::<Operator>::poll(name.to_owned());
     let of = |namespace: Option<&str>, name: &str, resources: &[&str]| PrimaryResources {
-        primary: crate::bindings::imports::capstan::operator::types::ObjectKey {
-            namespace: namespace.map(str::to_owned),
-            name: name.to_owned(),
-        },
+        primary: ObjectKey { namespace: namespace.map(str::to_owned), name: name.to_owned() },
         resources: resources.iter().map(|&text| text.to_owned()).collect(),
     };
     assert_eq!(all("themes"), Ok(vec![of(Some("n"), "a", &[r#"{"id":1}"#, r#"{"id":2}"#]), of(None, "b", &[])]));

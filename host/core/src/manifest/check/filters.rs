@@ -1,10 +1,13 @@
 //! The filters of primaries, sources and dependents.
 
-use super::super::filters::{Filters, OBJECT, OLD_OBJECT, UNKNOWN};
+use std::sync::Arc;
+
+use super::super::filters::{Filters, OBJECT, OLD_OBJECT, Question, UNKNOWN};
+use super::super::names::Export;
 use super::super::raw::{self, AddFilter, DeleteFilter, Maybe, UpdateFilter};
 use super::{Check, flag, get, located};
 use crate::cel::Expression;
-use crate::yaml::{Located, Slot};
+use crate::yaml::{Leaf, Located, Slot};
 
 impl Check<'_> {
     /// Returns the filters of primaries.
@@ -50,19 +53,34 @@ impl Check<'_> {
         }
     }
 
-    fn add_filter(&mut self, field: &Maybe<AddFilter>) -> Option<Expression> {
-        let Located { value: AddFilter::Cel(cel), place } = located(field)?;
-        self.asked(cel, *place, &[OBJECT])
+    fn add_filter(&mut self, field: &Maybe<AddFilter>) -> Option<Question> {
+        let Located { value, place } = located(field)?;
+        match value {
+            AddFilter::Cel(cel) => self.asked(cel, *place, &[OBJECT]).map(Question::Cel),
+            AddFilter::Export(export) => self.asked_of(export, *place).map(Question::Export),
+        }
     }
 
-    fn update_filter(&mut self, field: &Maybe<UpdateFilter>) -> Option<Expression> {
-        let Located { value: UpdateFilter::Cel(cel), place } = located(field)?;
-        self.asked(cel, *place, &[OBJECT, OLD_OBJECT])
+    fn update_filter(&mut self, field: &Maybe<UpdateFilter>) -> Option<Question> {
+        let Located { value, place } = located(field)?;
+        match value {
+            UpdateFilter::Cel(cel) => self.asked(cel, *place, &[OBJECT, OLD_OBJECT]).map(Question::Cel),
+            UpdateFilter::Export(export) => self.asked_of(export, *place).map(Question::Export),
+        }
     }
 
-    fn delete_filter(&mut self, field: &Maybe<DeleteFilter>) -> Option<Expression> {
-        let Located { value: DeleteFilter::Cel(cel), place } = located(field)?;
-        self.asked(cel, *place, &[OBJECT, UNKNOWN])
+    fn delete_filter(&mut self, field: &Maybe<DeleteFilter>) -> Option<Question> {
+        let Located { value, place } = located(field)?;
+        match value {
+            DeleteFilter::Cel(cel) => self.asked(cel, *place, &[OBJECT, UNKNOWN]).map(Question::Cel),
+            DeleteFilter::Export(export) => self.asked_of(export, *place).map(Question::Export),
+        }
+    }
+
+    /// Returns the name of an export that is asked about events.
+    pub(super) fn asked_of(&mut self, export: &Leaf<Export>, place: usize) -> Option<Arc<str>> {
+        self.asked += 1;
+        self.need(export, place, "export").map(|export| Arc::clone(&export.value.0.0))
     }
 
     /// Returns an expression that is asked about events.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::super::keep::{Keep, Path, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
-use super::super::{Bound, ByIndex, Condition, Conditions, Dependent, Filters, Keys, Mapper, Source, Workflow};
+use super::super::{
+    Bound, ByIndex, Condition, Conditions, Dependent, Filters, Keys, Mapper, Secondaries, Source, Workflow,
+};
 use super::{Check, get, located};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
@@ -93,6 +95,10 @@ impl Check<'_> {
         let mapper = match &source.mapper {
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
             Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+            Mapper::Export(_) => {
+                self.fault(*place, "found `bounded` beside an export in `mapper`, which can't be asked about what is forgotten; expected a pointer there");
+                None
+            }
         };
         let named = mapper
             .map(|keys| ("mapper", keys))
@@ -148,7 +154,11 @@ pub(super) fn of_primaries<'w>(
     workflows: impl Iterator<Item = &'w Workflow>,
 ) -> Vec<(&'static str, Path)> {
     let secondaries = sources.values().filter_map(|source| source.secondaries.as_ref());
-    let secondaries = secondaries.flat_map(|keys| named("secondaries", of_keys(keys, PRIMARY)));
+    let keys = secondaries.filter_map(|secondaries| match secondaries {
+        Secondaries::Named(keys) => Some(keys),
+        Secondaries::Export(_) => None,
+    });
+    let secondaries = keys.flat_map(|keys| named("secondaries", of_keys(keys, PRIMARY)));
     let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
     let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
     of_both(filters, indexes.values()).chain(secondaries).chain(dependents).collect()

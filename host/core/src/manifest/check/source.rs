@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::filters::OBJECT;
 use super::super::names::{FieldSelector, Name};
 use super::super::raw::{self, Maybe, Named};
-use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Source};
+use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, Source};
 use super::keep::bound;
 use super::{Check, flag, get, located, mapping_keys, page_size};
 use crate::object::pointer::Pointer;
@@ -112,6 +112,9 @@ impl Check<'_> {
             raw::Mapper::Cel(cel) => {
                 return self.asked(cel, *place, &[OBJECT]).map_or_else(none, |cel| Mapper::Named(Keys::Cel(cel)));
             }
+            raw::Mapper::Export(export) => {
+                return self.asked_of(export, *place).map_or_else(none, Mapper::Export);
+            }
             raw::Mapper::Index(index) => {
                 let by = self.need(index, *place, "index").and_then(|index| self.by_index(index, primaries));
                 return by.map_or_else(none, Mapper::Index);
@@ -133,16 +136,20 @@ impl Check<'_> {
     }
 
     // IM-4
-    fn secondaries(&mut self, raw: &raw::Informer) -> Option<Keys> {
+    fn secondaries(&mut self, raw: &raw::Informer) -> Option<Secondaries> {
         let Located { value, place } = located(&raw.secondaries)?;
         if raw.mapper.is_none() {
             self.fault(*place, "found `secondaries` without `mapper`; expected how the primaries of an object are found, too, such as `mapper: { index: … }`");
         }
         match value {
             raw::Secondaries::Pointer(pointer) => {
-                self.need(pointer, *place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()))
+                let keys = self.need(pointer, *place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()));
+                keys.map(Secondaries::Named)
             }
-            raw::Secondaries::Cel(cel) => self.cel(cel, *place, &["primary"]).map(Keys::Cel),
+            raw::Secondaries::Cel(cel) => {
+                self.cel(cel, *place, &["primary"]).map(|cel| Secondaries::Named(Keys::Cel(cel)))
+            }
+            raw::Secondaries::Export(export) => self.asked_of(export, *place).map(Secondaries::Export),
         }
     }
 
@@ -151,7 +158,7 @@ impl Check<'_> {
             return false;
         };
         match mapper {
-            Some(Mapper::Named(_) | Mapper::Index(_)) => {}
+            Some(Mapper::Named(_) | Mapper::Export(_) | Mapper::Index(_)) => {}
             _ if raw.secondaries.is_some() => {}
             Some(Mapper::Annotations(_) | Mapper::Labels(_)) => {
                 self.fault(across.place, "found `acrossNamespaces` beside a mapper by annotations or labels; expected it among the keys of that");

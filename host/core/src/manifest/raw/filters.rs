@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::super::names::Export;
 use super::Maybe;
-use crate::yaml::Slot;
+use crate::yaml::{Leaf, Slot};
 
 /// Which changes of primaries make them run. What the daemon itself waits for counts in any case: a deletion, its finalizer
 /// that was added, a primary with that finalizer that is marked for deletion, a pause that ends.
@@ -39,6 +40,8 @@ pub(in crate::manifest) struct Filters {
 pub(in crate::manifest) enum AddFilter {
     /// A CEL expression over `object`, as it is or was last seen (`IS-1`).
     Cel(Slot<String>),
+    /// The component decides, by its export `filter` (`IS-1`).
+    Export(Leaf<Export>),
 }
 
 /// A filter that is asked about an update.
@@ -47,6 +50,8 @@ pub(in crate::manifest) enum AddFilter {
 pub(in crate::manifest) enum UpdateFilter {
     /// A CEL expression over `object`, as it is, and `oldObject`, as it was (`IS-1`).
     Cel(Slot<String>),
+    /// The component decides, by its export `filter` (`IS-1`).
+    Export(Leaf<Export>),
 }
 
 /// A filter that is asked about a deletion.
@@ -56,4 +61,6 @@ pub(in crate::manifest) enum DeleteFilter {
     /// A CEL expression over `object`, as it was last seen, and `finalStateUnknown`, which is true if the deletion itself was missed
     /// (`IS-1`).
     Cel(Slot<String>),
+    /// The component decides, by its export `filter` (`IS-1`).
+    Export(Leaf<Export>),
 }

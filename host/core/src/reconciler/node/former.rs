@@ -48,7 +48,7 @@ impl Visitor<'_> {
         name: &Arc<str>,
         spec: &Dependent,
     ) -> Result<Vec<(String, Operation)>, Stopped> {
-        let source = self.source(name)?;
+        let source = self.source(name).await?;
         let mut done = Vec::new();
         for former in self.formers(name, spec).await? {
             let object = former.key();
@@ -69,7 +69,7 @@ impl Visitor<'_> {
 
     /// Returns the objects that a node made under names that neither it nor another dependent has now.
     pub(super) async fn formers(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<Object>, Stopped> {
-        let mut related = self.source(name)?.related(self.run.primary.key());
+        let mut related = self.source(name).await?.related(self.run.primary.key());
         let own = match &spec.called {
             Some(called) => Some(self.named(called, spec)?),
             None => self.run.known_key(name),

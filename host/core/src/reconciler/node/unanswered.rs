@@ -42,7 +42,7 @@ impl Visitor<'_> {
         };
         let live = self.run.asked(controller.cluster.look(&spec.gvk, &key)).await?;
         if let Some(made) = live.filter(|live| self.belongs(name, spec, live)) {
-            self.source(name)?.put(made);
+            self.source(name).await?.put(made);
         }
         controller.verdicts.keep_unanswered(&self.run.primary, name, None);
         Ok(())

@@ -10,17 +10,21 @@ package wit_exports
 import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_mapper"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_poller"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_secondary_mapper"
 	witRuntime "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/runtime"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/types"
 	"runtime"
@@ -603,5 +607,194 @@ func wasm_export_capstan_operator_resource_poller_poll_one(arg0 uintptr, arg1 ui
 
 //go:wasmexport cabi_post_capstan:operator/resource-poller@0.1.0#poll-one
 func wasm_export_post_return_capstan_operator_resource_poller_poll_one(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/filter@0.1.0#accepts
+func wasm_export_capstan_operator_filter_accepts(arg0 uintptr, arg1 uint32, arg2 int32, arg3 uintptr, arg4 uint32, arg5 uintptr, arg6 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	var variant capstan_operator_filter.Change
+	switch arg2 {
+	case 0:
+		value0 := unsafe.String((*uint8)(unsafe.Pointer(arg3)), arg4)
+
+		variant = capstan_operator_filter.MakeChangeAdded(value0)
+
+	case 1:
+		value1 := unsafe.String((*uint8)(unsafe.Pointer(arg3)), arg4)
+		value2 := unsafe.String((*uint8)(unsafe.Pointer(arg5)), arg6)
+
+		variant = capstan_operator_filter.MakeChangeUpdated(capstan_operator_filter.ObjectUpdate{Before: value1, After: value2})
+
+	case 2:
+		value3 := unsafe.String((*uint8)(unsafe.Pointer(arg3)), arg4)
+
+		variant = capstan_operator_filter.MakeChangeDeleted(capstan_operator_filter.ObjectDeletion{Last: value3, FinalStateUnknown: (int32(arg5) != 0)})
+
+	default:
+		panic("unreachable")
+	}
+	witRuntime.Unpin()
+	result := export_capstan_operator_filter.Accepts(value, variant)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		var result4 int32
+		if payload {
+			result4 = 1
+		} else {
+			result4 = 0
+		}
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = int8(result4)
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf8 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf8)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf8)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/filter@0.1.0#accepts
+func wasm_export_post_return_capstan_operator_filter_accepts(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/mapper@0.1.0#to-primaries
+func wasm_export_capstan_operator_mapper_to_primaries(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg2)), arg3)
+	witRuntime.Unpin()
+	result := export_capstan_operator_mapper.ToPrimaries(value, value0)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice := payload
+		length := uint32(len(slice))
+		result2 := witRuntime.Allocate(pinner, uintptr(length*(5*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result2, index*(5*4))
+
+			switch (element).Namespace.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := (element).Namespace.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(1))
+				utf8 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf8)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uintptr(uintptr(utf8)))
+
+			default:
+				panic("unreachable")
+			}
+			utf81 := unsafe.Pointer(unsafe.StringData((element).Name))
+			pinner.Pin(utf81)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4))) = uint32(uint32(len((element).Name)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))) = uint32(uintptr(uintptr(utf81)))
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result2)))
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf83 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf83)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf83)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/mapper@0.1.0#to-primaries
+func wasm_export_post_return_capstan_operator_mapper_to_primaries(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/secondary-mapper@0.1.0#to-secondaries
+func wasm_export_capstan_operator_secondary_mapper_to_secondaries(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg2)), arg3)
+	witRuntime.Unpin()
+	result := export_capstan_operator_secondary_mapper.ToSecondaries(value, value0)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice := payload
+		length := uint32(len(slice))
+		result2 := witRuntime.Allocate(pinner, uintptr(length*(5*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result2, index*(5*4))
+
+			switch (element).Namespace.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := (element).Namespace.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(1))
+				utf8 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf8)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uintptr(uintptr(utf8)))
+
+			default:
+				panic("unreachable")
+			}
+			utf81 := unsafe.Pointer(unsafe.StringData((element).Name))
+			pinner.Pin(utf81)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4))) = uint32(uint32(len((element).Name)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))) = uint32(uintptr(uintptr(utf81)))
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result2)))
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf83 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf83)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf83)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/secondary-mapper@0.1.0#to-secondaries
+func wasm_export_post_return_capstan_operator_secondary_mapper_to_secondaries(result uintptr) {
 	syncExportPinner.Unpin()
 }

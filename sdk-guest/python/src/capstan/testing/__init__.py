@@ -21,7 +21,7 @@ from typing import Any
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Condition, Handled, KeepFinalizer, Things, Update
+from capstan.answers import Change, Condition, Handled, KeepFinalizer, Things, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, Failure
 from capstan.expectations import Expectation
@@ -180,6 +180,21 @@ class Run:
         with self:
             things, again = _calls.poll_one(name, self._primary(primary))
         return Things([_json.read(thing) for thing in things], again)
+
+    def accepts(self, name: str, change: Change) -> bool:
+        """Calls the function with `@accepts(name)`."""
+        with self:
+            return _calls.accepts(name, change)
+
+    def to_primaries(self, name: str, secondary: Object) -> list[tuple[str | None, str]]:
+        """Calls the function with `@to_primaries(name)`; returns namespace and name of each."""
+        with self:
+            return _calls.to_primaries(name, _json.write(secondary, "the secondary"))
+
+    def to_secondaries(self, name: str, primary: Object | None = None) -> list[tuple[str | None, str]]:
+        """Calls the function with `@to_secondaries(name)`; returns namespace and name of each."""
+        with self:
+            return _calls.to_secondaries(name, self._primary(primary))
 
     def _primary(self, primary: Object | None) -> str:
         given = primary if primary is not None else self.primary

@@ -1,0 +1,163 @@
+//! Answers what a component may ask while it is called beside all runs: it reads, and changes nothing but memos.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use parking_lot::Mutex;
+
+use super::controller::Controller;
+use super::memos::Memos;
+use super::reads::Reader;
+use crate::budget::Budget;
+use crate::cluster::Deletion;
+use crate::guest::{
+    CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
+    Place, Query, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
+};
+use crate::object::{Object, ObjectRef};
+
+/// Calls beside all runs, as their component sees them.
+pub(super) struct Beside {
+    pub(super) controller: Arc<Controller>,
+    /// The primary; `None` if they are for no one primary.
+    primary: Option<Object>,
+    requests: AtomicU32,
+    pub(super) budget: Mutex<Budget>,
+}
+
+// === impl Beside ===
+
+impl Beside {
+    /// Returns one for calls about a primary, or about none.
+    pub(super) fn new(controller: &Arc<Controller>, primary: Option<Object>) -> Arc<Self> {
+        let budget = Mutex::new(budget(controller));
+        let (controller, requests) = (Arc::clone(controller), AtomicU32::new(0));
+        Arc::new(Self { controller, primary, requests, budget })
+    }
+
+    /// Begins another call of the same session: it may cost as much as the first.
+    pub(super) fn again(&self) {
+        *self.budget.lock() = budget(&self.controller);
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        let Self { controller, primary, budget, .. } = self;
+        Reader { controller, primary: primary.as_ref(), budget, waits: true, run: None }
+    }
+}
+
+fn budget(controller: &Controller) -> Budget {
+    match controller.guest.holding() {
+        Some(holding) => Budget::borrowing(Box::new(holding)),
+        None => Budget::of_run(),
+    }
+}
+
+/// Returns the error of what only a run can do.
+fn misplaced() -> CallError {
+    CallError::new(CallReason::Misplaced, "there is no run: the component is only being asked, beside all runs")
+}
+
+fn refused<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, CallError>> {
+    ready(Err(misplaced())).boxed()
+}
+
+impl Context for Beside {
+    fn info(&self) -> RunInfo {
+        RunInfo {
+            controller: Arc::clone(&self.controller.spec.name),
+            primary: self.primary.as_ref().map(|primary| primary.key().clone()),
+            beside: true,
+            retry: None,
+            primary_deleted: false,
+            final_state_unknown: false,
+        }
+    }
+
+    fn requests(&self) -> &AtomicU32 {
+        &self.requests
+    }
+
+    fn next_imminent(&self) -> bool {
+        false
+    }
+
+    fn settings(&self) -> String {
+        self.controller.settings.to_string()
+    }
+
+    fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
+        async move { self.reader().find_all(&query).await }.boxed()
+    }
+
+    fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
+        async move { self.reader().find_one(&place, |found| found).await }.boxed()
+    }
+
+    fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
+        async move { self.reader().find_named(&place, &key).await }.boxed()
+    }
+
+    fn write(&self, _: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
+        refused()
+    }
+
+    fn remove(&self, _: ObjectTarget, _: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
+        refused()
+    }
+
+    fn add_finalizer(&self, _: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+        refused()
+    }
+
+    fn remove_finalizer(&self, _: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {
+        refused()
+    }
+
+    fn compare(&self, _: CompareQuestion) -> Result<MatchResult, CallError> {
+        Err(misplaced())
+    }
+
+    fn workflow(&self, _: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+        refused()
+    }
+
+    fn last_result(&self, _: Option<&str>) -> Option<WorkflowResult> {
+        None
+    }
+
+    fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
+        match (lifetime, &self.primary) {
+            (Lifetime::Primary, Some(primary)) => self.controller.verdicts.memo(primary, key),
+            (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => None,
+        }
+    }
+
+    fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
+        let Controller { verdicts, guest, limits, .. } = &*self.controller;
+        let (Lifetime::Primary, Some(primary)) = (lifetime, &self.primary) else {
+            return Err(misplaced());
+        };
+        let bound = (limits.memo_primary, "limits.memo.primary");
+        verdicts.change_memos(primary, |memos: &mut Memos| memos.keep(key, value, bound, || guest.holding()))
+    }
+
+    fn expect(&self, _: &str, _: Duration) -> Result<(), CallError> {
+        Err(misplaced())
+    }
+
+    fn pending_expectation(&self) -> Option<Expectation> {
+        None
+    }
+
+    fn clear_expectation(&self, _: &str) -> bool {
+        false
+    }
+
+    fn publish(&self, _: Event) {
+        tracing::debug!("a Kubernetes Event is dropped: there is no run that it could be about");
+    }
+}

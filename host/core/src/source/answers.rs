@@ -1,0 +1,142 @@
+//! Keeps what the component has said of objects, each answer for one version of an object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::object::{Object, ObjectRef, Version};
+
+/// The memory that an answer takes, and each object in it, beside the texts, in bytes.
+const EACH: usize = 160;
+
+/// The answers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers {
+    known: BTreeMap<ObjectRef, Answer>,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    uid: Box<str>,
+    version: Version,
+    said: BTreeSet<ObjectRef>,
+    /// False if another component would be asked now.
+    current: bool,
+}
+
+impl Answers {
+    /// Keeps an answer in place of the one about the version before.
+    pub(super) fn keep(&mut self, object: &Object, said: BTreeSet<ObjectRef>, current: bool) {
+        let header = object.header();
+        let answer = Answer { uid: header.uid.clone(), version: header.version, said, current };
+        self.bytes += answer.bytes();
+        let before = self.known.insert(object.key().clone(), answer);
+        self.bytes -= before.map_or(0, |before| before.bytes());
+    }
+
+    /// Returns what was said of an object, in this version or one before.
+    pub(super) fn of(&self, object: &Object) -> Option<&BTreeSet<ObjectRef>> {
+        let answer = self.known.get(object.key())?;
+        (answer.uid == object.header().uid).then_some(&answer.said)
+    }
+
+    /// Returns true if it was said of this version of an object.
+    pub(super) fn is_current(&self, object: &Object) -> bool {
+        let answer = self.known.get(object.key());
+        let same = |answer: &Answer| answer.uid == object.header().uid && answer.version == object.version();
+        answer.is_some_and(|answer| answer.current && same(answer))
+    }
+
+    /// Takes in that all answers may be others now.
+    pub(super) fn doubt(&mut self) {
+        self.known.values_mut().for_each(|answer| answer.current = false);
+    }
+
+    /// Forgets what was said of an object.
+    pub(super) fn forget(&mut self, object: &ObjectRef) {
+        let gone = self.known.remove(object);
+        self.bytes -= gone.map_or(0, |gone| gone.bytes());
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Keeps only the answers about objects that `keep` accepts.
+    pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
+        self.known.retain(|key, _| keep(key));
+        self.bytes = self.known.values().map(Answer::bytes).sum();
+    }
+
+    /// Returns the memory that they take, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the number of objects that something was said of.
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+impl Answer {
+    fn bytes(&self) -> usize {
+        EACH * (1 + self.said.len()) + self.said.iter().map(|key| key.name.len()).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Gvk, Managers};
+
+    fn object(name: &str, uid: &str, version: u64) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"namespace":"n","name":"{name}","uid":"{uid}","resourceVersion":"{version}"}}}}"#
+        );
+        Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
+    }
+
+    fn said(names: &[&str]) -> BTreeSet<ObjectRef> {
+        names.iter().map(|name| ObjectRef::namespaced("n", name)).collect()
+    }
+
+    #[test]
+    fn an_answer_is_of_one_version_and_stays_until_there_is_another() {
+        // IM-3
+        let mut answers = Answers::default();
+        let first = object("a", "1", 1);
+        assert!(!answers.is_current(&first) && answers.of(&first).is_none());
+        answers.keep(&first, said(&["p"]), true);
+        for (case, object, current, known) in [
+            ("the same", object("a", "1", 1), true, true),
+            ("a later version", object("a", "1", 2), false, true),
+            ("made again", object("a", "2", 1), false, false),
+            ("another", object("b", "1", 1), false, false),
+        ] {
+            assert_eq!((answers.is_current(&object), answers.of(&object).is_some()), (current, known), "{case}");
+        }
+        answers.keep(&object("a", "1", 2), said(&["q"]), true);
+        assert_eq!(answers.of(&first), Some(&said(&["q"])));
+        answers.doubt();
+        assert!(!answers.is_current(&object("a", "1", 2)), "another component would be asked");
+        assert_eq!(answers.of(&first), Some(&said(&["q"])));
+        answers.keep(&object("b", "1", 1), said(&[]), false);
+        assert!(!answers.is_current(&object("b", "1", 1)));
+    }
+
+    #[test]
+    fn the_memory_of_answers_is_counted_and_given_back() {
+        let mut answers = Answers::default();
+        answers.keep(&object("a", "1", 1), said(&["p", "q"]), true);
+        assert_eq!(answers.bytes(), 3 * EACH + 2);
+        answers.keep(&object("a", "1", 2), said(&["p"]), true);
+        answers.keep(&object("b", "1", 2), said(&[]), true);
+        assert_eq!((answers.bytes(), answers.len()), (3 * EACH + 1, 2));
+        answers.retain(|key| &*key.name != "a");
+        assert_eq!(answers.bytes(), EACH);
+        answers.forget(&ObjectRef::namespaced("n", "b"));
+        answers.forget(&ObjectRef::namespaced("n", "b"));
+        assert_eq!((answers.bytes(), answers.len()), (0, 0));
+    }
+}

@@ -1,0 +1,749 @@
+//! Asks the component what a filter or mapper by export says of an object, and takes in the answer: off the informers, and for a
+//! mapper once for each version of an object (CF, IS, IM).
+
+use std::collections::BTreeSet;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::callback::Callback;
+use super::filter::{Sort, Verdict};
+use super::keys::placed;
+use super::known::{Doubt, MANY, Within};
+use super::overlay;
+use super::state::watcher;
+use super::{Role, Source};
+use crate::guest::{Cause, Failure};
+use crate::object::{Change, Object, ObjectRef};
+
+/// Why nobody is asked: an export that took too long would hold up all that waits behind it.
+const RESTS: &str = "it took too long, and is not asked for a while";
+
+/// The exports of a component that are asked about objects.
+pub trait Exports: Send + Sync {
+    /// Returns whether a change matters, by the filter `name`.
+    fn accepts<'a>(&'a self, name: &'a str, change: &'a Change) -> BoxFuture<'a, Result<bool, Failure>>;
+
+    /// Returns the primaries to which a secondary belongs, by the mapper `name`.
+    fn primaries<'a>(&'a self, name: &'a str, secondary: &'a Object) -> BoxFuture<'a, Result<Vec<ObjectRef>, Failure>>;
+
+    /// Returns the secondaries that belong to a primary, by the mapper `name`.
+    fn secondaries<'a>(&'a self, name: &'a str, primary: &'a Object) -> BoxFuture<'a, Result<Vec<ObjectRef>, Failure>>;
+
+    /// Returns the edition of the controller whose component has answered last.
+    fn edition(&self) -> u64;
+
+    /// Gives back what others may be waiting for: nothing is asked for a while.
+    fn rest(&self);
+}
+
+// === impl Source: filters ===
+
+impl Source {
+    /// Returns true if a change matters. An export that has no answer lets it pass.
+    pub(super) async fn accepts(&self, change: &Change, sort: Sort, exports: &dyn Exports) -> bool {
+        let Verdict::IfSaid(questions) = self.spec.filter.judge(change, sort, self.asked()) else {
+            return false;
+        };
+        for (field, name) in questions {
+            let asking = exports.accepts(name, change);
+            let said = self.said((Callback::Filter, field), change.object().key(), asking).await;
+            if said == Some(false) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns what an export answers about an object, unless it rests; `None` if it has no answer, which is counted and logged.
+    async fn said<T>(
+        &self,
+        (callback, field): (Callback, &'static str),
+        object: &ObjectRef,
+        asking: BoxFuture<'_, Result<T, Failure>>,
+    ) -> Option<T> {
+        let mapper = callback == Callback::Mapper;
+        if self.state.read().patience.rests(field, Instant::now()) {
+            if mapper {
+                self.state.write().patience.postponed(object, field, Instant::now());
+            }
+            self.asked().tell_of_export(callback, field, object, &Failure::other(RESTS));
+            return None;
+        }
+        let answer = asking.await;
+        let slow = matches!(&answer, Err(failure) if failure.cause == Cause::Timeout);
+        {
+            let (mut state, now) = (self.state.write(), Instant::now());
+            state.patience.ended(field, slow, now);
+            match &answer {
+                Ok(_) if mapper => state.patience.forget(object),
+                Err(_) if mapper => state.patience.failed(object, field, now),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if mapper && answer.is_err() {
+            // Whoever waits for the next object to ask about again has to look anew.
+            self.work.notify_one();
+        }
+        answer.map_err(|failure| self.asked().tell_of_export(callback, field, object, &failure)).ok()
+    }
+}
+
+// === impl Source: mappers ===
+
+impl Source {
+    /// Returns true if the component is asked which primaries a secondary belongs to.
+    pub(super) fn maps_by_export(&self) -> bool {
+        matches!(&self.spec.role, Role::Secondary(mapper) if mapper.export().is_some())
+    }
+
+    /// Returns the primaries of a secondary, as the component says. `None` if it has no answer.
+    async fn primaries_said(&self, object: &Object, exports: &dyn Exports) -> Option<BTreeSet<ObjectRef>> {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return None;
+        };
+        let asking = exports.primaries(mapper.export()?, object);
+        let said = self.said((Callback::Mapper, "mapper"), object.key(), asking).await?;
+        let (scope, home) = (mapper.scope(), object.key().namespace.as_ref());
+        let placed = said.iter().filter_map(|key| placed(&key.name, key.namespace.as_deref(), scope, home));
+        Some(placed.filter(|primary| mapper.reaches(object.key(), primary)).collect())
+    }
+
+    /// Asks to which primaries a secondary belongs, unless that is known of this version of it. If there is no answer, what was known
+    /// stays, and it is asked again.
+    pub(super) async fn map(&self, object: &Object, exports: &dyn Exports) {
+        if self.state.read().mapped.is_current(object) {
+            return;
+        }
+        let key = object.key();
+        let Some(primaries) = self.primaries_said(object, exports).await else {
+            return;
+        };
+        let mut state = self.state.write();
+        let current = state.edition.is_none_or(|edition| edition == exports.edition());
+        state.mapped.keep(object, primaries, current);
+        drop(state);
+        if !current {
+            self.note(key);
+        }
+    }
+
+    /// Returns true if the component is asked about each version of a changed object anew: what it says may rest on primaries, so it is
+    /// not remembered (`IM-5`).
+    pub(super) fn is_mapped_by_versions(&self) -> bool {
+        self.maps_by_export() && self.asks_primaries()
+    }
+
+    /// Returns the primaries of objects that are not there any more, or were otherwise: of those that nothing is remembered of, the
+    /// component says it.
+    pub(super) async fn primaries_before(&self, others: Vec<Object>, exports: &dyn Exports) -> BTreeSet<ObjectRef> {
+        let mut primaries = BTreeSet::new();
+        for object in &others {
+            if !self.maps_by_export() {
+                primaries.extend(self.primaries_of_object(object));
+            } else if self.is_mapped_by_versions() || !self.is_remembered(object) {
+                primaries.extend(self.primaries_said(object, exports).await.into_iter().flatten());
+            }
+        }
+        primaries
+    }
+
+    fn is_remembered(&self, object: &Object) -> bool {
+        self.state.read().mapped.of(object).is_some()
+    }
+
+    /// Asks about what an export says of a primary's objects, where that is not known yet: what the primary itself leads to, and
+    /// objects that were just written. For a read of one run, on its behalf.
+    ///
+    /// # Errors
+    /// [`Doubt`] if the component does not say what the primary leads to.
+    pub async fn heed(&self, primary: &ObjectRef, exports: &dyn Exports) -> Result<(), Doubt> {
+        self.lead(primary, exports).await?;
+        if !self.maps_by_export() || self.asks_primaries() {
+            return Ok(());
+        }
+        for object in self.unmapped(primary) {
+            self.map(&object, exports).await;
+        }
+        Ok(())
+    }
+
+    /// Returns objects that may belong to a primary and of whose version nothing is known.
+    fn unmapped(&self, primary: &ObjectRef) -> Vec<Object> {
+        let state = self.state.read();
+        let home = self.home_of(primary);
+        let at_home = |key: &&ObjectRef| is_at_home(key, home);
+        let written = state.overlay.iter().map(Object::key);
+        let keys: BTreeSet<_> = state.backlog.keys().chain(written).filter(at_home).collect();
+        let newest = keys.into_iter().filter_map(|key| {
+            let (cached, synced) = watcher(&state.places, key)?.1.look(key);
+            self.show(&overlay::newest(state.overlay.get(key), cached, synced)?)
+        });
+        // Of one that has failed, primaries are told once there is an answer: that is left to those who tell.
+        let unknown = |object: &Object| !state.mapped.is_current(object) && !state.patience.waits(object.key());
+        newest.filter(unknown).take(MANY).collect()
+    }
+
+    /// Asks which secondaries belong to a primary, unless that is known of this version of it, or is not asked.
+    async fn lead(&self, primary: &ObjectRef, exports: &dyn Exports) -> Result<(), Doubt> {
+        let Role::Secondary(mapper) = &self.spec.role else {
+            return Ok(());
+        };
+        let Some((name, scope)) = mapper.leading_export() else {
+            return Ok(());
+        };
+        let Some(object) = self.primaries.as_ref().and_then(|primaries| primaries.get(primary)) else {
+            return Ok(());
+        };
+        if self.state.read().led.is_current(&object) {
+            return Ok(());
+        }
+        let asking = exports.secondaries(name, &object);
+        let doubt = |why: &str| self.doubt(&primary.namespace, &format!("its `secondaries` has no answer: {why}"));
+        let failed = |failure: Failure| {
+            self.asked().tell_of_export(Callback::Mapper, "secondaries", primary, &failure);
+            doubt(&failure.message)
+        };
+        let said = asking.await.map_err(failed)?;
+        let placed = said
+            .iter()
+            .filter_map(|key| placed(&key.name, key.namespace.as_deref(), scope, primary.namespace.as_ref()));
+        let keys = placed.filter(|key| mapper.reaches(key, primary)).collect();
+        let mut state = self.state.write();
+        let current = state.edition.is_none_or(|edition| edition == exports.edition());
+        if !state.keep_led(&object, keys, current) {
+            return Err(doubt("its answer takes more memory than its plugin has (--plugin-memory)"));
+        }
+        Ok(())
+    }
+
+    /// Takes in that another component, or the same with other settings, answers from now on: all is asked again, and what is known
+    /// stays until then.
+    pub fn ask_anew(&self, edition: u64) {
+        {
+            let mut state = self.state.write();
+            if state.edition.replace(edition) == Some(edition) {
+                return;
+            }
+            state.led.clear();
+            state.mapped.doubt();
+            state.patience.clear();
+        }
+        if self.maps_by_export() && !self.asks_primaries() {
+            for object in self.list(None) {
+                self.note(object.key());
+            }
+        }
+    }
+
+    /// Waits until it is time to ask again about an object of which there was no answer, and has that asked.
+    pub(super) async fn again(&self) {
+        let next = self.state.read().patience.next();
+        match next {
+            Some(next) => tokio::time::sleep_until(next).await,
+            None => std::future::pending().await,
+        }
+        let due = self.state.write().patience.due(Instant::now());
+        for key in due {
+            let object = self.cached(&key);
+            let mut state = self.state.write();
+            match object {
+                // Whom it concerns was not known: they have not been told of it.
+                Some(object) => state.backlog.add_again(object),
+                None => state.patience.forget(&key),
+            }
+        }
+    }
+
+    /// Returns the newest version of the object that the caches have, once it is known whose it is.
+    pub(super) async fn mapped(&self, key: &ObjectRef, exports: &dyn Exports) -> Option<Object> {
+        let newest = self.cached(key)?;
+        if self.maps_by_export() && !self.asks_primaries() {
+            self.map(&newest, exports).await;
+            return self.cached(key);
+        }
+        Some(newest)
+    }
+
+    /// Returns whose a secondary is, as the component has said of it, or of the version of it before.
+    pub(super) fn whose(&self, object: &Object) -> BTreeSet<ObjectRef> {
+        self.state.read().mapped.of(object).cloned().unwrap_or_default()
+    }
+
+    /// Checks that the answers about all objects within `within` could be kept.
+    pub(super) fn is_mapped(&self, within: Within<'_>) -> bool {
+        let Within::Related(primary) = within else {
+            return true;
+        };
+        if !self.maps_by_export() || self.asks_primaries() {
+            return true;
+        }
+        let home = self.home_of(primary);
+        let state = self.state.read();
+        !state.unkeyed.iter().any(|key| is_at_home(key, home))
+    }
+}
+
+/// Returns true if an object may belong to a primary all of whose objects are in this namespace, or anywhere (`None`).
+fn is_at_home(key: &ObjectRef, home: Option<&str>) -> bool {
+    home.is_none() || key.namespace.is_none() || key.namespace.as_deref() == home
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+    use std::sync::Arc;
+
+    use futures::FutureExt;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::cache::{Event, Writer};
+    use crate::cel::Expression;
+    use crate::manifest::filters::Question;
+    use crate::manifest::{Filters, Mapper as Declared, Secondaries};
+    use crate::object::fields::Fields;
+    use crate::object::{Gvk, Managers, Scope};
+    use crate::source::callback::Faults;
+    use crate::source::filter::Filter;
+    use crate::source::mapper::Mapper;
+    use crate::source::{Spec, Trigger};
+
+    /// Answers what is in line, or else with nothing, and notes what it is asked.
+    #[derive(Default)]
+    pub(in crate::source) struct Fake {
+        asked: Mutex<Vec<String>>,
+        answers: Mutex<VecDeque<Result<Vec<&'static str>, Failure>>>,
+        edition: u64,
+        hangs: bool,
+    }
+
+    /// Asks about what has waited longest, with no component to ask.
+    pub(in crate::source) fn ask(source: &Source) -> Option<Vec<Trigger>> {
+        source.ask(&Fake::default()).now_or_never().expect("no component is asked")
+    }
+
+    impl Fake {
+        fn answering(answers: impl IntoIterator<Item = Result<Vec<&'static str>, Failure>>) -> Self {
+            Self { answers: Mutex::new(answers.into_iter().collect()), ..Self::default() }
+        }
+
+        fn next(&self, question: String) -> BoxFuture<'_, Result<Vec<&'static str>, Failure>> {
+            self.asked.lock().push(question);
+            if self.hangs {
+                return std::future::pending().boxed();
+            }
+            let answer = self.answers.lock().pop_front().unwrap_or(Ok(Vec::new()));
+            std::future::ready(answer).boxed()
+        }
+
+        fn keys(&self, question: String) -> BoxFuture<'_, Result<Vec<ObjectRef>, Failure>> {
+            async move { Ok(self.next(question).await?.into_iter().map(key).collect()) }.boxed()
+        }
+
+        fn take(&self) -> Vec<String> {
+            std::mem::take(&mut self.asked.lock())
+        }
+    }
+
+    impl Exports for Fake {
+        /// Accepts unless there is an answer in line that is not empty.
+        fn accepts<'a>(&'a self, name: &'a str, change: &'a Change) -> BoxFuture<'a, Result<bool, Failure>> {
+            let sort = match change {
+                Change::Added(_) => "added",
+                Change::Updated { .. } => "updated",
+                Change::Deleted { .. } => "deleted",
+            };
+            let question = format!("{name}: {sort} {}", change.object().version());
+            async move { Ok(self.next(question).await?.is_empty()) }.boxed()
+        }
+
+        fn primaries<'a>(
+            &'a self,
+            name: &'a str,
+            secondary: &'a Object,
+        ) -> BoxFuture<'a, Result<Vec<ObjectRef>, Failure>> {
+            self.keys(format!("{name}: {}@{}", secondary.key(), secondary.version()))
+        }
+
+        fn secondaries<'a>(
+            &'a self,
+            name: &'a str,
+            primary: &'a Object,
+        ) -> BoxFuture<'a, Result<Vec<ObjectRef>, Failure>> {
+            self.keys(format!("{name}: {}@{}", primary.key(), primary.version()))
+        }
+
+        fn edition(&self) -> u64 {
+            self.edition
+        }
+
+        fn rest(&self) {}
+    }
+
+    fn key(text: &str) -> ObjectRef {
+        match text.split_once('/') {
+            Some((namespace, name)) => ObjectRef::namespaced(namespace, name),
+            None => ObjectRef::cluster(text),
+        }
+    }
+
+    fn object(name: &str, version: u64) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"namespace":"n","name":"{name}","uid":"u","resourceVersion":"{version}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"x.dev/v1","kind":"Page","name":"p","uid":"u"}}]}}}}"#
+        );
+        Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
+    }
+
+    fn failure(cause: Cause) -> Failure {
+        Failure::new(cause, "no way")
+    }
+
+    /// A source with its informer, and the number of failures.
+    struct World {
+        source: Source,
+        writer: Writer,
+        failures: Arc<Mutex<Vec<Callback>>>,
+    }
+
+    impl World {
+        fn of(role: Role, filters: Filters) -> Self {
+            let failures = Arc::new(Mutex::new(Vec::new()));
+            let counted = Arc::clone(&failures);
+            let filter = match &role {
+                Role::Primary => Filter::primary(
+                    crate::source::filter::PrimaryFilter { generation_aware: false, finalizer: None },
+                    filters,
+                ),
+                Role::Secondary(_) => Filter::secondary(filters),
+            };
+            let source = Source::new(Spec {
+                name: "s".into(),
+                gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+                role,
+                filter,
+                indexes: BTreeMap::new(),
+                fields: Fields::whole(),
+                bounded: None,
+                faults: Arc::new(Faults::new("c", move |callback| counted.lock().push(callback))),
+            });
+            let writer = Writer::default();
+            assert_eq!(source.attach(None, writer.cache()), []);
+            Self { source, writer, failures }
+        }
+
+        fn filtered(filters: Filters) -> Self {
+            Self::of(Role::Secondary(mapper(Declared::OwnerReference)), filters)
+        }
+
+        fn mapped() -> Self {
+            Self::of(Role::Secondary(mapper(Declared::Export("m".into()))), Filters::default())
+        }
+
+        fn event(&mut self, event: Event) {
+            let change = self.writer.apply(event).unwrap();
+            assert_eq!(self.source.on(change), [], "nobody is asked where events come in");
+        }
+
+        async fn told(&self, exports: &Fake) -> Vec<String> {
+            let mut told = Vec::new();
+            while let Some(triggers) = self.source.ask(exports).await {
+                told.extend(triggers.iter().map(|trigger| trigger.primary.to_string()));
+            }
+            told
+        }
+
+        /// Waits until primaries are told of something.
+        async fn told_next(&self, exports: &Fake) -> Vec<String> {
+            loop {
+                self.source.has_questions().await;
+                let told = self.told(exports).await;
+                if !told.is_empty() {
+                    return told;
+                }
+            }
+        }
+
+        async fn applied(&mut self, name: &str, version: u64, exports: &Fake) -> Vec<String> {
+            self.event(Event::Applied(object(name, version)));
+            self.told(exports).await
+        }
+
+        fn related(&self, primary: &str) -> Vec<String> {
+            self.source.related(&key(primary)).iter().map(|object| object.key().to_string()).collect()
+        }
+    }
+
+    fn mapper(declared: Declared) -> Mapper {
+        Mapper::new(Gvk::parse("x.dev/v1", "Page").unwrap(), Scope::Namespaced, declared)
+    }
+
+    fn export(name: &str) -> Question {
+        Question::Export(name.into())
+    }
+
+    #[tokio::test]
+    async fn a_filter_by_export_is_asked_about_its_sort_of_change_once_nothing_else_says_no() {
+        // IS-1
+        let no = Expression::parse("object.metadata.resourceVersion != '9'", &["object"]).unwrap();
+        let filters = Filters {
+            on_add: Some(export("add")),
+            on_update: Some(export("update")),
+            on_delete: Some(export("delete")),
+            generic: Some(Question::Cel(no)),
+        };
+        let (mut world, exports) = (World::filtered(filters), Fake::default());
+        assert_eq!(world.applied("a", 1, &exports).await, ["n/p"]);
+        assert_eq!(exports.take(), ["add: added 1"]);
+        exports.answers.lock().push_back(Ok(vec!["no"]));
+        assert_eq!(world.applied("a", 2, &exports).await, [""; 0]);
+        assert_eq!(exports.take(), ["update: updated 2"]);
+        assert_eq!(world.applied("a", 9, &exports).await, [""; 0], "the expression says no");
+        assert_eq!(exports.take(), [""; 0]);
+        world.event(Event::Deleted(object("a", 10)));
+        assert_eq!(world.told(&exports).await, ["n/p"]);
+        assert_eq!(exports.take(), ["delete: deleted 10"]);
+        // Of several changes, none is asked about alone.
+        world.event(Event::Applied(object("b", 11)));
+        world.event(Event::Deleted(object("b", 12)));
+        assert_eq!(world.told(&exports).await, ["n/p"]);
+        assert_eq!(exports.take(), [""; 0]);
+        assert_eq!(*world.failures.lock(), []);
+    }
+
+    #[tokio::test]
+    async fn primaries_are_filtered_by_an_export_too() {
+        // CF-5
+        let mut world = World::of(Role::Primary, Filters { generic: Some(export("any")), ..Filters::default() });
+        let exports = Fake::answering([Ok(vec!["no"]), Ok(vec![])]);
+        assert_eq!(world.applied("p", 1, &exports).await, [""; 0]);
+        assert_eq!(world.applied("p", 2, &exports).await, ["n/p"]);
+        assert_eq!(exports.take(), ["any: added 1", "any: updated 2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_filter_that_has_no_answer_lets_pass_and_one_that_takes_too_long_is_not_asked_for_a_while() {
+        // IS-1
+        let mut world = World::filtered(Filters { generic: Some(export("any")), ..Filters::default() });
+        let exports =
+            Fake::answering([Err(failure(Cause::Trap)), Err(failure(Cause::Returned)), Err(failure(Cause::Timeout))]);
+        for version in 1..=4 {
+            assert_eq!(world.applied("a", version, &exports).await, ["n/p"], "{version}");
+        }
+        assert_eq!(exports.take().len(), 3, "the fourth change passes at once");
+        assert_eq!(*world.failures.lock(), [Callback::Filter; 4]);
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        exports.answers.lock().push_back(Ok(vec!["no"]));
+        assert_eq!(world.applied("a", 5, &exports).await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_mapper_is_asked_once_about_each_version_and_its_answer_is_remembered() {
+        // IM-3, IM-4, IM-5
+        let mut world = World::mapped();
+        let exports = Fake::answering([Ok(vec!["n/p", "q", "m/away"]), Ok(vec!["n/r"])]);
+        assert_eq!(world.applied("a", 1, &exports).await, ["n/p", "n/q"], "not those of other namespaces");
+        assert_eq!((world.related("n/p"), world.related("n/r")), (vec!["n/a".to_owned()], vec![]));
+        world.source.note(&key("n/a"));
+        assert_eq!(world.told(&exports).await, [""; 0]);
+        assert_eq!(world.applied("a", 2, &exports).await, ["n/p", "n/q", "n/r"], "those before, too");
+        assert_eq!((world.related("n/p"), world.related("n/r")), (vec![], vec!["n/a".to_owned()]));
+        world.event(Event::Deleted(object("a", 3)));
+        assert_eq!(world.told(&exports).await, ["n/r"]);
+        assert_eq!(exports.take(), ["m: n/a@1", "m: n/a@2"]);
+        let state = world.source.state.read();
+        assert_eq!((state.mapped.len(), state.mapped.bytes(), state.related.len()), (0, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_secondary_that_was_gone_before_it_could_be_asked_about_is_asked_about_as_it_was() {
+        // IM-5
+        let mut world = World::mapped();
+        world.event(Event::Applied(object("a", 1)));
+        world.event(Event::Deleted(object("a", 2)));
+        let exports = Fake::answering([Ok(vec!["n/p"])]);
+        assert_eq!(world.told(&exports).await, ["n/p"]);
+        assert_eq!(exports.take(), ["m: n/a@2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mapper_that_fails_keeps_what_was_known_and_is_asked_again() {
+        // IM-3
+        let mut world = World::mapped();
+        let exports = Fake::answering([Ok(vec!["n/p"])]);
+        world.applied("a", 1, &exports).await;
+        exports.answers.lock().extend([Err(failure(Cause::Trap)), Err(failure(Cause::Trap)), Ok(vec!["n/q"])]);
+        assert_eq!(world.applied("a", 2, &exports).await, ["n/p"]);
+        assert_eq!(world.related("n/p"), ["n/a"]);
+        let start = Instant::now();
+        assert_eq!(world.told_next(&exports).await, ["n/p"], "it fails again");
+        assert_eq!(world.told_next(&exports).await, ["n/p", "n/q"]);
+        assert_eq!(start.elapsed().as_secs(), 3);
+        assert_eq!(world.related("n/q"), ["n/a"]);
+        assert_eq!(*world.failures.lock(), [Callback::Mapper; 2]);
+        // What is gone is not asked about any more.
+        exports.answers.lock().push_back(Err(failure(Cause::Trap)));
+        world.applied("a", 3, &exports).await;
+        world.event(Event::Deleted(object("a", 4)));
+        world.told(&exports).await;
+        assert_eq!(world.source.state.read().patience.next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_takes_too_long_to_map_holds_up_the_others_for_a_moment_only() {
+        // IM-3
+        let mut world = World::mapped();
+        let exports = Fake::answering([Err(failure(Cause::Timeout)), Ok(vec!["n/p"]), Ok(vec!["n/q"])]);
+        assert_eq!(world.applied("a", 1, &exports).await, [""; 0]);
+        for (name, version) in [("b", 2), ("c", 3)] {
+            assert_eq!(world.applied(name, version, &exports).await, [""; 0], "it is not asked now");
+        }
+        let start = Instant::now();
+        assert_eq!(world.told_next(&exports).await, ["n/p", "n/q"]);
+        assert_eq!(
+            (start.elapsed().as_secs(), exports.take()),
+            (1, ["m: n/a@1", "m: n/b@2", "m: n/c@3"].map(str::to_owned).to_vec())
+        );
+        exports.answers.lock().push_back(Ok(vec!["n/r"]));
+        assert_eq!(world.told_next(&exports).await, ["n/r"]);
+        assert_eq!(start.elapsed().as_secs(), 2);
+    }
+
+    #[tokio::test]
+    async fn another_component_is_asked_about_everything_anew() {
+        // IM-3
+        let mut world = World::mapped();
+        world.source.ask_anew(1);
+        let first = Fake { edition: 1, ..Fake::answering([Ok(vec!["n/p"])]) };
+        world.applied("a", 1, &first).await;
+        world.source.ask_anew(1);
+        assert_eq!(world.told(&first).await, [""; 0], "the same version");
+        world.source.ask_anew(2);
+        assert_eq!(world.related("n/p"), ["n/a"], "until then, what was known");
+        // What the one before says counts until the new one has said it.
+        first.answers.lock().push_back(Ok(vec!["n/q"]));
+        assert!(world.source.ask(&first).await.is_some());
+        let second = Fake { edition: 2, ..Fake::answering([Ok(vec!["n/r"])]) };
+        assert_eq!(world.told(&second).await, [""; 0]);
+        assert_eq!(
+            (world.related("n/p"), world.related("n/q"), world.related("n/r")),
+            (vec![], vec![], vec!["n/a".to_owned()])
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_being_asked_about_is_asked_by_the_heir_if_nobody_waits_for_the_answer() {
+        // PO-3
+        for mut world in
+            [World::mapped(), World::filtered(Filters { generic: Some(export("any")), ..Filters::default() })]
+        {
+            world.event(Event::Applied(object("a", 1)));
+            let hangs = Fake { hangs: true, ..Fake::default() };
+            assert!(world.source.ask(&hangs).now_or_never().is_none());
+            let heir = Source::heir(world.source.spec().clone(), &world.source);
+            heir.attach(None, world.writer.cache());
+            heir.take_over(&world.source);
+            let world = World { source: heir, ..world };
+            let exports =
+                if world.source.maps_by_export() { Fake::answering([Ok(vec!["n/p"])]) } else { Fake::default() };
+            assert_eq!(world.told(&exports).await, ["n/p"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_waits_for_mappers_and_not_for_filters() {
+        // IX-2
+        let hangs = Fake { hangs: true, ..Fake::default() };
+        for (mut world, waits) in [
+            (World::mapped(), true),
+            (World::filtered(Filters { generic: Some(export("any")), ..Filters::default() }), false),
+        ] {
+            world.event(Event::Applied(object("a", 1)));
+            let mut asking = Box::pin(world.source.ask(&hangs));
+            assert!(asking.as_mut().now_or_never().is_none());
+            assert_eq!(world.source.settled().now_or_never().is_none(), waits);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_has_that_asked_which_it_has_just_written() {
+        // OV-1, IM-6
+        let world = World::mapped();
+        let exports = Fake::answering([Ok(vec!["n/p"])]);
+        world.source.put(object("a", 5));
+        assert_eq!(world.related("n/p"), [""; 0]);
+        for _ in 0..2 {
+            assert_eq!(world.source.heed(&key("n/p"), &exports).await, Ok(()));
+        }
+        assert_eq!(world.related("n/p"), ["n/a"]);
+        assert_eq!(exports.take(), ["m: n/a@5"]);
+    }
+
+    /// Returns a source whose objects a primary names by an export, beside the primary `n/p`.
+    fn led(mapper: Mapper) -> (World, World) {
+        let mut primaries = World::of(Role::Primary, Filters::default());
+        let change = primaries.writer.apply(Event::Applied(object("p", 1))).unwrap();
+        primaries.source.on(change);
+        let mut world = World::of(
+            Role::Secondary(mapper.led_by(Secondaries::Export("l".into()), Scope::Namespaced)),
+            Filters::default(),
+        );
+        let beside = Arc::new(primaries.source);
+        world.source = world.source.beside(&beside);
+        let primaries = World::of(Role::Primary, Filters::default());
+        (world, primaries)
+    }
+
+    #[tokio::test]
+    async fn a_primary_is_asked_for_its_secondaries_by_the_first_run_that_reads_them() {
+        // IM-4, IM-6
+        let (mut world, _) = led(mapper(Declared::OwnerReference));
+        let change = world.writer.apply(Event::Applied(object("a", 2))).unwrap();
+        world.source.on(change);
+        let known = |world: &World| world.source.known(Within::Related(&key("n/p"))).map_err(|doubt| doubt.to_string());
+        assert!(known(&world).unwrap_err().ends_with("its `secondaries` has not been asked about it yet"));
+        let exports = Fake::answering([Err(failure(Cause::Trap)), Ok(vec!["a", "n/gone", "m/away"])]);
+        let doubt = world.source.heed(&key("n/p"), &exports).await.unwrap_err().to_string();
+        assert!(doubt.ends_with("its `secondaries` has no answer: no way"), "{doubt}");
+        assert_eq!(*world.failures.lock(), [Callback::Mapper]);
+        for _ in 0..2 {
+            assert_eq!(world.source.heed(&key("n/p"), &exports).await, Ok(()));
+        }
+        assert_eq!(world.related("n/p"), ["n/a"]);
+        assert_eq!(exports.take(), ["l: n/p@1", "l: n/p@1"], "once with success");
+        assert_eq!(
+            (world.related("n/q"), world.source.heed(&key("n/q"), &exports).await),
+            (vec![], Ok(())),
+            "there is no such primary"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_mapper_that_may_rest_on_primaries_is_asked_about_both_versions() {
+        // IM-5
+        let (mut world, _) = led(mapper(Declared::Export("m".into())));
+        let exports = Fake::answering([Ok(vec!["n/p"]), Ok(vec!["n/p"]), Ok(vec!["n/q"])]);
+        assert_eq!(world.applied("a", 1, &exports).await, ["n/p"]);
+        assert_eq!(world.applied("a", 2, &exports).await, ["n/p", "n/q"]);
+        assert_eq!(exports.take(), ["m: n/a@1", "m: n/a@1", "m: n/a@2"]);
+    }
+
+    #[tokio::test]
+    async fn answers_that_find_no_room_are_not_known() {
+        // IX-2
+        let room = crate::room::Room::new(0);
+        let mut world = World::mapped();
+        world.source = world.source.charging(|| Some(room.holding(&"p".into())));
+        let many = |n: usize| (0..n).map(|n| key(&format!("p{n}"))).collect::<BTreeSet<_>>();
+        world.source.state.write().mapped.keep(&object("a", 1), many(5000), true);
+        world.event(Event::Applied(object("a", 1)));
+        let told = world.told(&Fake::default()).await;
+        assert_eq!(told.len(), 5000, "all are told of it");
+        let doubt = world.source.known(Within::Related(&key("n/p"))).unwrap_err().to_string();
+        assert!(doubt.contains("--plugin-memory"), "{doubt}");
+        let mut state = world.source.state.write();
+        assert_eq!(state.mapped.len(), 0);
+        assert!(!state.keep_led(&object("p", 1), many(9000), true) && state.led.len() == 0);
+        assert!(state.keep_led(&object("p", 1), many(3), true) && state.led.len() == 1);
+    }
+}
