@@ -456,7 +456,8 @@ pub(super) mod tests {
         /// Waits until primaries are told of something.
         async fn told_next(&self, exports: &Fake) -> Vec<String> {
             loop {
-                self.source.has_questions().await;
+                let hour = std::time::Duration::from_hours(1);
+                tokio::time::timeout(hour, self.source.has_questions()).await.expect("something to ask about");
                 let told = self.told(exports).await;
                 if !told.is_empty() {
                     return told;
