@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::callback::{Asked, Callback, Problem, cost, read};
+use super::callback::{Asked, Callback, Problem, cost, questions, read};
 use crate::cel::Expression;
 use crate::manifest::Filters;
 use crate::manifest::filters::{OBJECT, OLD_OBJECT, Question, UNKNOWN};
@@ -96,6 +96,7 @@ impl Filter {
             Change::Deleted { .. } => ("onDelete", &self.user.on_delete),
         };
         let specific = specific.as_ref().filter(|_| sort == Sort::One);
+        let _questions = questions();
         let mut exports = Vec::new();
         for (field, question) in [(field, specific), ("generic", self.user.generic.as_ref())] {
             match question {
