@@ -15,13 +15,16 @@ use capstan_core::source::Within;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 mod asking;
 mod assemble;
 mod declared;
+mod demand;
 mod handle;
 mod plan;
 mod polls;
+mod registering;
 mod rights;
 mod run;
 mod sources;
@@ -86,6 +89,12 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         polls: Polls::default(),
         anew: false,
     };
+    // So that what nobody demands any more is not watched.
+    let forget = {
+        let handle = Arc::clone(&handle);
+        async move { handle.forget_gone().await }
+    };
+    let _forget = AbortOnDropHandle::new(environment.workers.runtime().spawn(forget));
     let mut held = Held::default();
     // What it has been without so far.
     let mut lacked = BTreeMap::new();
@@ -297,8 +306,9 @@ impl Task<'_> {
         }
         let known = before.as_ref();
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
-        let sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
-        self.joined.become_as(&sources, &plan, &environment.pool, &handle.listener());
+        let mut sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
+        let users = known.filter(|_| kin).map(|(now, _)| now.on_demand.retire()).unwrap_or_default();
+        self.joined.become_as(&mut sources, &plan, users, (&environment.pool, &handle.listener()));
         let sought = sources.all();
         // What those put off that go is asked by their heirs, or by nobody: it may be of another kind.
         self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));
@@ -329,7 +339,8 @@ impl Task<'_> {
         let follows = handle.put(&mut in_force, &declared, controller, environment);
         drop(in_force);
         // Only now, for what they ask is asked of the version that is in place.
-        self.asking.extend(new.iter().map(|source| Asking::begin(source, handle, environment)));
+        let asker = handle.asker(environment);
+        self.asking.extend(new.iter().map(|source| asker.begin(source)));
         handle.after_swap(follows);
     }
 

@@ -76,6 +76,7 @@ func reconcile(run capstan.Run, p *probe) (capstan.Update, error) {
 	made := fmt.Sprintf("%s-%d", p.Name, p.Generation)
 	status := capstan.Object{
 		"operations": writes(run, p, made), "cache": reads(run, p, made), "memo": memories(run), "workflow": workflows(run), "expected": expected(run),
+		"sources": registered(run),
 		"run": surroundings(run), "chance": chance(run),
 	}
 	two := capstan.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.Namespace, Name: made + "-two"}
@@ -230,6 +231,22 @@ func expected(run capstan.Run) capstan.Object {
 	told["check"], told["done"] = must(run.Check("word", no)), must(run.Check("word", yes))
 	told["gone"], told["cleared"] = run.Expected(), run.ClearExpectation("word")
 	told["refused"] = refusal(run.Expect("", time.Second))
+	return told
+}
+
+func registered(run capstan.Run) capstan.Object {
+	informer := func(kind string) capstan.Object {
+		return capstan.Object{"informer": capstan.Object{"apiVersion": "v1", "kind": kind, "labelSelector": "nobody=has"}}
+	}
+	told := capstan.Object{"new": must(run.Register("more", informer("ConfigMap")))}
+	told["again"] = must(run.Register("more", informer("ConfigMap")))
+	told["found"] = len(must(run.Secondaries[capstan.Object]("more")))
+	_, denied := run.Register("keys", informer("Secret"))
+	_, invalid := run.Register("bad", capstan.Object{"informer": capstan.Object{}})
+	told["denied"], told["invalid"], told["declared"] = refusal(denied), refusal(invalid), refusal(run.Deregister("maps"))
+	if err := errors.Join(run.Deregister("more"), run.Deregister("more")); err != nil {
+		panic(err)
+	}
 	return told
 }
 

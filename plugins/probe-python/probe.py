@@ -5,7 +5,7 @@ import time
 from dataclasses import asdict
 
 from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
-from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, system, workflow
+from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
 from capstan import accepts, cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile, to_primaries, to_secondaries
 
 WORD = "Grüße 👋"
@@ -26,7 +26,7 @@ def ask(probe):
     recorder.normal("Asked", WORD, key="k", action="ask", component="prober", labels={"a": "b"}, annotations={"c": WORD})
     recorder.warning("Odd", "nobody knows why")
     name = f"{metadata['name']}-{metadata['generation']}"
-    status = {"operations": writes(probe, name), "cache": reads(probe, name), "memo": memories(), "workflow": workflows(), "expected": expected()}
+    status = {"operations": writes(probe, name), "cache": reads(probe, name), "memo": memories(), "workflow": workflows(), "expected": expected(), "sources": registered()}
     operations.remove(ObjectRef("v1", "ConfigMap", f"{name}-two", metadata["namespace"]), propagation="background", grace_seconds=0)
     return Update(status=status | {"run": surroundings(), "chance": chance()})
 
@@ -82,6 +82,17 @@ def expected():
     told |= {"pending": {"name": pending.name, "timedOut": pending.timed_out}}
     told |= {"done": expectations.check("word", lambda: True), "gone": expectations.pending(), "cleared": expectations.clear("word")}
     return told | {"refused": refusal(lambda: expectations.expect("", 1))}
+
+
+def registered():
+    more = {"informer": {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": "nobody=has"}}
+    told = {"new": sources.register("more", more), "again": sources.register("more", more), "found": len(secondaries("more"))}
+    told |= {"denied": refusal(lambda: sources.register("keys", {"informer": {"apiVersion": "v1", "kind": "Secret"}}))}
+    told |= {"invalid": refusal(lambda: sources.register("bad", {"informer": {}}))}
+    told |= {"declared": refusal(lambda: sources.deregister("maps"))}
+    sources.deregister("more")
+    sources.deregister("more")
+    return told
 
 
 def workflows():

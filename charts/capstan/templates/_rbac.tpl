@@ -31,6 +31,9 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $plugin := default dict (get (default dict $operator.manifest.spec.plugins) $controller.plugin) -}}
 {{- range $grant := default list (dig "capabilities" "kubernetes" list $plugin) -}}
 {{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "controller" $controller) -}}
+{{- if $operator.manifest.spec.serviceAccount -}}
+{{- include "capstan.rbac.capability" (dict "tally" (merge (dict "found" $shared) $base) "grant" $grant "controller" $controller) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -203,8 +206,11 @@ subjects:
 {{- range .grant.verbs -}}
 {{- $verbs := get $table . -}}
 {{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs) $permit) -}}
+{{- /* Nobody watches a subresource. */ -}}
+{{- if ne . "watch" -}}
 {{- range $subresources -}}
 {{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs "subresource" .) $permit) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

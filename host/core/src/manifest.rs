@@ -29,6 +29,7 @@ mod names;
 mod parse;
 pub mod polls;
 mod raw;
+mod registration;
 mod settings;
 mod unique;
 mod units;
@@ -39,6 +40,7 @@ pub use keep::{Bound, Keep};
 pub use parse::{Defaults, parse, parse_with};
 pub use polls::External;
 pub use raw::{schema, schema_of_defaults};
+pub use registration::Registration;
 pub use unique::{Origin, check_together};
 pub use units::{Bytes, Time, duration, size};
 
@@ -158,6 +160,8 @@ pub struct Limits {
     pub connections: usize,
     /// Objects in one answer of the cache; default 500.
     pub page: u32,
+    /// Sources that the runs of one controller may have registered; default 8.
+    pub sources: usize,
     /// Bytes of log lines one call may write; what is beyond is dropped with one warning; default 64 KiB. All calls of the plugin
     /// together may write four times as much at once, and as much each second.
     pub log: usize,
@@ -192,6 +196,8 @@ pub struct Grant {
 pub enum Permission {
     /// Read from the caches beyond what is related to the primary.
     Get,
+    /// `sources.register`.
+    Watch,
     /// `operations.create`.
     Create,
     /// `operations.apply`.
@@ -455,6 +461,7 @@ impl Default for Limits {
             requests_per_second: 1000,
             connections: 16,
             page: 500,
+            sources: 8,
             log: 64 << 10,
         }
     }
@@ -513,6 +520,7 @@ impl Permission {
     pub fn word(self) -> &'static str {
         match self {
             Self::Get => "get",
+            Self::Watch => "watch",
             Self::Create => "create",
             Self::Apply => "apply",
             Self::Update => "update",

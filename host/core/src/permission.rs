@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::guest::{CallError, CallReason};
 use crate::kinds::is_built_in;
 use crate::manifest::{self, Capabilities, Grant, Namespaces, Permission};
-use crate::object::{Gvk, ObjectRef};
+use crate::object::{Gvk, ObjectRef, Scope};
 
 pub mod risk;
 pub mod ties;
@@ -129,6 +129,41 @@ impl Permissions {
     pub fn unreadable(&self, gvk: &Gvk, namespace: Option<&str>) -> CallError {
         let reach = self.reach(Permission::Get, gvk, namespace);
         self.denied(reach, Permission::Get, gvk, namespace)
+    }
+
+    /// Checks that runs may register sources of a kind at all.
+    ///
+    /// # Errors
+    /// `denied`, with the change of the manifest that would permit it.
+    pub fn permit_source(&self, gvk: &Gvk) -> Result<(), CallError> {
+        match self.of(Permission::Watch, gvk).next() {
+            Some(_) => Ok(()),
+            None => Err(self.denied(Reach::Nowhere, Permission::Watch, gvk, None)),
+        }
+    }
+
+    /// Checks that a registered source may watch a kind in a namespace, or everywhere (`None`).
+    ///
+    /// # Errors
+    /// As [`Permissions::permit_source`].
+    pub fn permit_watch(&self, gvk: &Gvk, scope: Scope, namespace: Option<&str>) -> Result<(), CallError> {
+        let everywhere =
+            |grant: &Grant| grant.namespaces.as_ref().or(self.namespaces.as_ref()) == Some(&Namespaces::All);
+        if scope == Scope::Namespaced && namespace.is_none() {
+            self.permit_source(gvk)?;
+            let plugin = &self.plugin;
+            let message = || {
+                format!(
+                    "the manifest permits `watch` on {gvk}, but not in all namespaces; name in `namespaces` of the source those that it permits, or add `namespaces: all` to that entry in spec.plugins.{plugin}.capabilities.kubernetes"
+                )
+            };
+            let permitted = self.of(Permission::Watch, gvk).any(everywhere);
+            return if permitted { Ok(()) } else { Err(CallError::new(CallReason::Denied, message())) };
+        }
+        match self.reach(Permission::Watch, gvk, namespace) {
+            Reach::Here => Ok(()),
+            reach @ (Reach::Elsewhere | Reach::Nowhere) => Err(self.denied(reach, Permission::Watch, gvk, namespace)),
+        }
     }
 
     fn of(&self, verb: Permission, gvk: &Gvk) -> impl Iterator<Item = &Grant> {
@@ -268,6 +303,36 @@ mod tests {
                 assert_eq!(permitted, expected, "{verb:?} {text} by [{grants}] in {controller}");
             }
         }
+    }
+
+    #[test]
+    fn runs_may_have_watched_what_a_grant_says_and_where_it_does() {
+        // ES-4
+        let grant = |kind: &str, more: &str| format!("{{ apiVersion: v1, kind: {kind}, verbs: [watch]{more} }}");
+        let maps = |more: &str| grant("ConfigMap", more);
+        for (grants, controller, scope, namespace, expected) in [
+            (maps(""), "namespaces: all", Scope::Namespaced, None, ""),
+            (maps(""), "namespaces: all", Scope::Namespaced, Some("a"), ""),
+            (maps(""), "namespaces: [a]", Scope::Namespaced, Some("a"), ""),
+            (maps(""), "namespaces: [a]", Scope::Namespaced, Some("b"), "but not in namespace b"),
+            (maps(""), "namespaces: [a]", Scope::Namespaced, None, "but not in all namespaces"),
+            (maps(", namespaces: [b]"), "namespaces: all", Scope::Namespaced, None, "but not in all namespaces"),
+            (maps(", namespaces: [b]"), "namespaces: all", Scope::Namespaced, Some("b"), ""),
+            (maps(", namespaces: all"), "namespaces: [a]", Scope::Namespaced, None, ""),
+            (grant("Secret", ""), "namespaces: all", Scope::Namespaced, Some("a"), "does not permit `watch`"),
+            // Lives in no namespace.
+            (maps(""), "namespaces: all", Scope::Cluster, None, "in namespaces only"),
+            (maps(", namespaces: all"), "namespaces: [a]", Scope::Cluster, None, ""),
+        ] {
+            let permissions = permissions(&grants, controller, open());
+            let (gvk, _) = target("ConfigMap x");
+            let answer = permissions.permit_watch(&gvk, scope, namespace);
+            let told = answer.err().map(|error| error.message).unwrap_or_default();
+            assert!(told.contains(expected) && told.is_empty() == expected.is_empty(), "{told}: {grants} {controller}");
+            assert_eq!(permissions.permit_source(&gvk).is_ok(), !expected.contains("does not permit"), "{grants}");
+        }
+        let reads = permissions("{ apiVersion: v1, kind: ConfigMap, verbs: [get] }", "namespaces: all", open());
+        assert!(reads.permit_source(&target("ConfigMap x").0).is_err());
     }
 
     #[test]

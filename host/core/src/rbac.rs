@@ -115,6 +115,7 @@ struct Traits {
 #[serde(deny_unknown_fields)]
 struct Capabilities {
     get: Vec<Verb>,
+    watch: Vec<Verb>,
     create: Vec<Verb>,
     apply: Vec<Verb>,
     update: Vec<Verb>,
@@ -158,18 +159,18 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
                 let namespace = account.namespace.as_ref().unwrap_or(&own);
                 (Arc::clone(namespace), Arc::clone(&account.name))
             });
+            let plugin = operator.plugins.get(&controller.plugin);
+            let grants = || plugin.iter().flat_map(|p| &p.capabilities.kubernetes);
             let tally = match account {
                 Some(account) => {
                     shared.controller(controller);
+                    grants().for_each(|grant| shared.capability(grant, controller));
                     accounts.entry(account).or_insert_with(tally)
                 }
                 None => &mut daemon,
             };
             tally.controller(controller);
-            let plugin = operator.plugins.get(&controller.plugin);
-            for grant in plugin.iter().flat_map(|p| &p.capabilities.kubernetes) {
-                tally.capability(grant, controller);
-            }
+            grants().for_each(|grant| tally.capability(grant, controller));
         }
     }
     daemon.watch_with(shared);
@@ -269,6 +270,7 @@ impl Tally<'_> {
             let needs = &TABLE.capabilities;
             let verbs = match permission {
                 Permission::Get => &needs.get,
+                Permission::Watch => &needs.watch,
                 Permission::Create => &needs.create,
                 Permission::Apply => &needs.apply,
                 Permission::Update => &needs.update,
@@ -276,7 +278,9 @@ impl Tally<'_> {
                 Permission::Delete => &needs.delete,
             };
             self.permit(gvk, None, namespaces, verbs);
-            for subresource in subresources.into_iter().flatten() {
+            // Nobody watches a subresource.
+            let written = subresources.filter(|_| *permission != Permission::Watch);
+            for subresource in written.into_iter().flatten() {
                 self.permit(gvk, Some(subresource), namespaces, verbs);
             }
         }
@@ -556,6 +560,7 @@ mod tests {
     fn each_permitted_verb_is_what_the_daemon_sends_for_it() {
         for (verb, expected) in [
             ("get", ""),
+            ("watch", "own pods: list watch"),
             ("create", "own pods: create"),
             ("apply", "own pods: create patch"),
             ("update", "own pods: update"),
@@ -626,7 +631,7 @@ default events: get create patch
         let operator = |name: &str, account: &str| {
             let text = format!(
                 "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  {account}\n  \
-                 plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Secret, verbs: [apply] }}] }} }} }}\n  \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{{ apiVersion: v1, kind: Secret, verbs: [apply, watch] }}] }} }} }}\n  \
                  controllers: {{ {name}: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}, namespaces: [{name}] }} }}"
             );
             parse(&text, Path::new("o.yaml")).unwrap().remove(0)
@@ -636,7 +641,7 @@ default events: get create patch
         let Rights { daemon, accounts } = alone("serviceAccount: { name: pages }");
         let account = ("home".into(), "pages".into());
         assert_eq!(accounts, BTreeMap::from([(account, all.clone())]));
-        assert_eq!(shown(&daemon), "a pages.a.dev: list watch\n");
+        assert_eq!(shown(&daemon), "a secrets: list watch\na pages.a.dev: list watch\n");
 
         // Another operator's rights stay its own.
         let far = operator("a", "serviceAccount: { name: pages, namespace: far }");
@@ -645,7 +650,7 @@ default events: get create patch
         assert_eq!(both.accounts, BTreeMap::from([(far, all)]));
         let lines = shown(&both.daemon);
         let here = lines.lines().filter(|line| line.starts_with("a "));
-        assert_eq!(here.collect::<Vec<_>>(), ["a pages.a.dev: list watch"]);
-        assert!(lines.contains("b secrets: create patch"), "{lines}");
+        assert_eq!(here.collect::<Vec<_>>(), ["a secrets: list watch", "a pages.a.dev: list watch"]);
+        assert!(lines.contains("b secrets: list watch create patch"), "{lines}");
     }
 }

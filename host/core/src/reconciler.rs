@@ -41,6 +41,7 @@ pub mod pause;
 pub mod polling;
 mod primary;
 mod reads;
+mod registering;
 mod run;
 pub mod triggers;
 pub mod verdicts;

@@ -72,6 +72,8 @@ struct Dependent<'a> {
     mapping: Option<&'a MappingKeys>,
     source: Option<&'a str>,
     filters: &'a Filters,
+    /// Whether only while it is active.
+    on_demand: bool,
 }
 
 /// A controller, and whether something needs cleanup before a primary goes.
@@ -212,6 +214,7 @@ impl Shape<'_> {
                 mapping: (!dependent.garbage_collected).then_some(&dependent.mapping),
                 source: dependent.source.as_deref(),
                 filters: &dependent.filters,
+                on_demand: dependent.watched_on_demand(),
             };
             (&**name, watched)
         });
@@ -339,6 +342,8 @@ mod tests {
             (&dependent(""), dependent(", onRename: delete")),
             (&dependent(""), dependent(", match: { export: same }, manage: [create], createOnly: true")),
             (&dependent(""), dependent(", readyPostcondition: gone, config: { a: 1 }")),
+            // It is watched anyway, to see whether it is active.
+            (&dependent(""), dependent(", activation: gone")),
         ];
         for (before, after) in in_place {
             assert_eq!(step(before, &after), Step::InPlace, "{before} -> {after}");
@@ -361,6 +366,7 @@ mod tests {
             ),
             ("", dependent("")),
             (&dependent(""), dependent(", garbageCollected: false")),
+            (&dependent(""), dependent(", activation: { cel: primary.spec.on }")),
             (&dependent(""), dependent("").replace("cm:", "other:")),
             (&dependent(""), dependent("").replace("ConfigMap", "Secret")),
         ];

@@ -41,6 +41,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     check_permission(context, &mut request, primary)?;
     check_whole(context, &request)?;
     let source = source(context, &request, primary)?;
+    let source = source.as_ref();
     if let Some(source) = source.filter(|_| !matches!(request.verb, Body::Create(_))) {
         let known = source.known(Within::Object(&request.target.key));
         known.map_err(|doubt| CallError::new(CallReason::Unreachable, doubt.to_string()))?;
@@ -234,18 +235,16 @@ fn check_target(context: &WriteContext<'_>, target: &Target) -> Result<(), CallE
 }
 
 /// Returns the source that a write concerns (`RO-2`); `None` in mode `plain`.
-fn source<'a>(
-    context: &WriteContext<'a>,
-    request: &Request,
-    primary: &Object,
-) -> Result<Option<&'a Arc<Source>>, CallError> {
+fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Result<Option<Arc<Source>>, CallError> {
     // Other subresources answer with another kind, which does not belong into the caches.
     let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
     if request.mode == WriteMode::Plain || other {
         return Ok(None);
     }
     if let Some(name) = &request.options.source {
-        let found = context.secondaries.get(&**name).filter(|source| source.spec().gvk == request.target.gvk);
+        let found = context.secondaries.get(&**name).cloned();
+        let found = found.or_else(|| context.registered.watched().get(&**name).cloned());
+        let found = found.filter(|source| source.spec().gvk == request.target.gvk);
         let missing =
             || CallError::new(CallReason::Missing, format!("no source {name:?} watches {}", request.target.gvk));
         return found.map(Some).ok_or_else(missing);
@@ -261,11 +260,11 @@ fn source<'a>(
             let message = format!("no source watches {}; mode plain writes it all the same", request.target.gvk);
             Err(CallError::new(CallReason::Missing, message))
         }
-        [source] => Ok(Some(source)),
+        [source] => Ok(Some(Arc::clone(source))),
         // The primary of the run belongs to the source of primaries, even if other sources watch the kind.
-        [first, ..] if Arc::ptr_eq(first, context.primaries) && key == primary.key() => Ok(Some(first)),
+        [first, ..] if Arc::ptr_eq(first, context.primaries) && key == primary.key() => Ok(Some(Arc::clone(first))),
         several => {
-            Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).copied())
+            Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).cloned())
         }
     }
 }

@@ -30,6 +30,7 @@ use capstan_core::queue::{self, Policy, Queue};
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute, polling};
 use capstan_core::source::filter::Filter;
+use capstan_core::source::registered::Registered;
 use capstan_core::source::{Role, Source, Spec, Trigger, TriggerKind};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -207,6 +208,8 @@ impl Bench {
             primaries,
             secondaries: BTreeMap::new(),
             externals: [("x".into(), Arc::clone(&source))].into(),
+            on_demand: Arc::default(),
+            registered: Registered::none(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
             permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),

@@ -33,6 +33,7 @@ use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute};
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
+use capstan_core::source::registered::Registered;
 use capstan_core::source::{Bounded, Role, Source, Spec, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -402,6 +403,8 @@ impl Bench {
             primaries: source(spec.primary.clone(), Role::Primary, (&spec.keep, None), &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
             externals: BTreeMap::new(),
+            on_demand: Arc::default(),
+            registered: Registered::none(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
             permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),

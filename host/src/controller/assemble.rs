@@ -8,6 +8,7 @@ use capstan_core::queue::Queue;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{self, Controller};
 use capstan_core::source::Listener;
+use capstan_core::source::registered::Registered;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 
@@ -22,6 +23,7 @@ pub(super) struct Kept {
     pub(super) queue: Queue,
     pub(super) verdicts: Arc<Verdicts>,
     pub(super) edition: u64,
+    pub(super) registered: Arc<Registered>,
 }
 
 /// Warns of primaries that carry a finalizer which versions before the daemon's start used.
@@ -41,8 +43,8 @@ pub(super) fn warn_of_unused(controller: &Controller) {
 /// # Errors
 /// Those of [`check`].
 pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: Sources, kept: Kept) -> Controller {
-    let Kept { tell, queue, verdicts, edition } = kept;
-    let Sources { primaries, secondaries, externals, finalizer, .. } = sources;
+    let Kept { tell, queue, verdicts, edition, registered } = kept;
+    let Sources { primaries, secondaries, externals, finalizer, on_demand, .. } = sources;
     let Declared { operator, spec, plugin, guest, .. } = declared;
     let counters = environment.metrics.plugins.of(operator, &spec.plugin);
     let per_second = plugin.limits.requests_per_second.min(environment.requests_per_second);
@@ -56,6 +58,8 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         primaries,
         secondaries,
         externals,
+        on_demand,
+        registered,
         finalizer,
         guest: Arc::clone(guest),
         permissions: Permissions::new(spec, &plugin.capabilities, environment.home.clone()),

@@ -16,14 +16,16 @@ use capstan_core::reconciler::triggers::enqueue;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
 use capstan_core::source::callback::Faults;
-use capstan_core::source::{Doubt, Listener, Source, Within};
+use capstan_core::source::{Doubt, Listener, Source, TriggerKind, Within};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::asking::Asker;
 use super::assemble::{Kept, assemble};
 use super::declared::{Declared, Environment, finalizer_name};
+use super::registering::registered;
 use super::sources::Sources;
 use crate::client::ApiServer;
 use crate::control::Unready;
@@ -46,6 +48,8 @@ pub struct Handle {
     /// The running version; `None` until it is up, and once it has stopped. Code that changes `wanted` or this holds
     /// this lock.
     pub(super) in_force: RwLock<Option<InForce>>,
+    /// Is told that primaries have gone.
+    pub(super) gone: Arc<Notify>,
     /// The edition of that.
     pub(super) edition: watch::Sender<u64>,
 }
@@ -55,6 +59,14 @@ pub struct Handle {
 pub(super) struct InForce {
     pub(super) declared: Arc<Declared>,
     pub(super) controller: Arc<Controller>,
+}
+
+/// What is left to be done after a swap.
+#[must_use = "what has to follow the swap"]
+pub(super) struct Swapped {
+    follows: OnSwap,
+    /// The version that was in place.
+    before: Option<InForce>,
 }
 
 /// The state of a controller with some of its keys.
@@ -115,6 +127,7 @@ impl Handle {
             bounds: watch::Sender::new(declared.bounds(environment)),
             wanted: watch::Sender::new(Arc::new(declared)),
             in_force: RwLock::default(),
+            gone: Arc::default(),
             edition: watch::Sender::new(0),
             name,
         }
@@ -122,7 +135,7 @@ impl Handle {
 
     /// Changes it to another version: at once if what it watches stays, else as soon as what that version needs is
     /// there.
-    pub fn change(&self, declared: Declared, environment: &Environment) {
+    pub fn change(self: &Arc<Self>, declared: Declared, environment: &Environment) {
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
         let runs = *self.phase.lock() == Phase::Running;
@@ -209,12 +222,38 @@ impl Handle {
     /// Returns the listener that passes on triggers of its sources: to the queue, the verdicts and the metrics.
     pub(super) fn listener(&self) -> Listener {
         let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
-        let wanted = self.wanted.subscribe();
+        let (wanted, departed) = (self.wanted.subscribe(), Arc::clone(&self.gone));
         Arc::new(move |triggers| {
+            if triggers.iter().any(|trigger| matches!(trigger.what, TriggerKind::Deleted { .. })) {
+                departed.notify_one();
+            }
             metrics.count(enqueue(&queue, &verdicts, triggers, || wanted.borrow().guest.holding()));
             metrics.count_primaries(queue.len());
             metrics.count_paused(verdicts.paused());
         })
+    }
+
+    /// Returns what begins to ask for its sources.
+    pub(super) fn asker(self: &Arc<Self>, environment: &Environment) -> Asker {
+        // What it asks for is part of the running version, which the handle has.
+        let handle = Arc::downgrade(self);
+        Asker {
+            running: Arc::new(move || handle.upgrade()?.controller()),
+            controller: Arc::clone(&self.name),
+            wanted: self.wanted.subscribe(),
+            tell: self.listener(),
+            runtime: environment.workers.runtime(),
+        }
+    }
+
+    /// Forgets what primaries demand to be watched that have gone, for as long as this is polled.
+    pub(super) async fn forget_gone(&self) {
+        loop {
+            self.gone.notified().await;
+            if let Some(now) = self.controller() {
+                now.on_demand.retain(|primary| now.primaries.get(primary).is_some()).await;
+            }
+        }
     }
 
     /// Passes on the primaries that no key stands for and that a changed filter lets pass: nothing else tells of them.
@@ -281,12 +320,17 @@ impl Handle {
         let polled: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
             now.externals.iter().map(|(name, source)| (name.to_string(), figures(source.counts()))).collect()
         });
+        let registered: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
+            let registered = now.registered.watched();
+            registered.iter().map(|(name, source)| (name.to_string(), source.spec().gvk.to_string().into())).collect()
+        });
         let state = json!({
             "name": &*self.name,
             "phase": phase,
             "why": why,
             "formerFinalizers": former,
             "polled": polled,
+            "registered": registered,
             "keys": counts.keys,
             "due": counts.due,
             "inFlight": counts.in_flight,
@@ -309,24 +353,38 @@ impl Handle {
     }
 
     /// Returns the controller that takes the place of `before` and watches the same.
-    pub(super) fn successor(&self, before: &InForce, declared: &Declared, environment: &Environment) -> Controller {
+    pub(super) fn successor(
+        self: &Arc<Self>,
+        before: &InForce,
+        declared: &Declared,
+        environment: &Environment,
+    ) -> Controller {
         let sources = Sources::of(&before.controller);
         self.assemble(declared, environment, sources, Some(before))
     }
 
     /// Assembles what the runs need; `before` is the version whose place it takes.
     pub(super) fn assemble(
-        &self,
+        self: &Arc<Self>,
         declared: &Declared,
         environment: &Environment,
         sources: Sources,
         before: Option<&InForce>,
     ) -> Controller {
+        let edition = before.map_or(1, |before| before.edition_of(declared));
+        // What runs have registered is of the version that did.
+        let same = |before: &&InForce| before.controller.edition == edition && before.step(declared) == Step::InPlace;
+        let new = || {
+            let kept = (Arc::clone(&self.faults), self.queue.clone());
+            registered(declared, &sources.primaries, environment, self.asker(environment), kept)
+        };
+        let registered = before.filter(same).map_or_else(new, |before| Arc::clone(&before.controller.registered));
         let kept = Kept {
             tell: self.listener(),
             queue: self.queue.clone(),
             verdicts: Arc::clone(&self.verdicts),
-            edition: before.map_or(1, |before| before.edition_of(declared)),
+            edition,
+            registered,
         };
         let mut controller = assemble(declared, environment, sources, kept);
         if let Some(before) = before {
@@ -335,16 +393,18 @@ impl Handle {
         controller
     }
 
-    /// Puts a controller in place: runs that begin from now on use it. Returns what has to follow the swap.
+    /// Puts a controller in place: runs that begin from now on use it. What it returns has to follow the swap, and without a lock: what
+    /// ends with the version before may have to wait for those who are being told of much.
     pub(super) fn put(
         &self,
         in_force: &mut Option<InForce>,
         declared: &Arc<Declared>,
         controller: Controller,
         environment: &Environment,
-    ) -> OnSwap {
+    ) -> Swapped {
         self.verdicts.begin(controller.edition);
         let edition = controller.edition;
+        let registered = Arc::clone(&controller.registered);
         let controller = Arc::new(controller);
         let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::clone(&controller) });
         controller.ask_anew();
@@ -352,10 +412,20 @@ impl Handle {
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(environment));
         // At the start all primaries are enqueued anyway.
-        before.map_or(OnSwap::Nothing, |before| declared.version().follows(before.declared.version()))
+        let follows = before.as_ref().map_or(OnSwap::Nothing, |before| {
+            let former = &before.controller.registered;
+            if Arc::ptr_eq(former, &registered) || former.is_empty() {
+                declared.version().follows(before.declared.version())
+            } else {
+                // Nothing else tells of what the registered sources showed, until they are registered again.
+                OnSwap::ReconcileAll
+            }
+        });
+        Swapped { follows, before }
     }
 
-    pub(super) fn after_swap(&self, follows: OnSwap) {
+    pub(super) fn after_swap(&self, Swapped { follows, before }: Swapped) {
+        drop(before);
         match follows {
             OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
             OnSwap::Nothing => {}

@@ -40,6 +40,8 @@ pub(super) struct Planned {
     pub(super) scopes: Vec<(Scope, Kind)>,
     /// Whether the controller needs it.
     pub(super) needed: Needed,
+    /// Whether it is watched only while a dependent is active.
+    pub(super) on_demand: bool,
     /// Why there are no scopes; none if the kind is known.
     lacking: Option<String>,
     /// Scopes that may not be read, by namespace or for all of them (none), with the reason.
@@ -122,6 +124,17 @@ impl Plan {
     }
 }
 
+/// Plans a source that a run of a controller has registered, given the kinds that it is about.
+pub(super) fn registered(
+    spec: &manifest::Controller,
+    (name, declared): (&Arc<str>, &manifest::Source),
+    kinds: &Kinds,
+    home: &Home,
+    faults: &Arc<Faults>,
+) -> Planned {
+    Planner { spec, kinds, missing: &BTreeMap::new(), home, faults }.source(name, declared)
+}
+
 impl Planned {
     /// Returns what selects the objects that it looks at.
     pub(super) fn selectors(&self) -> Option<&Selectors> {
@@ -160,31 +173,33 @@ impl Planner<'_> {
     }
 
     fn declared(&self) -> BTreeMap<Arc<str>, Planned> {
-        let one = |(name, declared): (&Arc<str>, &manifest::Source)| {
-            let namespaces = declared.namespaces.as_ref().unwrap_or(&self.spec.namespaces);
-            let selectors = Selectors {
-                labels: declared.label_selector.clone(),
-                fields: declared.field_selector.clone(),
-                shard: declared.shard_selector.clone(),
-            };
-            let page = PageSize(declared.page_size);
-            let alone = (!declared.shared).then(|| format!("{}/{name}", self.spec.name).into());
-            let watch = Watch { gvk: &declared.gvk, namespaces, selectors, alone, page, needed: Needed::Always };
-            let mapper = self.mapper(declared.mapper.clone()).across(declared.across_namespaces);
-            let mapper = match &declared.secondaries {
-                Some(names) => mapper.led_by(names.clone(), self.scope(&declared.gvk)),
-                None => mapper,
-            };
-            let source = Spec {
-                filter: Filter::secondary(declared.filters.clone()),
-                indexes: declared.indexes.clone(),
-                fields: declared.fields(),
-                bounded: declared.bounded.map(|bound| Bounded { stays: declared.stays(), bound }),
-                ..self.secondary(name, &declared.gvk, mapper)
-            };
-            (Arc::clone(name), self.plan(&watch, source))
+        let sources = self.spec.sources.iter();
+        sources.map(|(name, declared)| (Arc::clone(name), self.source(name, declared))).collect()
+    }
+
+    fn source(&self, name: &Arc<str>, declared: &manifest::Source) -> Planned {
+        let namespaces = declared.namespaces.as_ref().unwrap_or(&self.spec.namespaces);
+        let selectors = Selectors {
+            labels: declared.label_selector.clone(),
+            fields: declared.field_selector.clone(),
+            shard: declared.shard_selector.clone(),
         };
-        self.spec.sources.iter().map(one).collect()
+        let page = PageSize(declared.page_size);
+        let alone = (!declared.shared).then(|| format!("{}/{name}", self.spec.name).into());
+        let watch = Watch { gvk: &declared.gvk, namespaces, selectors, alone, page, needed: Needed::Always };
+        let mapper = self.mapper(declared.mapper.clone()).across(declared.across_namespaces);
+        let mapper = match &declared.secondaries {
+            Some(names) => mapper.led_by(names.clone(), self.scope(&declared.gvk)),
+            None => mapper,
+        };
+        let source = Spec {
+            filter: Filter::secondary(declared.filters.clone()),
+            indexes: declared.indexes.clone(),
+            fields: declared.fields(),
+            bounded: declared.bounded.map(|bound| Bounded { stays: declared.stays(), bound }),
+            ..self.secondary(name, &declared.gvk, mapper)
+        };
+        self.plan(&watch, source)
     }
 
     /// Returns one source for the dependents of each kind and mapping that name none (`KD-10`), and which dependents
@@ -197,8 +212,11 @@ impl Planner<'_> {
             let needed = if dependent.conditions.activation.is_some() { Needed::IfActive } else { Needed::Always };
             let same = known.iter().find(|(other, by, _)| *other == gvk && *by == mapper);
             if let Some(holder) = dependent.source.as_ref().or(same.map(|(_, _, holder)| *holder)) {
-                if let (Needed::Always, Some(planned)) = (needed, own.get_mut(holder)) {
-                    planned.needed = needed;
+                if let Some(planned) = own.get_mut(holder) {
+                    planned.on_demand &= dependent.watched_on_demand();
+                    if needed == Needed::Always {
+                        planned.needed = needed;
+                    }
                 }
                 shared.insert(Arc::clone(name), Arc::clone(holder));
                 continue;
@@ -209,7 +227,8 @@ impl Planner<'_> {
                 filter: Filter::secondary(dependent.filters.clone()),
                 ..self.secondary(name, gvk, self.mapper(mapper.clone()))
             };
-            own.insert(Arc::clone(name), self.plan(&watch, source));
+            let planned = Planned { on_demand: dependent.watched_on_demand(), ..self.plan(&watch, source) };
+            own.insert(Arc::clone(name), planned);
             known.push((gvk, mapper, name));
         }
         (own, shared)
@@ -243,6 +262,7 @@ impl Planner<'_> {
             spec,
             scopes: scopes.unwrap_or_default(),
             needed: watch.needed,
+            on_demand: false,
             lacking: self.missing.get(watch.gvk).cloned(),
             denied: Vec::new(),
         }
@@ -311,9 +331,10 @@ mod tests {
     /// Writes each source with what it watches.
     fn told(plan: &Plan) -> Vec<String> {
         let one = |planned: &Planned| {
-            let Planned { spec, scopes, needed, lacking, denied } = planned;
+            let Planned { spec, scopes, needed, on_demand, lacking, denied } = planned;
             let scopes = scopes.iter().map(|(scope, _)| format!("{scope} "));
             let needed = if *needed == Needed::IfActive { "if active " } else { "" };
+            let needed = if *on_demand { "on demand " } else { needed };
             let lacking = lacking.iter().chain(denied.iter().map(|(_, why)| why)).map(|why| format!("({why})"));
             format!("{}: {}{needed}{}", spec.name, scopes.collect::<String>(), lacking.collect::<String>())
         };
@@ -372,7 +393,15 @@ mod tests {
             (
                 format!("m: {{ {CM}, {active} }}, n: {{ {CM} }}, o: {{ {CM}, garbageCollected: false, {active} }}"),
                 String::new(),
-                vec!["m: v1 ConfigMap in a", "o: v1 ConfigMap in a if active", "n -> m"],
+                vec!["m: v1 ConfigMap in a", "o: v1 ConfigMap in a on demand", "n -> m"],
+            ),
+            // One that looks at its object is asked again when that changes.
+            (
+                format!(
+                    "m: {{ {CM}, {active} }}, n: {{ {CM}, activation: gone }}, o: {{ {CM}, garbageCollected: false, {active} }}, p: {{ {CM}, garbageCollected: false, {active} }}"
+                ),
+                String::new(),
+                vec!["m: v1 ConfigMap in a if active", "o: v1 ConfigMap in a on demand", "n -> m", "p -> o"],
             ),
             (
                 format!("m: {{ {CM}, source: s }}, n: {{ {CM} }}"),

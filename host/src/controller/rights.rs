@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::plan::Plan;
 use crate::backoff::Chance;
 use crate::client::{ApiServer, Identity, Kind};
+use crate::informer::Scope;
 
 /// From one time that the API server is asked to the next, at most.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -56,12 +57,20 @@ type Answer = Result<Option<Lost>, Error>;
 impl Rights {
     /// Returns what a plan reads in the name of an account; none if the daemon reads for itself.
     pub(super) fn of(who: &Identity, plan: &Plan, api: &Arc<ApiServer>) -> Option<Self> {
+        Self::to_read(who, plan.scopes().map(|(scope, kind, planned)| (scope, kind, planned.needed)), api)
+    }
+
+    /// Returns what is read in the name of an account, given what is watched; none if the daemon reads for itself.
+    pub(super) fn to_read<'a>(
+        who: &Identity,
+        watched: impl Iterator<Item = (&'a Scope, &'a Kind, Needed)>,
+        api: &Arc<ApiServer>,
+    ) -> Option<Self> {
         let Identity::Operator(_) = who else {
             return None;
         };
         let mut reads: Vec<(Read, Needed)> = Vec::new();
-        for (scope, kind, planned) in plan.scopes() {
-            let needed = planned.needed;
+        for (scope, kind, needed) in watched {
             let read = Read { kind: kind.clone(), namespace: scope.namespace.clone() };
             match reads.iter_mut().find(|(known, _)| *known == read) {
                 Some((_, known)) if needed == Needed::Always => *known = needed,

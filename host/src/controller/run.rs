@@ -44,6 +44,10 @@ async fn executed(handle: &Handle, ticket: Ticket) {
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
     }
     let now = Instant::now();
+    if handle.controller().is_some_and(|now| controller.watches_apart_from(&now)) {
+        // Nobody else tells of what this run alone has begun to watch.
+        handle.queue.event(ticket.key(), Event::Related, now);
+    }
     let (key, departed) = (ticket.key().clone(), ticket.deletion().is_some());
     let last = departed.then(|| controller.verdicts.departed.get(&key)).flatten();
     let what = ticket.finish(finished, now);

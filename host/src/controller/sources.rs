@@ -8,8 +8,10 @@ use capstan_core::guest::Guest;
 use capstan_core::object::Gvk;
 use capstan_core::reconciler::Controller;
 use capstan_core::rollout::Step;
+use capstan_core::source::on_demand::{OnDemand, Users};
 use capstan_core::source::{Listener, Source, Spec, Touched};
 
+use super::demand::join;
 use super::plan::{Plan, Planned};
 use crate::client::Kind;
 use crate::informer::pool::{Pool, Subscription};
@@ -23,6 +25,8 @@ pub(super) struct Sources {
     /// Those of things outside of the cluster.
     pub(super) externals: BTreeMap<Arc<str>, Arc<External>>,
     pub(super) finalizer: Arc<str>,
+    /// Those that are watched only while a dependent is active.
+    pub(super) on_demand: Arc<OnDemand>,
     /// Sources with those that they continue.
     heirs: Vec<(Arc<Source>, Arc<Source>)>,
 }
@@ -104,7 +108,7 @@ impl Sources {
             (Arc::clone(name), external)
         });
         let externals = externals.collect();
-        Self { primaries, secondaries, externals, finalizer, heirs }
+        Self { primaries, secondaries, externals, finalizer, on_demand: Arc::default(), heirs }
     }
 
     /// Returns the sources of a controller, for the one that takes its place and watches the same.
@@ -114,6 +118,7 @@ impl Sources {
             secondaries: controller.secondaries.clone(),
             externals: controller.externals.clone(),
             finalizer: Arc::clone(&controller.finalizer),
+            on_demand: Arc::clone(&controller.on_demand),
             heirs: Vec::new(),
         }
     }
@@ -125,9 +130,35 @@ impl Sources {
         all.filter(|source| seen.insert(Arc::as_ptr(source))).collect()
     }
 
+    /// Has those sources of a plan that are watched on demand begin, of which these are demanded by now. Returns the places that they watch.
+    pub(super) fn demand<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+        mut users: Users,
+        pool: &Pool,
+        listener: &Listener,
+    ) -> Vec<(Arc<Source>, Option<Arc<str>>)> {
+        let mut all = OnDemand::default();
+        for (name, planned) in plan.secondaries.iter().filter(|(_, planned)| planned.on_demand) {
+            if let Some(source) = self.secondaries.get(name) {
+                let join = join(source, planned, pool, listener);
+                all.insert(Arc::clone(source), users.remove(name).unwrap_or_default(), join);
+            }
+        }
+        let resumed = all.resume().into_iter();
+        let watched = resumed.filter_map(|name| Some((self.secondaries.get(&name)?, plan.secondaries.get(&name)?)));
+        let places = watched.flat_map(|(source, planned)| {
+            let scopes = planned.scopes.iter();
+            scopes.map(|(scope, _)| (Arc::clone(source), scope.namespace.clone()))
+        });
+        let places = places.collect();
+        self.on_demand = Arc::new(all);
+        places
+    }
+
     /// Returns the informers to join: those of secondaries first, so that a new primary finds its secondaries.
     fn wanted<'a>(&'a self, plan: &'a Plan) -> Vec<Wanted<'a>> {
-        let secondaries = plan.secondaries.iter();
+        let secondaries = plan.secondaries.iter().filter(|(_, planned)| !planned.on_demand);
         let secondaries = secondaries.filter_map(|(name, planned)| Some((self.secondaries.get(name)?, planned)));
         let all = secondaries.chain([(&self.primaries, &plan.primaries)]);
         let each = all.flat_map(|(source, Planned { scopes, .. })| {
@@ -148,7 +179,14 @@ impl Joined {
 
     /// Joins the informers of a plan, and leaves those that it does not need any more. Subscriptions that exist
     /// already stay; the listener gets only what is new in them.
-    pub(super) fn become_as(&mut self, sources: &Sources, plan: &Plan, pool: &Pool, listener: &Listener) {
+    pub(super) fn become_as(
+        &mut self,
+        sources: &mut Sources,
+        plan: &Plan,
+        users: Users,
+        (pool, listener): (&Pool, &Listener),
+    ) {
+        let demanded = sources.demand(plan, users, pool, listener);
         let wanted = sources.wanted(plan);
         let Self { places: joined, .. } = self;
         let stays = |place: &Place| wanted.iter().any(|wanted| wanted.is(place));
@@ -174,7 +212,8 @@ impl Joined {
         for source in sources.all() {
             for place in source.places().into_keys() {
                 let stays = |wanted: &Wanted<'_>| Arc::ptr_eq(wanted.source, source) && wanted.scope.namespace == place;
-                if !wanted.iter().any(stays) {
+                let is_demanded = |(demanded, at): &(Arc<Source>, _)| Arc::ptr_eq(demanded, source) && *at == place;
+                if !wanted.iter().any(stays) && !demanded.iter().any(is_demanded) {
                     source.detach(place.as_deref());
                 }
             }

@@ -130,7 +130,9 @@ pub(super) async fn prepare(
         None => BTreeMap::new(),
     };
     handle.set(entry.filling());
-    let keep = plan.scopes().map(|(scope, kind, planned)| {
+    // What is watched on demand is waited for by those who demand it.
+    let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
+    let keep = watched.map(|(scope, kind, planned)| {
         let subscription = environment.pool.keep(scope, kind, Need::of(&planned.spec));
         (scope.to_string().into(), planned.needed, subscription)
     });

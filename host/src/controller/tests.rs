@@ -11,6 +11,7 @@ use capstan_core::manifest;
 use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
+use capstan_core::source::on_demand::Users;
 use capstan_core::source::{Listener, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -346,10 +347,10 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
         }
     });
     let before = pages("[n]", &environment);
-    let (handle, first) = (Handle::new(pages("[n]", &environment), &environment), plan(&before));
+    let (handle, first) = (Arc::new(Handle::new(pages("[n]", &environment), &environment)), plan(&before));
     let mut joined = Joined::default();
-    let sources = Sources::planned(&first, "f".into(), None, &joined, &Unasked);
-    joined.become_as(&sources, &first, &environment.pool, &listener);
+    let mut sources = Sources::planned(&first, "f".into(), None, &joined, &Unasked);
+    joined.become_as(&mut sources, &first, Users::new(), (&environment.pool, &listener));
     until(|| has("n/a"));
     let controller = handle.assemble(&before, &environment, sources, None);
     *pages_cache.lock() = controller.primaries.places().into_values().next();
@@ -361,8 +362,8 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
         .map(|(scope, kind, planned)| environment.pool.keep(scope, kind, Need::of(&planned.spec)))
         .collect();
     until(|| kept.iter().all(|kept| kept.cache.is_synced()));
-    let sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
-    joined.become_as(&sources, &second, &environment.pool, &listener);
+    let mut sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
+    joined.become_as(&mut sources, &second, Users::new(), (&environment.pool, &listener));
     until(|| has("n/b"));
 }
 

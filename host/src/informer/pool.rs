@@ -253,6 +253,15 @@ impl Subscription {
     }
 }
 
+impl Subscription {
+    /// Waits until all that is cached has been told to its subscriber.
+    pub fn settle(&self) {
+        // What comes in is cached and told within one hold.
+        let subscribers = &self.shared.subscribers;
+        drop(subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write())));
+    }
+}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.

@@ -8,6 +8,7 @@ use capstan_core::guest::{
     CallError, CallReason, Context, Event, Interface, Lifetime, ObjectTarget, Page, Query, WorkflowCall,
     WorkflowResult, WriteRequest,
 };
+use tokio::time::Instant;
 
 use super::Facts;
 use super::instance::called;
@@ -71,6 +72,18 @@ impl Asking {
             return Err(CallError::new(CallReason::Misplaced, message));
         }
         self.counted()?.workflow(call).await
+    }
+
+    /// Registers a source within the time of the call, of which some is left to say why not.
+    pub(super) async fn register(
+        &self,
+        name: String,
+        declaration: String,
+        deadline: Instant,
+    ) -> Result<bool, CallError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let by = deadline.checked_sub(left / 8).unwrap_or(deadline);
+        self.run()?.register(name, declaration, by).await
     }
 
     pub(super) fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {

@@ -36,6 +36,7 @@ wasmtime::component::bindgen!({
         "capstan:operator/cache": async,
         "capstan:operator/operations": async,
         "capstan:operator/workflow": async,
+        "capstan:operator/sources.register": async,
     },
     exports: { default: async },
 });

@@ -22,7 +22,7 @@ use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
 use super::asking::Asking;
 use super::bindings::Daemon;
 use super::bindings::capstan::operator::{
-    cache, config, context, expectations, log, memo, operations, recorder, system, types, workflow,
+    cache, config, context, expectations, log, memo, operations, recorder, sources, system, types, workflow,
 };
 use super::instance::State;
 use super::network::{self, Network};
@@ -253,6 +253,16 @@ fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> workflow::No
     let node = result.nodes.into_iter().find(|node| node.name == name);
     let untouched = || capstan_core::guest::NodeResult { name: name.to_owned(), ..Default::default() };
     node.unwrap_or_else(untouched).into()
+}
+
+impl sources::Host for State {
+    async fn register(&mut self, name: String, declaration: String) -> Reply<bool> {
+        Ok(self.asking().register(name, declaration, self.deadline).await?)
+    }
+
+    fn deregister(&mut self, name: String) -> Reply<()> {
+        Ok(self.asking().run()?.deregister(&name)?)
+    }
 }
 
 impl memo::Host for State {

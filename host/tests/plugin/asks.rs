@@ -140,6 +140,18 @@ async fn what_is_asked_of_the_cache_reaches_the_run_bounded_by_the_limit() {
     );
 }
 
+// ES-4
+#[tokio::test]
+async fn what_a_component_registers_reaches_the_run_with_the_time_that_is_left() {
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    let declaration = json!({ "informer": { "apiVersion": "v1", "kind": "Secret" } });
+    let steps = json!([{ "register": { "name": "keys", "declaration": declaration } }, { "deregister": "keys" }]);
+    assert_eq!(seen(&plugin, &run, steps).await, json!({ "register": true, "deregister": null }));
+    let asked =
+        [r#"register keys: {"informer":{"apiVersion":"v1","kind":"Secret"}}, for 4 s and more"#, "deregister keys"];
+    assert_eq!(*run.asked.lock(), asked);
+}
+
 // CX-2
 #[tokio::test]
 async fn workflows_run_in_reconcile_and_cleanup_only() {

@@ -18,6 +18,7 @@ use capstan_core::manifest::{
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// What a scripted run answers to `workflow`.
 pub type OnWorkflow = Box<dyn Fn(WorkflowCall) -> BoxFuture<'static, Result<WorkflowResult, CallError>> + Send + Sync>;
@@ -131,6 +132,17 @@ impl Context for Script {
 
     fn last_result(&self, _name: Option<&str>) -> Option<WorkflowResult> {
         None
+    }
+
+    fn register(&self, name: String, declaration: String, by: Instant) -> BoxFuture<'_, Result<bool, CallError>> {
+        let left = by.saturating_duration_since(Instant::now()).as_secs();
+        self.ask(format!("register {name}: {declaration}, for {left} s and more"));
+        Box::pin(future::ready(Ok(true)))
+    }
+
+    fn deregister(&self, name: &str) -> Result<(), CallError> {
+        self.ask(format!("deregister {name}"));
+        Ok(())
     }
 
     fn memo(&self, _lifetime: Lifetime, key: &str) -> Option<String> {

@@ -1,7 +1,7 @@
 // Asks the daemon for all that a component may ask for, and puts the answers into the status: for tests of the SDK alone.
 
 import { CallError, config, equal, operator, secondaries, secondary } from "@capstan/guest";
-import { cache, context, expectations, log, memo, operations, recorder, system, workflow } from "@capstan/guest";
+import { cache, context, expectations, log, memo, operations, recorder, sources, system, workflow } from "@capstan/guest";
 
 const WORD = "Grüße 👋";
 
@@ -21,7 +21,7 @@ export default operator({
     recorder.normal("Asked", WORD, { key: "k", action: "ask", component: "prober", labels: { a: "b" }, annotations: { c: WORD } });
     recorder.warning("Odd", "nobody knows why");
     const made = `${name}-${generation}`;
-    const status = { operations: writes(probe, made), cache: reads(probe, made), memo: memories(), workflow: workflows(), expected: expected() };
+    const status = { operations: writes(probe, made), cache: reads(probe, made), memo: memories(), workflow: workflows(), expected: expected(), sources: registered() };
     operations.remove({ apiVersion: "v1", kind: "ConfigMap", namespace, name: `${made}-two` }, { propagation: "background", graceSeconds: 0 });
     return { status: { ...status, run: surroundings(), chance: chance() } };
   },
@@ -133,6 +133,21 @@ const expected = () => ({
   cleared: expectations.clear("word"),
   refused: refusal(() => expectations.expect("", 1)),
 });
+
+function registered() {
+  const informer = (kind) => ({ informer: { apiVersion: "v1", kind, labelSelector: "nobody=has" } });
+  const told = {
+    new: sources.register("more", informer("ConfigMap")),
+    again: sources.register("more", informer("ConfigMap")),
+    found: secondaries("more").length,
+    denied: refusal(() => sources.register("keys", informer("Secret"))),
+    invalid: refusal(() => sources.register("bad", { informer: {} })),
+    declared: refusal(() => sources.deregister("maps")),
+  };
+  sources.deregister("more");
+  sources.deregister("more");
+  return told;
+}
 
 const workflows = () => ({
   managed: workflow.lastResult(),

@@ -244,6 +244,10 @@ pub(crate) enum Deed {
     Event(Event),
     Memo(Memo),
     Expect(Expect),
+    /// Registers a source.
+    Register(Register),
+    /// Deregisters the source of this name.
+    Deregister(String),
     Write(Write),
     Read(Read),
     /// Reads again and again until there is something: a test holds a run by it.
@@ -451,6 +455,15 @@ pub(crate) struct Compare {
     pub(crate) desired: Value,
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
+}
+
+/// A source to register.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Register {
+    pub(crate) name: String,
+    /// As in the manifest.
+    pub(crate) declaration: Value,
 }
 
 /// A workflow to run; without a name, the managed one.

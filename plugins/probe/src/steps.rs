@@ -10,14 +10,14 @@ use capstan_guest::cache::{self, Query};
 use capstan_guest::expectations::{self, Outcome};
 use capstan_guest::operations::{self, Options, Removal};
 use capstan_guest::{
-    Error, Json, Match, ObjectRef, Result, config, context, info, log, memo, recorder, system, workflow,
+    Error, Json, Match, ObjectRef, Result, config, context, info, log, memo, recorder, sources, system, workflow,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::spec::{
-    Compare, Deed, Dependent, DependentRun, Event, Expect, Field, Keep, Log, Memo, Place, Probe, Read, Select, Sight,
-    Step, Times, Verb, When, Workflow, WorkflowRun, Write,
+    Compare, Deed, Dependent, DependentRun, Event, Expect, Field, Keep, Log, Memo, Place, Probe, Read, Register,
+    Select, Sight, Step, Times, Verb, When, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -56,6 +56,8 @@ fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
     let (name, sight) = match deed {
         Deed::Memo(memo) => ("memo", self::memo(memo)?),
         Deed::Expect(expect) => ("expect", self::expect(expect)?),
+        Deed::Register(Register { name, declaration }) => ("register", json!(sources::register(name, declaration)?)),
+        Deed::Deregister(name) => ("deregister", value(&sources::deregister(name)?)?),
         Deed::Write(write) => ("write", self::write(write, keep, probe)?),
         Deed::Read(read) => ("read", self::read(read, keep)?),
         Deed::Await(read) => ("await", wait(read, keep)?),

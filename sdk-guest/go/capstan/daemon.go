@@ -53,6 +53,11 @@ type Daemon interface {
 	// ClearExpectation expects this no more, and returns whether it was expected.
 	ClearExpectation(name string) bool
 
+	// Register starts a source, and returns whether it is new.
+	Register(name, declaration string) (bool, error)
+	// Deregister stops a source that was registered.
+	Deregister(name string) error
+
 	// Memo returns a value that is kept; nil if there is none.
 	Memo(lifetime Lifetime, key string) *string
 	// SetMemo keeps a value; nil removes it.

@@ -16,6 +16,7 @@ import (
 	witMemo "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_memo"
 	witOperations "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_operations"
 	witRecorder "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_recorder"
+	witSources "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_sources"
 	witSystem "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_system"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
 	witWorkflow "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_workflow"
@@ -301,6 +302,15 @@ func (imports) Expected() *Expectation {
 
 func (imports) ClearExpectation(name string) bool {
 	return ask(func() bool { return witExpectations.Clear(name) })
+}
+
+func (imports) Register(name, declaration string) (bool, error) {
+	return try(func() types.Result[bool, witTypes.CallError] { return witSources.Register(name, declaration) })
+}
+
+func (imports) Deregister(name string) error {
+	_, err := try(func() types.Result[types.Unit, witTypes.CallError] { return witSources.Deregister(name) })
+	return err
 }
 
 func (imports) Memo(lifetime Lifetime, key string) *string {

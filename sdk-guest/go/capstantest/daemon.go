@@ -67,6 +67,11 @@ type Daemon struct {
 	// Refusals refuses all writes with a verb.
 	Refusals map[capstan.Verb]capstan.CallError
 
+	// SourceRefusals refuses to register sources, by name.
+	SourceRefusals map[string]capstan.CallError
+
+	// Registered are the sources that are registered, by name, as they were declared.
+	Registered map[string]any
 	// Expectation is what is expected of the primary; nil if nothing is.
 	Expectation *capstan.Expectation
 	// Memos are the values that are kept.

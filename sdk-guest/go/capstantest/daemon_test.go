@@ -286,3 +286,20 @@ func TestWhatIsExpectedIsCheckedAndSet(t *testing.T) {
 	equal(t, run.ClearExpectation("ready"), true)
 	equal(t, daemon.Expectation == nil, true)
 }
+
+func TestASourceIsRegisteredOnceAndDeregistered(t *testing.T) {
+	// ES-4
+	declared := func(kind string) object { return object{"informer": object{"apiVersion": "v1", "kind": kind}} }
+	daemon := &capstantest.Daemon{
+		Registered:     map[string]any{"old": declared("Pod")},
+		SourceRefusals: map[string]capstan.CallError{"nodes": {Reason: capstan.ErrDenied, Message: "not permitted"}},
+	}
+	run := daemon.Run()
+	equal(t, must[bool](t)(run.Register("keys", declared("Secret"))), true)
+	equal(t, must[bool](t)(run.Register("keys", declared("Pod"))), false)
+	equal(t, errors.Join(run.Deregister("old"), run.Deregister("gone")), nil)
+	_, err := run.Register("nodes", declared("Node"))
+	equal(t, errors.Is(err, capstan.ErrDenied), true)
+	equal(t, len(daemon.Registered), 1)
+	equal(t, daemon.Registered["keys"].(object)["informer"].(object)["kind"], any("Secret"))
+}

@@ -254,6 +254,33 @@ func (i imports) ClearExpectation(name string) bool {
 	return was
 }
 
+func (i imports) Register(name, declaration string) (bool, error) {
+	d, unlock := i.locked()
+	defer unlock()
+	if refusal, ok := d.SourceRefusals[name]; ok {
+		return false, &refusal
+	}
+	if _, ok := d.Registered[name]; ok {
+		return false, nil
+	}
+	document, err := read(declaration)
+	if err != nil {
+		return false, err
+	}
+	if d.Registered == nil {
+		d.Registered = map[string]any{}
+	}
+	d.Registered[name] = document
+	return true, nil
+}
+
+func (i imports) Deregister(name string) error {
+	d, unlock := i.locked()
+	defer unlock()
+	delete(d.Registered, name)
+	return nil
+}
+
 func (i imports) Memo(lifetime capstan.Lifetime, key string) *string {
 	d, unlock := i.locked()
 	defer unlock()

@@ -502,6 +502,27 @@ export namespace expectations {
   function check(name: string, isSo: () => boolean): Outcome | undefined;
 }
 
+/**
+ * Event sources that come and go while the controller runs. A source is one of the controller: it wakes all primaries that its objects belong
+ * to. Register it in each run; where it is there already, that costs nothing. The manifest has to permit `watch` on the kind.
+ *
+ * ```js
+ * sources.register("keys", { informer: { apiVersion: "v1", kind: "Secret" } });
+ * const keys = secondaries("keys");
+ * ```
+ */
+export namespace sources {
+  /** A source, declared as in the manifest under `sources`. */
+  interface Declaration {
+    informer: { apiVersion: string; kind: string; [field: string]: unknown };
+  }
+
+  /** Starts a source, and waits until its cache is filled. Returns false if there is one of that name, which is then kept. */
+  function register(name: string, declaration: Declaration): boolean;
+  /** Stops a source that was started by `register`, if there is one. */
+  function deregister(name: string): void;
+}
+
 /** Kubernetes Events about the primary, which `kubectl describe` shows. Best effort. */
 export namespace recorder {
   interface Options {

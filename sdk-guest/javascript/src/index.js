@@ -12,5 +12,6 @@ export * as memo from "./memo.js";
 export * as operations from "./operations.js";
 export { operator, operators } from "./operator.js";
 export * as recorder from "./recorder.js";
+export * as sources from "./sources.js";
 export * as system from "./system.js";
 export * as workflow from "./workflow.js";

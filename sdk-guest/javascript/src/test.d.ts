@@ -1,6 +1,6 @@
 // The types of what stands in for the daemon in native unit tests.
 
-import type { expectations, log, operations, recorder, Reason, Retry, workflow } from "./index.js";
+import type { expectations, log, operations, recorder, sources, Reason, Retry, workflow } from "./index.js";
 
 /** What a daemon of a test knows; all of it may be left out. */
 export interface Facts {
@@ -44,6 +44,10 @@ export interface Facts {
   dependents?: Record<string, Partial<workflow.Node>>;
   /** Refuses all writes with a verb. */
   refuse?: Partial<Record<Verb, { reason: Reason; message?: string; code?: number }>>;
+  /** Sources that earlier runs have registered, by name. */
+  registered?: Record<string, sources.Declaration>;
+  /** Refuses to register sources with a name. */
+  refuseSources?: Record<string, { reason: Reason; message?: string; code?: number }>;
 }
 
 /** The verbs of `operations`. */
@@ -104,6 +108,8 @@ export class Daemon {
   readonly events: Event[];
   /** What is expected of the primary now. */
   readonly expectation?: expectations.Expectation;
+  /** The sources that are registered now, by name, as they were declared. */
+  readonly registered: Record<string, sources.Declaration>;
   /** The values that are kept now. */
   readonly memos: Memos;
 }

@@ -6,6 +6,7 @@ import { within } from "./imports/native.js";
 const KNOWN = [
   "controller", "retry", "nextImminent", "primaryDeleted", "finalStateUnknown", "timeLeft", "settings", "config", "now",
   "primary", "primaries", "secondaries", "things", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
+  "registered", "refuseSources",
 ];
 
 /** A daemon of values: it answers what the test says, and remembers what it was asked. */
@@ -47,6 +48,11 @@ export class Daemon {
   /** What is expected of the primary now. */
   get expectation() {
     return this.#world.expectation;
+  }
+
+  /** The sources that are registered now, by name, as they were declared. */
+  get registered() {
+    return this.#world.registered;
   }
 
   /** The values that are kept now, by lifetime and key. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cache, config, context, equal, expectations, log, memo, operations, recorder, secondaries, secondary, system, workflow } from "@capstan/guest";
+import { cache, config, context, equal, expectations, log, memo, operations, recorder, secondaries, secondary, sources, system, workflow } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
 
 const configMap = (name, app) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace: "web", labels: { app } }, data: { a: "b" } });
@@ -247,6 +247,20 @@ test("documents are equal whatever the order of their fields", () => {
     [null, {}, false],
   ];
   for (const [a, b, expected] of table) assert.equal(equal(a, b), expected, JSON.stringify([a, b]));
+});
+
+test("a source is registered once and deregistered", () => {
+  // ES-4
+  const [keys, pods] = ["Secret", "Pod"].map((kind) => ({ informer: { apiVersion: "v1", kind } }));
+  const daemon = new Daemon({ registered: { old: pods }, refuseSources: { nodes: { reason: "denied" } } });
+  daemon.run(() => {
+    assert.deepEqual([sources.register("keys", keys), sources.register("keys", pods)], [true, false]);
+    sources.deregister("old");
+    sources.deregister("gone");
+    assert.throws(() => sources.register("nodes", pods), { reason: "denied", message: "nodes is refused" });
+    assert.throws(() => sources.register(1, pods), TypeError);
+  });
+  assert.deepEqual(daemon.registered, { keys });
 });
 
 test("what is expected is checked and set", () => {

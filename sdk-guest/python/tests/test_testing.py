@@ -41,6 +41,7 @@ from capstan import (
     recorder,
     secondaries,
     secondary,
+    sources,
     system,
     to_primaries,
     to_secondaries,
@@ -302,6 +303,21 @@ class Expectations(unittest.TestCase):
             self.assertEqual(expectations.check("ready", lambda: False), "timed-out")
             self.assertTrue(expectations.clear("ready"))
         self.assertIsNone(run.expectation)
+
+
+class Sources(unittest.TestCase):
+    def test_a_source_is_registered_once_and_deregistered(self) -> None:
+        # ES-4
+        keys, pods = ({"informer": {"apiVersion": "v1", "kind": kind}} for kind in ("Secret", "Pod"))
+        refusals = {"nodes": CallError("denied", "the manifest does not permit it")}
+        with Run(PAGE, registered={"old": pods}, refuse_sources=refusals) as run:
+            self.assertTrue(sources.register("keys", keys))
+            self.assertFalse(sources.register("keys", pods))
+            sources.deregister("old")
+            sources.deregister("gone")
+            with self.assertRaisesRegex(CallError, "does not permit it"):
+                sources.register("nodes", pods)
+        self.assertEqual(run.registered, {"keys": keys})
 
 
 class Calls(Registering):

@@ -143,6 +143,21 @@ pub(crate) mod expectations {
     }
 }
 
+pub(crate) mod sources {
+    use super::contract::types::CallError;
+    use super::state;
+
+    pub(crate) fn register(name: &str, declaration: &str) -> Result<bool, CallError> {
+        let declaration = crate::test::objects::read(declaration)?;
+        state(|state| state.register(name, declaration))
+    }
+
+    pub(crate) fn deregister(name: &str) -> Result<(), CallError> {
+        state(|state| state.registered.remove(name));
+        Ok(())
+    }
+}
+
 pub(crate) mod memo {
     use super::contract::memo::Lifetime;
     use super::contract::types::CallError;

@@ -75,6 +75,7 @@
 //! | writes | [`operations`] |
 //! | workflows run by hand, and results | [`workflow`] |
 //! | what is expected of the primary in time | [`expectations`] |
+//! | sources that come and go | [`sources`] |
 //! | values that outlive the call | [`memo`] |
 //! | Kubernetes Events | [`recorder`] |
 //! | its configuration | [`config`] |
@@ -115,6 +116,7 @@ pub mod log;
 pub mod memo;
 pub mod operations;
 pub mod recorder;
+pub mod sources;
 pub mod system;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod test;

@@ -55,6 +55,8 @@ pub struct Recorded<T> {
     pub memos: BTreeMap<(Lifetime, String), Value>,
     /// What is expected of the primary now.
     pub expectation: Option<Expectation>,
+    /// The sources that are registered now, by name, as they were declared.
+    pub registered: BTreeMap<String, Value>,
 }
 
 /// A write that an author's function asked for.
@@ -110,8 +112,8 @@ thread_local! {
 pub fn with<T>(run: Run, function: impl FnOnce() -> T) -> Recorded<T> {
     let before = STATE.replace(run.0);
     let answer = function();
-    let State { writes, logs, events, memos, expectation, .. } = STATE.replace(before);
-    Recorded { answer, writes, logs, events, memos, expectation }
+    let State { writes, logs, events, memos, expectation, registered, .. } = STATE.replace(before);
+    Recorded { answer, writes, logs, events, memos, expectation, registered }
 }
 
 /// Gives the state of the current run to one import.
@@ -203,6 +205,19 @@ impl Run {
         self
     }
 
+    /// Registers a source from an earlier run.
+    pub fn registered(mut self, name: &str, declaration: Value) -> Self {
+        self.0.registered.insert(name.to_owned(), declaration);
+        self
+    }
+
+    /// Refuses to register the source of this name.
+    pub fn refuse_source(mut self, name: &str, reason: Reason, message: &str) -> Self {
+        let refusal = CallError { reason, code: 0, message: message.to_owned() };
+        self.0.refused_sources.insert(name.to_owned(), refusal);
+        self
+    }
+
     /// Sets the clock, which stands still: the text, and the same in milliseconds since 1970.
     pub fn now(mut self, text: &str, ms: f64) -> Self {
         (self.0.now, self.0.now_ms) = (text.to_owned(), ms);
@@ -252,6 +267,8 @@ pub(crate) struct State {
     pub(crate) workflows: Workflows,
     pub(crate) memos: BTreeMap<(Lifetime, String), Value>,
     pub(crate) expectation: Option<Expectation>,
+    pub(crate) registered: BTreeMap<String, Value>,
+    refused_sources: BTreeMap<String, CallError>,
     pub(crate) now: String,
     pub(crate) now_ms: f64,
     pub(crate) logs: Vec<Line>,
@@ -278,6 +295,8 @@ impl State {
             workflows: Workflows::default(),
             memos: BTreeMap::new(),
             expectation: None,
+            registered: BTreeMap::new(),
+            refused_sources: BTreeMap::new(),
             now: "2026-01-31T12:00:00Z".to_owned(),
             now_ms: 1_769_860_800_000.0,
             logs: Vec::new(),
@@ -302,6 +321,16 @@ impl State {
         }
         self.expectation = Some(Expectation { name: name.to_owned(), timed_out: false });
         Ok(())
+    }
+
+    /// Registers a source, unless there is one of this name.
+    pub(crate) fn register(&mut self, name: &str, declaration: Value) -> Result<bool, CallError> {
+        if let Some(refusal) = self.refused_sources.get(name) {
+            return Err(refusal.clone());
+        }
+        let new = !self.registered.contains_key(name);
+        self.registered.entry(name.to_owned()).or_insert(declaration);
+        Ok(new)
     }
 
     /// Records a write of a whole object, and keeps the object.

@@ -1,7 +1,7 @@
 //! Dependents and workflows: what is made, in which order, and what becomes of it.
 
 use cluster::{Mark, Query, wait};
-use scenarios::{LATER, Place, SOON};
+use scenarios::{Daemon, Folder, LATER, Place, SOON};
 use serde_json::{Value, json};
 
 fn config_map(name: &str, data: &Value) -> Value {
@@ -149,6 +149,71 @@ fn an_inactive_dependent_is_left_alone_and_wakes_nobody() {
     place.await_object(&place.config_maps(), "asleep", "what is desired", |map| map["data"] == made);
     let runs = daemon.runs();
     assert_eq!(edit(), (runs + 1, true));
+}
+
+#[test]
+fn the_informer_of_a_dependent_comes_with_its_first_activation_and_goes_with_the_last() {
+    // WF-4, WF-12
+    let place = Place::new("demand");
+    let line = "cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } }";
+    let folder = Folder::new();
+    folder.put("probes.yaml", manifest(&place, line));
+    let daemon = folder.daemon(&place);
+    let informers = |daemon: &Daemon| {
+        let informers = daemon.informers(place.namespace.name());
+        informers.iter().filter(|informer| informer["scope"].as_str().unwrap().starts_with("v1 ConfigMap ")).count()
+    };
+    let await_informers = |daemon: &Daemon, count: usize| {
+        wait::until(SOON, "informers", || (informers(daemon) == count).then_some(())).unwrap();
+    };
+    let made = json!({ "a": "b" });
+    for name in ["one", "two"] {
+        place.probe(name, json!({ "on": false, "dependents": { "cm": config_map(name, &made) } }));
+    }
+    daemon.await_runs(4);
+    daemon.await_quiet();
+    assert_eq!(informers(&daemon), 0);
+    let switch = |name: &str, on: bool| drop(place.merge(&place.probes(), name, &json!({ "spec": { "on": on } })));
+    let edit = |name: &str| drop(place.merge(&place.config_maps(), name, &json!({ "data": { "a": "c" } })));
+    let repaired =
+        |name: &str| drop(place.await_object(&place.config_maps(), name, "repair", |map| map["data"] == made));
+    for name in ["one", "two"] {
+        switch(name, true);
+        repaired(name);
+        daemon.await_quiet();
+        assert_eq!(informers(&daemon), 1);
+    }
+    edit("one");
+    repaired("one");
+    // Where it is watched, a change that leads to other sources leaves it so.
+    let keys = "sources:\n  keys: { informer: { apiVersion: v1, kind: Secret } }\n";
+    let other = manifest(&place, line).replace("workflow:", &format!("{}workflow:", keys.replace('\n', "\n      ")));
+    folder.put("probes.yaml", other.replace("    probe:\n", "    probe:\n      onSwap: nothing\n"));
+    wait::until(LATER, "other sources", || (daemon.informers(place.namespace.name()).len() == 3).then_some(()))
+        .unwrap();
+    edit("two");
+    repaired("two");
+
+    switch("one", false);
+    daemon.await_quiet();
+    assert_eq!(informers(&daemon), 1, "the other's is active");
+    switch("two", false);
+    await_informers(&daemon, 0);
+    daemon.await_quiet();
+    let runs = daemon.runs();
+    edit("one");
+    edit("two");
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs);
+    switch("one", true);
+    repaired("one");
+    daemon.await_quiet();
+    assert_eq!(informers(&daemon), 1);
+    // The last one goes with its primary.
+    place.delete(&place.probes(), "one");
+    place.await_gone(&place.probes(), "one");
+    await_informers(&daemon, 0);
+    assert_eq!(place.find(&place.config_maps(), "two").unwrap()["data"], json!({ "a": "c" }), "it is left alone");
 }
 
 #[test]

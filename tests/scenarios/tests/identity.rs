@@ -23,6 +23,12 @@ fn manifest_with(place: &Place, plugin: &str) -> String {
 
 /// Gives the daemon and the operator the rights that the daemon prints, and returns the daemon's account.
 fn permit(place: &Place, manifest: &str) -> User {
+    give_rights(place, manifest);
+    place.namespace.service_account("daemon").unwrap()
+}
+
+/// Gives the daemon and the operator the rights that the daemon prints, in place of those that they had.
+fn give_rights(place: &Place, manifest: &str) {
     let namespace = place.namespace.name();
     let folder = tempfile::tempdir().unwrap();
     let (file, rights) = (folder.path().join("o.yaml"), folder.path().join("rights.json"));
@@ -34,7 +40,46 @@ fn permit(place: &Place, manifest: &str) -> User {
     std::fs::write(&rights, out).unwrap();
     let rights = rights.to_str().unwrap();
     place.cluster.kubectl(&["apply", "-f", rights]).unwrap();
-    place.namespace.service_account("daemon").unwrap()
+}
+
+#[test]
+fn an_account_registers_sources_of_what_it_may_list_and_for_as_long_as_it_may() {
+    // ES-4
+    let place = Place::new("listing");
+    let name = place.namespace.name();
+    let grants = "capabilities: { kubernetes: [{ apiVersion: v1, kind: Secret, verbs: [watch] }] }\n";
+    let account = permit(&place, &manifest(&place));
+    let daemon = Start::new(&manifest_with(&place, grants))
+        .kubeconfig(place.cluster.kubeconfig(&account).unwrap())
+        .run(&place)
+        .until_ready();
+    let informer = json!({ "apiVersion": "v1", "kind": "Secret" });
+    let step = json!({ "register": { "name": "keys", "declaration": { "informer": informer } }, "mayFail": true });
+    let map = json!({ "metadata": { "name": "made" }, "data": { "a": "b" } });
+    place.probe("p", json!({ "dependents": { "own": map }, "reconcile": { "do": step } }));
+    let refused = |p: &Value| {
+        let message = p["status"]["refused"]["message"].as_str().unwrap_or_default();
+        p["status"]["refused"]["refused"] == "rejected" && message.contains(":pages may not list v1 Secret")
+    };
+    place.await_object(&place.probes(), "p", "a refusal", refused);
+    assert_eq!(daemon.controller(name).unwrap()["registered"], json!({}));
+
+    give_rights(&place, &manifest_with(&place, grants));
+    let mut tries = 0;
+    wait::until_ok(LATER, "the right", || {
+        tries += 1;
+        place.merge(&place.probes(), "p", &json!({ "spec": { "tries": tries } }));
+        daemon.await_quiet();
+        let found = place.find(&place.probes(), "p").unwrap()["status"].take();
+        if found["register"].is_boolean() { Ok(()) } else { Err(found) }
+    })
+    .unwrap();
+    assert_eq!(daemon.controller(name).unwrap()["registered"], json!({ "keys": "v1 Secret" }));
+
+    give_rights(&place, &manifest(&place));
+    wait::until(LATER, "a refusal", || refused(&place.find(&place.probes(), "p").unwrap()).then_some(())).unwrap();
+    assert_eq!(daemon.controller(name).unwrap()["registered"], json!({}));
+    daemon.await_line("a registered source ends with a right that it had");
 }
 
 #[test]

@@ -51,7 +51,7 @@ spec:
       config: {{ word: {WORD}, numbers: [1, 2.5] }}
       capabilities:
         kubernetes:
-          - {{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, update, patch, delete] }}
+          - {{ apiVersion: v1, kind: ConfigMap, verbs: [get, watch, create, apply, update, patch, delete] }}
   controllers:
     {namespace}:
       plugin: probe
@@ -148,6 +148,15 @@ impl Asked<'_> {
                 "last": flow(node("extra", "unchanged")),
                 "removed": node("extra", "deleted"),
                 "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: flow"),
+            },
+            // ES-4
+            "sources": {
+                "new": true,
+                "again": false,
+                "found": 0,
+                "denied": refused("denied", 0, "the manifest does not permit `watch` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes"),
+                "invalid": refused("invalid", 0, "source \"bad\": informer: the field `apiVersion` is missing; informer: the field `kind` is missing"),
+                "declared": refused("denied", 0, "source \"maps\" is declared by the manifest: it stays as long as that declares it"),
             },
             "expected": {
                 "set": true,

@@ -41,6 +41,7 @@ mod pause;
 mod permissions;
 mod polling;
 mod primary;
+mod registered;
 mod secondaries;
 mod sources;
 mod swap;

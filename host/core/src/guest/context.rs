@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::{ConditionResult, MatchResult, RetryInfo};
 use crate::cluster::Deletion;
@@ -47,6 +48,10 @@ pub trait Context: Send + Sync + 'static {
     /// Returns the result that the managed workflow (`None`), or a standalone one, has had in this run; `None` if it
     /// has not run.
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult>;
+    /// Registers a source, and waits until it is filled, or it is `by` then. Returns false if there is one of that name (`ES-4`).
+    fn register(&self, name: String, declaration: String, by: Instant) -> BoxFuture<'_, Result<bool, CallError>>;
+    /// Ends a source that was registered (`ES-4`).
+    fn deregister(&self, name: &str) -> Result<(), CallError>;
     /// Returns a value kept for the run or the primary.
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
     /// Sets or removes (`None`) a value kept for the run or the primary.

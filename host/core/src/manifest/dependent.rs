@@ -199,6 +199,12 @@ impl Dependent {
         self.manage.delete && !self.garbage_collected
     }
 
+    /// Whether its object need not be watched while it is inactive (`WF-4`): what decides about that does not look at it.
+    pub fn watched_on_demand(&self) -> bool {
+        let activation = self.conditions.of(ConditionRole::Activation);
+        self.source.is_none() && activation.is_some_and(|condition| !condition.reads_dependent())
+    }
+
     /// Whether it is written and compared by server-side apply (`KD-5`).
     pub fn applied(&self) -> bool {
         let legacy = self.gvk.group.is_empty() && matches!(&*self.gvk.kind, "ConfigMap" | "Secret");

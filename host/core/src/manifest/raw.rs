@@ -231,6 +231,9 @@ pub(super) struct Limits {
     /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
+    /// Sources that the runs of one controller may have registered at once, at most 64 (`ES-4`).
+    #[schemars(extend("default" = 8))]
+    pub(super) sources: MaybeLeaf<Times>,
     /// Log lines of one call, each of which counts for 256 bytes besides its own; what is beyond is dropped, with one warning. All calls of the plugin together may log four times as
     /// much at once, and as much each second.
     #[schemars(extend("default" = "64Ki"))]
@@ -283,8 +286,8 @@ pub(super) struct Grant {
     pub(super) api_version: Leaf<ApiVersion>,
     /// The kind.
     pub(super) kind: Leaf<KindName>,
-    /// What is permitted: `get` reads from the caches beyond what belongs to the primary; the others are the functions of
-    /// `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` and for what leads to
+    /// What is permitted: `get` reads from the caches beyond what belongs to the primary; `watch` lets runs register sources of the kind by
+    /// `sources`, which they read as a whole (`ES-4`); the others are the functions of `operations`, with `patch` for `edit`, `json-patch` and `merge-patch`, and `delete` for `remove` and for what leads to
     /// a deletion, such as another's owner reference or finalizer (`RO-1`).
     #[schemars(extend("minItems" = 1))]
     pub(super) verbs: Slot<Vec<Slot<Permission>>>,

@@ -97,7 +97,8 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
     for (name, plugin) in &operator.plugins {
         let field: Arc<str> = format!("spec.plugins.{name}.capabilities.kubernetes").into();
         for Grant { gvk, verbs, .. } in &plugin.capabilities.kubernetes {
-            let deed = if verbs.iter().all(|verb| *verb == Permission::Get) { Deed::Read } else { Deed::Write };
+            let reads = |verb: &Permission| matches!(verb, Permission::Get | Permission::Watch);
+            let deed = if verbs.iter().all(reads) { Deed::Read } else { Deed::Write };
             risks.extend(risk(&field, gvk, deed));
         }
     }

@@ -13,6 +13,7 @@ use super::managed;
 use super::memos::Memos;
 use super::polling;
 use super::reads::Reader;
+use super::registering;
 use super::run::Run;
 use crate::cluster::Deletion;
 use crate::guest::{
@@ -108,6 +109,14 @@ impl Context for Run {
         self.kept.lock().results.get(&name.map(str::to_owned)).cloned()
     }
 
+    fn register(&self, name: String, declaration: String, by: Instant) -> BoxFuture<'_, Result<bool, CallError>> {
+        registering::register(self, name, declaration, by).boxed()
+    }
+
+    fn deregister(&self, name: &str) -> Result<(), CallError> {
+        registering::deregister(&self.controller, name)
+    }
+
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match lifetime {
             Lifetime::Run => self.kept.lock().memos.get(key).map(str::to_owned),
@@ -180,7 +189,7 @@ impl Run {
     }
 
     /// Counts a request that this run makes for its component.
-    fn count_request(&self) -> Result<(), CallError> {
+    pub(super) fn count_request(&self) -> Result<(), CallError> {
         let limit = self.controller.limits.requests;
         let more = |n| (n < limit).then_some(n + 1);
         let counted = self.requests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);

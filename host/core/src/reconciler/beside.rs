@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::memos::Memos;
@@ -127,6 +128,14 @@ impl Context for Beside {
 
     fn last_result(&self, _: Option<&str>) -> Option<WorkflowResult> {
         None
+    }
+
+    fn register(&self, _: String, _: String, _: Instant) -> BoxFuture<'_, Result<bool, CallError>> {
+        refused()
+    }
+
+    fn deregister(&self, _: &str) -> Result<(), CallError> {
+        Err(misplaced())
     }
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {

@@ -17,6 +17,8 @@ use crate::manifest;
 use crate::object::Object;
 use crate::permission::Permissions;
 use crate::queue::Queue;
+use crate::source::on_demand::OnDemand;
+use crate::source::registered::Registered;
 use crate::source::{Listener, Source};
 use crate::writes::WriteContext;
 
@@ -34,6 +36,10 @@ pub struct Controller {
     pub secondaries: BTreeMap<Arc<str>, Arc<Source>>,
     /// The sources of things outside of the cluster, by name.
     pub externals: BTreeMap<Arc<str>, Arc<External>>,
+    /// Those secondaries that are watched only while a dependent is active.
+    pub on_demand: Arc<OnDemand>,
+    /// The secondaries that runs have registered (`ES-4`).
+    pub registered: Arc<Registered>,
     /// The finalizer, from the manifest or derived from the kind's full name (`LC-3`).
     pub finalizer: Arc<str>,
     /// The plugin.
@@ -70,12 +76,16 @@ impl Controller {
 
     /// Returns the number of own writes that its sources have not seen in a watch yet.
     pub fn own_writes(&self) -> usize {
-        self.sources().iter().map(|source| source.own_writes()).sum()
+        let registered: usize = self.registered.watched().values().map(|source| source.own_writes()).sum();
+        self.sources().iter().map(|source| source.own_writes()).sum::<usize>() + registered
     }
 
     /// Waits until its sources have asked about all that they have seen so far.
     pub async fn settled(&self) {
         for source in self.sources() {
+            source.settled().await;
+        }
+        for source in self.registered.watched().values() {
             source.settled().await;
         }
     }
@@ -87,7 +97,13 @@ impl Controller {
         }
     }
 
-    /// Returns its sources; one that several dependents share once.
+    /// Returns true if runs of this version may have begun to watch something of which the version that runs now does not know.
+    pub fn watches_apart_from(&self, now: &Self) -> bool {
+        let on_demand = !Arc::ptr_eq(&self.on_demand, &now.on_demand) && !self.on_demand.is_empty();
+        on_demand || (!Arc::ptr_eq(&self.registered, &now.registered) && !self.registered.is_empty())
+    }
+
+    /// Returns the manifest's sources; one that several dependents share once.
     fn sources(&self) -> Vec<&Arc<Source>> {
         let mut seen = BTreeSet::new();
         let all = self.secondaries.values().chain([&self.primaries]);
@@ -138,6 +154,7 @@ impl Controller {
             run: None,
             primaries: &self.primaries,
             secondaries: &self.secondaries,
+            registered: &self.registered,
             manager: &self.spec.field_manager,
             tell: &self.tell,
             budget,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::run::Run;
 use super::verdicts;
@@ -135,6 +136,7 @@ impl Visitor<'_> {
         if role == ConditionRole::Activation {
             // What looks at the object itself has to be asked again when that changes.
             self.keep_activity(name, met || declared.reads_dependent());
+            self.watch(name, met).await;
         }
         told.push((role, result));
         Ok(met)
@@ -159,6 +161,22 @@ impl Visitor<'_> {
         });
         let memory = &controller.verdicts;
         memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
+    }
+
+    /// Has the source of a dependent watched while that is active, and waits until it is filled; and not while it is inactive for all
+    /// primaries (`WF-12`).
+    async fn watch(&self, name: &Arc<str>, active: bool) {
+        let controller = &self.run.controller;
+        let Some(source) = controller.secondaries.get(name) else {
+            return;
+        };
+        let (held, user) = (&source.spec().name, (self.run.primary.key().clone(), Arc::clone(name)));
+        if active {
+            let by = Instant::now() + controller.spec.cache_sync_timeout;
+            controller.on_demand.enter(held, user, by).await;
+        } else {
+            controller.on_demand.leave(held, &user).await;
+        }
     }
 
     /// Creates or updates the object, or finds that it is as desired (`DR-2`). Returns the operation on each object.

@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         let mut objects = Vec::new();
         for source in open {
             if query.selection == Selection::Related {
-                self.heed(source).await?;
+                self.heed(&source).await?;
             }
             let mut found = self.select(source, &query.selection)?;
             if query.selection != Selection::Related && !self.is_declared(source) {
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
             return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
         let (source, primary) = (self.place(place)?, self.primary()?.key());
-        self.heed(source).await?;
+        self.heed(&source).await?;
         source.shows_all(Within::Related(primary)).map_err(|doubt| doubtful(&doubt))?;
         let mut found = own(self.read(source.related(primary))?);
         match found.as_slice() {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         self.primary.ok_or_else(none)
     }
 
-    async fn page(self, objects: Vec<Object>, sources: &[&Arc<Source>], query: &Query) -> Result<Page, CallError> {
+    async fn page(self, objects: Vec<Object>, sources: &[Arc<Source>], query: &Query) -> Result<Page, CallError> {
         let mask = Mask::of(&query.fields)?;
         let objects = self.ordered(objects, query)?;
         let Limits { page, memory, .. } = self.controller.limits;
@@ -196,8 +196,8 @@ impl<'a> Reader<'a> {
 
     /// Returns an object with all its fields; from the API server, if a bounded source has forgotten it (`BC-1`). `None` if it is
     /// gone meanwhile.
-    async fn recall(self, sources: &[&Arc<Source>], object: Object) -> Result<Option<Object>, CallError> {
-        let forgetful = |source: &&&Arc<Source>| {
+    async fn recall(self, sources: &[Arc<Source>], object: Object) -> Result<Option<Object>, CallError> {
+        let forgetful = |source: &&Arc<Source>| {
             source.spec().bounded.is_some() && source.has_forgotten(&object) && source.watches(object.key())
         };
         let Some(source) = sources.iter().find(forgetful) else {
@@ -212,23 +212,25 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the sources of a place.
-    fn places(self, place: &Place) -> Result<Vec<&'a Arc<Source>>, CallError> {
+    fn places(self, place: &Place) -> Result<Vec<Arc<Source>>, CallError> {
         let controller = self.controller;
+        let registered = controller.registered.watched();
         match place {
-            Place::Primaries => Ok(vec![&controller.primaries]),
+            Place::Primaries => Ok(vec![Arc::clone(&controller.primaries)]),
             Place::Source(name) => {
-                let found = controller.secondaries.get(&**name);
-                found.map(|source| vec![source]).ok_or_else(|| {
+                let found = controller.secondaries.get(&**name).or_else(|| registered.get(&**name));
+                found.map(|source| vec![Arc::clone(source)]).ok_or_else(|| {
                     let names = controller.secondaries.keys().chain(controller.externals.keys());
-                    let names = names.map(|name| &**name).collect::<Vec<_>>().join(", ");
+                    let names = names.chain(registered.keys()).map(|name| &**name).collect::<Vec<_>>().join(", ");
                     CallError::new(CallReason::Missing, format!("no source is called {name:?}; there are: {names}"))
                 })
             }
             Place::Kind(gvk) => {
-                let mut seen = Vec::<&Arc<Source>>::new();
-                for source in controller.secondaries.values().filter(|source| source.spec().gvk == *gvk) {
+                let mut seen = Vec::<Arc<Source>>::new();
+                let all = controller.secondaries.values().chain(registered.values());
+                for source in all.filter(|source| source.spec().gvk == *gvk) {
                     if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
-                        seen.push(source);
+                        seen.push(Arc::clone(source));
                     }
                 }
                 Ok(seen)
@@ -237,12 +239,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the only source of a place.
-    fn place(self, place: &Place) -> Result<&'a Arc<Source>, CallError> {
-        let found = self.places(place)?;
-        match found.as_slice() {
-            [source] => Ok(source),
-            [] => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
-            _ => {
+    fn place(self, place: &Place) -> Result<Arc<Source>, CallError> {
+        let mut found = self.places(place)?;
+        match (found.pop(), found.is_empty()) {
+            (Some(source), true) => Ok(source),
+            (None, _) => Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place)))),
+            (Some(_), false) => {
                 let message = format!("several sources watch {}: name one", describe(place));
                 Err(CallError::new(CallReason::Ambiguous, message))
             }
@@ -273,7 +275,7 @@ impl<'a> Reader<'a> {
 
     /// Checks a query that no source answers. It gets an empty page if the component may read the kind, and is
     /// refused otherwise.
-    fn check_kind(self, query: &Query, sources: &[&Arc<Source>]) -> Result<(), CallError> {
+    fn check_kind(self, query: &Query, sources: &[Arc<Source>]) -> Result<(), CallError> {
         let gvk = match (&query.place, sources) {
             (_, [source, ..]) => &source.spec().gvk,
             (Place::Kind(gvk), []) => gvk,

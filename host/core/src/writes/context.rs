@@ -12,6 +12,7 @@ use crate::guest::{CallError, ObjectTarget};
 use crate::manifest;
 use crate::object::{Gvk, Object, ObjectRef};
 use crate::permission::Permissions;
+use crate::source::registered::Registered;
 use crate::source::{Listener, Source};
 
 /// Asks the API server for what a bounded source has forgotten, as one of the requests that a run may make (`BC-1`).
@@ -32,6 +33,8 @@ pub struct WriteContext<'a> {
     pub primaries: &'a Arc<Source>,
     /// The secondaries.
     pub secondaries: &'a BTreeMap<Arc<str>, Arc<Source>>,
+    /// The secondaries that runs have registered.
+    pub registered: &'a Registered,
     /// The field manager.
     pub manager: &'a Arc<str>,
     /// Called with the triggers of events that were held back.
@@ -47,8 +50,8 @@ pub struct WriteContext<'a> {
 }
 
 impl WriteContext<'_> {
-    /// Returns true if a component may read everything in a source: in that of primaries and in those that the
-    /// manifest declares. The source of a dependent only serves to write it.
+    /// Returns true if a component may read everything in a source: in that of primaries, in those that the
+    /// manifest declares, and in those that runs have registered, as it permits. The source of a dependent only serves to write it.
     pub fn is_declared(&self, source: &Arc<Source>) -> bool {
         let mut declared = self.declared.keys();
         Arc::ptr_eq(source, self.primaries)
@@ -56,6 +59,7 @@ impl WriteContext<'_> {
                 let found = self.secondaries.get(name);
                 found.is_some_and(|found| Arc::ptr_eq(found, source))
             })
+            || self.registered.watched().values().any(|found| Arc::ptr_eq(found, source))
     }
 
     /// Returns true if the component may see the contents of an object.
@@ -65,7 +69,7 @@ impl WriteContext<'_> {
         let owners = &object.header().owners;
         self.permissions.may_read(gvk, namespace)
             || owners.iter().any(|owner| owner.uid == primary.header().uid)
-            || sources(self, gvk).into_iter().any(|source| {
+            || sources(self, gvk).iter().any(|source| {
                 let declared = self.is_declared(source) && source.get(key).is_some();
                 declared || source.relates(object, primary.key())
             })
@@ -78,9 +82,11 @@ impl WriteContext<'_> {
     }
 }
 
-pub(super) fn sources<'a>(context: &WriteContext<'a>, gvk: &Gvk) -> Vec<&'a Arc<Source>> {
-    let all = std::iter::once(context.primaries).chain(context.secondaries.values());
-    all.filter(|source| source.spec().gvk == *gvk).collect()
+/// Returns all sources of a kind, that of the primaries first, those that runs have registered last.
+pub(super) fn sources(context: &WriteContext<'_>, gvk: &Gvk) -> Vec<Arc<Source>> {
+    let registered = context.registered.watched();
+    let all = std::iter::once(context.primaries).chain(context.secondaries.values()).chain(registered.values());
+    all.filter(|source| source.spec().gvk == *gvk).cloned().collect()
 }
 
 pub(super) fn cached(context: &WriteContext<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {

@@ -1,5 +1,7 @@
 //! Decides which writes can't be sent, or not be spared, because the caches keep only some fields of objects (BC).
 
+use std::sync::Arc;
+
 use super::context::{WriteContext, sources};
 use super::request::{Body, Request, invalid};
 use crate::cluster::Target;
@@ -36,7 +38,10 @@ pub(super) fn check_whole(context: &WriteContext<'_>, request: &Request) -> Resu
 
 /// Checks that an edit changes nothing of which a source keeps only a part.
 pub(super) fn check_edit(context: &WriteContext<'_>, target: &Target, patch: &Patch) -> Result<(), CallError> {
-    let torn = reduced(context, target).find_map(|source| Some((source, torn(patch, &source.spec().fields)?)));
+    let torn = reduced(context, target).find_map(|source| {
+        let torn = torn(patch, &source.spec().fields)?;
+        Some((source, torn))
+    });
     match torn {
         None => Ok(()),
         Some((source, path)) => Err(invalid(format!(
@@ -55,7 +60,7 @@ pub(super) fn can_compare(request: &Request, source: Option<&Source>) -> bool {
     edit || source.is_none_or(|source| source.keeps(request.target.subresource.as_deref()))
 }
 
-fn reduced<'a>(context: &WriteContext<'a>, target: &'a Target) -> impl Iterator<Item = &'a Source> {
-    let all = sources(context, &target.gvk).into_iter().map(|source| &**source);
+fn reduced<'a>(context: &WriteContext<'_>, target: &'a Target) -> impl Iterator<Item = Arc<Source>> + use<'a> {
+    let all = sources(context, &target.gvk).into_iter();
     all.filter(|source| !source.spec().fields.is_whole() && source.watches(&target.key))
 }

@@ -113,6 +113,8 @@ pub(super) enum Ask {
     Expect(String, Duration),
     PendingExpectation,
     ClearExpectation(String),
+    Register(String, String),
+    Deregister(String),
     /// Memory: so many bytes in all. Answered with why not.
     Grow(u64),
     /// To go on computing, or to be heard.

@@ -248,6 +248,8 @@ impl Remote {
             Ask::Compare(question) => framed(&run().and_then(|run| run.compare(question))),
             Ask::Workflow(call) => framed(&asking.workflow(call).await),
             Ask::LastResult(name) => framed(&run().ok().and_then(|run| run.last_result(name.as_deref()))),
+            Ask::Register(name, declaration) => framed(&asking.register(name, declaration, self.deadline).await),
+            Ask::Deregister(name) => framed(&run().and_then(|run| run.deregister(&name))),
             Ask::Memo(lifetime, key) => framed(&asking.memo(lifetime, &key)),
             Ask::SetMemo(lifetime, key, value) => framed(&asking.set_memo(lifetime, &key, value)),
             Ask::Publish(event) => {

@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::net::RecvFlags;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::frames::{Ask, Body, Done, HEAD, LONGEST, Report, Said, frame, length};
 use crate::plugin::output::{Level, Stream};
@@ -300,6 +301,15 @@ impl Context for Elsewhere {
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult> {
         let ask = Ask::LastResult(name.map(str::to_owned));
         self.wire.ask(ask).unwrap_or_default()
+    }
+
+    /// How long that may take, the daemon knows itself.
+    fn register(&self, name: String, declaration: String, _: Instant) -> BoxFuture<'_, Result<bool, CallError>> {
+        self.waits(Ask::Register(name, declaration))
+    }
+
+    fn deregister(&self, name: &str) -> Result<(), CallError> {
+        self.ask(Ask::Deregister(name.to_owned()))
     }
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {

@@ -19,6 +19,7 @@ export class World {
     this.writes = new Writes(this.objects, facts.refuse ?? {});
     this.memos = structuredClone({ run: {}, primary: {}, plugin: {}, ...memos });
     this.expectation = facts.expectation && { timedOut: false, ...facts.expectation };
+    this.registered = structuredClone(facts.registered ?? {});
     this.workflows = workflows;
     this.dependents = dependents;
     this.ran = new Map(facts.workflowHasRun ? [[null, facts.workflowHasRun]] : []);
@@ -79,6 +80,19 @@ export class World {
       const was = this.expectation?.name === name;
       if (was) this.expectation = undefined;
       return was;
+    },
+  };
+
+  sources = {
+    register: (name, declaration) => {
+      const refused = this.facts.refuseSources?.[name];
+      if (refused) throw refusal(refused.reason, refused.message ?? `${name} is refused`, refused.code);
+      const isNew = !Object.hasOwn(this.registered, name);
+      if (isNew) this.registered[name] = JSON.parse(declaration);
+      return isNew;
+    },
+    deregister: (name) => {
+      delete this.registered[name];
     },
   };
 

@@ -2,6 +2,6 @@
 
 import { forward } from "./forward.js";
 
-export const { cache, config, context, expectations, log, memo, operations, recorder, system, workflow } = forward((name, method) => {
+export const { cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow } = forward((name, method) => {
   throw new Error(`${name}.${method} is called while modules load, and there is no daemon yet: call it within a function of the operator`);
 });

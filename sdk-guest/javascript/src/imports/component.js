@@ -8,5 +8,6 @@ export * as log from "capstan:operator/log";
 export * as memo from "capstan:operator/memo";
 export * as operations from "capstan:operator/operations";
 export * as recorder from "capstan:operator/recorder";
+export * as sources from "capstan:operator/sources";
 export * as system from "capstan:operator/system";
 export * as workflow from "capstan:operator/workflow";

@@ -1,6 +1,6 @@
 // Makes modules that look like the contract's imports and pass each call on.
 
-const INTERFACES = ["cache", "config", "context", "expectations", "log", "memo", "operations", "recorder", "system", "workflow"];
+const INTERFACES = ["cache", "config", "context", "expectations", "log", "memo", "operations", "recorder", "sources", "system", "workflow"];
 
 /**
  * Returns the imports by name.

@@ -22,6 +22,6 @@ export function within(world, work) {
   }
 }
 
-export const { cache, config, context, expectations, log, memo, operations, recorder, system, workflow } = forward(
+export const { cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow } = forward(
   (name, method, args) => current[name][method](...args),
 );

@@ -12,11 +12,11 @@
 
 What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`,
 `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
-`config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `system`, `workflow`. `python -m capstan build` makes the component;
+`config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
 """
 
-from capstan import cache, config, context, expectations, log, memo, operations, recorder, system, workflow
+from capstan import cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow
 from capstan._json import Object
 from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, Things, Update
 from capstan.cache import secondaries, secondary
@@ -79,6 +79,7 @@ __all__ = [
     "recorder",
     "secondaries",
     "secondary",
+    "sources",
     "system",
     "to_primaries",
     "to_secondaries",

@@ -60,12 +60,12 @@ fn manifests() -> Vec<(&'static str, Value)> {
         { "apiVersion": "v1", "kind": "Secret", "verbs": ["get"] },
         { "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get", "create", "update"] },
         { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["apply", "delete"] },
-        { "apiVersion": "batch/v1", "kind": "Job", "verbs": ["patch"] },
+        { "apiVersion": "batch/v1", "kind": "Job", "verbs": ["patch", "watch"] },
         { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["create", "apply"] },
         { "apiVersion": "v1", "kind": "Secret", "verbs": ["apply"], "namespaces": ["vault", "b"] },
         { "apiVersion": "v1", "kind": "Service", "verbs": ["apply"], "namespaces": "own" },
-        { "apiVersion": "v1", "kind": "Pod", "verbs": ["delete"], "namespaces": "all" },
-        { "apiVersion": "v1", "kind": "Node", "verbs": ["patch"] },
+        { "apiVersion": "v1", "kind": "Pod", "verbs": ["delete", "watch"], "namespaces": "all" },
+        { "apiVersion": "v1", "kind": "Node", "verbs": ["patch", "watch"] },
         { "apiVersion": "v1", "kind": "Namespace", "verbs": ["patch"], "namespaces": "all" },
         { "apiVersion": "v1", "kind": "PersistentVolume", "verbs": ["patch"], "namespaces": ["a"] },
     ] } });
@@ -193,7 +193,7 @@ fn the_chart_gives_the_rights_that_the_daemon_prints() {
 #[test]
 fn what_users_say_of_kinds_counts_for_both() {
     let grants = json!({ "capabilities": { "kubernetes": [
-        { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch", "update"] },
+        { "apiVersion": "apps/v1", "kind": "Deployment", "verbs": ["patch", "update", "watch"] },
         { "apiVersion": "example.com/v1", "kind": "Tenant", "verbs": ["delete"], "namespaces": "all" },
         { "apiVersion": "v1", "kind": "Pod", "verbs": ["create"] },
     ] } });

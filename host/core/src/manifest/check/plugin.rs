@@ -17,6 +17,9 @@ use crate::yaml::{Leaf, Located, OrWord, Scalar, Slot};
 /// The most bytes of log lines or memos that the daemon keeps for a component.
 const MOST_KEPT: u64 = 64 << 20;
 
+/// The most sources that the runs of a controller may have registered.
+const MOST_REGISTERED: u32 = 64;
+
 /// The longest time that a call may take.
 const LONGEST_CALL: Duration = Duration::from_hours(1);
 
@@ -90,6 +93,14 @@ impl Check<'_> {
             let message = "found no time at all; runs need some, such as `500ms` in each second";
             self.fault(*place, message.to_owned());
         }
+        if let Some(Located { value: Scalar(Times(sources)), place }) = located(&limits.sources)
+            && *sources > MOST_REGISTERED
+        {
+            self.fault(
+                *place,
+                format!("found {sources} sources; the runs of a controller register at most {MOST_REGISTERED}"),
+            );
+        }
         let memo = get(&limits.memo);
         let none = None;
         let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
@@ -131,6 +142,7 @@ impl Check<'_> {
                 .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
             connections: workers(&limits.connections, defaults.connections),
             page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
+            sources: times(&limits.sources, defaults.sources),
             log: bytes(&limits.log, defaults.log),
         }
     }

@@ -10,10 +10,13 @@ use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, So
 use super::keep::bound;
 use super::{Check, flag, get, located, mapping_keys, page_size};
 use crate::object::pointer::Pointer;
-use crate::yaml::{Located, Scalar};
+use crate::yaml::{Located, Scalar, Slot};
 
 /// The indexes over primaries, by name.
 type Indexes = BTreeMap<Arc<str>, Keys>;
+
+/// The most sources of a controller: each is looked up, and asked about, for others too.
+const MOST_SOURCES: usize = 64;
 
 /// The sources of a controller that are right, by name.
 #[derive(Default)]
@@ -45,6 +48,10 @@ impl Check<'_> {
 
     pub(super) fn sources(&mut self, field: &Maybe<Named<raw::Source>>, primaries: &Indexes) -> Sources {
         let Sources { mut watched, mut polled } = Sources::default();
+        if let Some(Located { value, place }) = located(field).filter(|named| named.value.0.len() > MOST_SOURCES) {
+            let found = value.0.len();
+            self.fault(*place, format!("found {found} sources; expected at most {MOST_SOURCES}: one source may watch several namespaces, and a source without a label selector all objects of its kind"));
+        }
         for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let (name, place) = (Arc::clone(name), source.place);
             match &source.value {
@@ -64,6 +71,41 @@ impl Check<'_> {
             }
         }
         Sources { watched, polled }
+    }
+
+    /// Returns a source that a run declares; if not, or if anything was found wrong, there is a fault.
+    pub(in super::super) fn registration(
+        &mut self,
+        document: &Slot<raw::Source>,
+        primaries: &Indexes,
+    ) -> Option<(Source, usize)> {
+        let Located { value, place } = document.read()?;
+        match value {
+            raw::Source::Informer(informer) => {
+                let informer = self.need(informer, *place, "informer")?;
+                let source = self.source_of(informer, primaries)?;
+                let leads_away = match &source.mapper {
+                    Mapper::Annotations(keys) | Mapper::Labels(keys) => keys.across_namespaces,
+                    Mapper::OwnerReference | Mapper::Named(_) | Mapper::Index(_) | Mapper::Export(_) => {
+                        source.across_namespaces
+                    }
+                };
+                if source.asks_exports() {
+                    self.fault(*place, "found an `export`; which exports of its component are asked only a manifest says: declare the source there");
+                }
+                if leads_away || source.across_namespaces {
+                    self.fault(*place, "found `acrossNamespaces`; only a manifest lets objects of one namespace wake primaries of another: declare the source there");
+                }
+                Some((source, self.asked))
+            }
+            raw::Source::Poll(_) | raw::Source::PollEach(_) => {
+                self.fault(
+                    *place,
+                    "found a source that polls; expected `informer`: what is polled only a manifest declares",
+                );
+                None
+            }
+        }
     }
 
     fn source_of(&mut self, informer: &Located<raw::Informer>, primaries: &Indexes) -> Option<Source> {

@@ -100,7 +100,8 @@ pub(in crate::manifest) struct Dependent {
     pub(in crate::manifest) on_rename: Maybe<OnRename>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(in crate::manifest) mapping: Maybe<MappingKeys>,
-    /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary (`WF-4`).
+    /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary; while it does for no
+    /// primary at all, it is not even watched, unless this looks at its object (`WF-4`).
     pub(in crate::manifest) activation: Maybe<Condition>,
     /// Whether it should exist (`WF-4`).
     pub(in crate::manifest) reconcile_precondition: Maybe<Condition>,

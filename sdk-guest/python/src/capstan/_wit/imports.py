@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from componentize_py_types import Err
-from wit_world.imports import cache, config, context, expectations, log, memo, operations, recorder, system, types, workflow
+from wit_world.imports import cache, config, context, expectations, log, memo, operations, recorder, sources, system, types, workflow
 
 from capstan import _json
 from capstan.cache import Everywhere, Indexed, Kind, Namespaced, Place, Primaries, Query, Related, Source
@@ -119,6 +119,14 @@ class Imports:
 
     def clear_expectation(self, name: str) -> bool:
         return expectations.clear(name)
+
+    # === sources ===
+
+    def register(self, name: str, declaration: str) -> bool:
+        return _ask(sources.register, name, declaration)
+
+    def deregister(self, name: str) -> None:
+        _ask(sources.deregister, name)
 
     # === memo, recorder, log ===
 

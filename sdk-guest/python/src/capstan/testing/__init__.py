@@ -47,7 +47,8 @@ class Run:
     final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. expectation: what is expected of the primary. memos: for each lifetime the values that are kept.
     now: the time, which stands still. workflows: what becomes of each workflow when it is run; `None` is the managed one. last_results:
     the same, for those that have run before. dependents: what becomes of standalone dependents. refuse: for each verb the error that
-    its calls meet.
+    its calls meet. registered: the sources from earlier runs, by name, as they were declared. refuse_sources: for each name of a source the
+    error that registering it meets.
     """
 
     writes: list[Write]
@@ -83,6 +84,8 @@ class Run:
         last_results: Mapping[str | None, WorkflowResult] | None = None,
         dependents: Sequence[NodeResult] = (),
         refuse: Mapping[Verb, CallError] | None = None,
+        registered: Mapping[str, Object] | None = None,
+        refuse_sources: Mapping[str, CallError] | None = None,
     ) -> None:
         known = list(primaries) if primary is None else [primary, *primaries]
         self.primary = primary
@@ -108,6 +111,8 @@ class Run:
             events=self.events,
             memos=self.memos,
             expectation=expectation,
+            registered=dict(registered or {}),
+            refused_sources=dict(refuse_sources or {}),
         )
         self._entered: list[ExitStack] = []
 
@@ -115,6 +120,11 @@ class Run:
     def expectation(self) -> Expectation | None:
         """What is expected of the primary now."""
         return self._answers.expectation
+
+    @property
+    def registered(self) -> dict[str, Object]:
+        """The sources that are registered now, by name, as they were declared."""
+        return dict(self._answers.registered)
 
     def __enter__(self) -> Run:
         undo = ExitStack()

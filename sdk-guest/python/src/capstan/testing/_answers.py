@@ -74,6 +74,8 @@ class Answers:
     events: list[Event]
     memos: dict[Lifetime, Object]
     expectation: Expectation | None = None
+    registered: dict[str, Object] = field(default_factory=dict)
+    refused_sources: dict[str, CallError] = field(default_factory=dict)
     # Not by chance: tests are to be repeatable.
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
@@ -182,6 +184,19 @@ class Answers:
         if was:
             self.expectation = None
         return was
+
+    # === sources ===
+
+    def register(self, name: str, declaration: str) -> bool:
+        if name in self.refused_sources:
+            raise self.refused_sources[name]
+        new = name not in self.registered
+        if new:
+            self.registered[name] = _json.read(declaration)
+        return new
+
+    def deregister(self, name: str) -> None:
+        self.registered.pop(name, None)
 
     # === memo, recorder, log ===
 

@@ -1,0 +1,243 @@
+//! Decides when the sources of dependents with an activation condition are watched: as long as such a dependent of some primary is active
+//! (`WF-4`, `WF-12`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Source;
+use super::registered::Watch;
+use crate::object::ObjectRef;
+
+/// The sources of a controller that are watched on demand, by name.
+#[derive(Default)]
+pub struct OnDemand(BTreeMap<Arc<str>, Entry>);
+
+/// Begins to watch for a source, and returns what keeps it watched.
+pub type Join = Box<dyn Fn() -> Arc<dyn Watch> + Send + Sync>;
+
+/// A dependent of a primary.
+pub type User = (ObjectRef, Arc<str>);
+
+/// The dependents that are active, by the source that holds them.
+pub type Users = BTreeMap<Arc<str>, BTreeSet<User>>;
+
+struct Entry {
+    source: Arc<Source>,
+    join: Join,
+    demand: parking_lot::Mutex<Demand>,
+    /// `None`: it is not watched. Held while that changes, so that an end does not undo a beginning.
+    watch: Mutex<Option<Arc<dyn Watch>>>,
+}
+
+/// Whose demand it is.
+#[derive(Default)]
+struct Demand {
+    users: BTreeSet<User>,
+    /// Another version sees to the source: this one keeps its informers, and leaves alone what it reads.
+    retired: bool,
+}
+
+// === impl OnDemand ===
+
+impl OnDemand {
+    /// Adds a source, for which these dependents are active already.
+    pub fn insert(&mut self, source: Arc<Source>, users: BTreeSet<User>, join: Join) {
+        let demand = parking_lot::Mutex::new(Demand { users, retired: false });
+        self.0.insert(Arc::clone(&source.spec().name), Entry { source, join, demand, watch: Mutex::default() });
+    }
+
+    /// Begins to watch for the sources with active dependents: before anybody else has this. Returns their names.
+    pub fn resume(&mut self) -> BTreeSet<Arc<str>> {
+        let mut resumed = BTreeSet::new();
+        for (name, Entry { join, demand, watch, .. }) in &mut self.0 {
+            if !demand.get_mut().users.is_empty() {
+                *watch.get_mut() = Some(join());
+                resumed.insert(Arc::clone(name));
+            }
+        }
+        resumed
+    }
+
+    /// Returns true if there is no such source.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Leaves the sources to another version, and returns the dependents that are active. Runs that have begun may go on with this.
+    pub fn retire(&self) -> Users {
+        let retire = |(name, entry): (&Arc<str>, &Entry)| {
+            let mut demand = entry.demand.lock();
+            demand.retired = true;
+            (Arc::clone(name), demand.users.clone())
+        };
+        self.0.iter().map(retire).collect()
+    }
+
+    /// Takes in that a dependent is active, and waits until its source is filled, or it is `by` then. Does nothing for a source
+    /// that is watched anyway.
+    pub async fn enter(&self, source: &str, user: User, by: Instant) {
+        let Some(Entry { join, demand, watch, .. }) = self.0.get(source) else {
+            return;
+        };
+        let watch = {
+            let mut watch = watch.lock().await;
+            demand.lock().users.insert(user);
+            Arc::clone(watch.get_or_insert_with(join))
+        };
+        // What is lacking then is found out by whoever reads it.
+        drop(watch.filled(by).await);
+    }
+
+    /// Takes in that a dependent is not active. With the last one, its source is not watched any more, and wakes nobody.
+    pub async fn leave(&self, source: &str, user: &User) {
+        if let Some(entry) = self.0.get(source) {
+            entry.retain(|other| other != user).await;
+        }
+    }
+
+    /// Takes in that the dependents of other primaries are gone.
+    pub async fn retain(&self, stays: impl Fn(&ObjectRef) -> bool) {
+        for entry in self.0.values() {
+            entry.retain(|(primary, _)| stays(primary)).await;
+        }
+    }
+}
+
+impl Entry {
+    async fn retain(&self, stays: impl Fn(&User) -> bool) {
+        let mut watch = self.watch.lock().await;
+        {
+            let mut demand = self.demand.lock();
+            demand.users.retain(stays);
+            if !demand.users.is_empty() {
+                return;
+            }
+            if !demand.retired {
+                for place in self.source.places().into_keys() {
+                    self.source.detach(place.as_deref());
+                }
+            }
+        }
+        drop(watch.take());
+    }
+}
+
+impl fmt::Debug for OnDemand {
+    /// Writes the names.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures::FutureExt;
+    use futures::future::{BoxFuture, ready};
+
+    use super::*;
+    use crate::cache::Writer;
+    use crate::object::Gvk;
+    use crate::object::fields::Fields;
+    use crate::source::filter::Filter;
+    use crate::source::{Role, Spec};
+
+    /// Says that something is watched until it is dropped.
+    struct Watched(Arc<AtomicBool>);
+
+    impl Watch for Watched {
+        fn filled(&self, _: Instant) -> BoxFuture<'_, Result<(), String>> {
+            ready(Ok(())).boxed()
+        }
+    }
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            assert!(self.0.swap(false, Ordering::Relaxed), "once");
+        }
+    }
+
+    fn source() -> Arc<Source> {
+        Arc::new(Source::new(Spec {
+            name: "maps".into(),
+            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+            role: Role::Primary,
+            filter: Filter::default(),
+            indexes: BTreeMap::new(),
+            fields: Fields::whole(),
+            bounded: None,
+            faults: Arc::default(),
+        }))
+    }
+
+    /// Returns the sources, and whether the one of them is watched.
+    fn on_demand(users: &[User]) -> (OnDemand, Arc<AtomicBool>, Arc<Source>) {
+        let (watched, source) = (Arc::<AtomicBool>::default(), source());
+        let join: Join = {
+            let (watched, source) = (Arc::clone(&watched), Arc::clone(&source));
+            Box::new(move || {
+                assert!(!watched.swap(true, Ordering::Relaxed), "once");
+                source.attach(None, Writer::default().cache());
+                Arc::new(Watched(Arc::clone(&watched)))
+            })
+        };
+        let mut all = OnDemand::default();
+        all.insert(Arc::clone(&source), users.iter().cloned().collect(), join);
+        (all, watched, source)
+    }
+
+    fn user(primary: &str, dependent: &str) -> User {
+        (ObjectRef::namespaced("n", primary), dependent.into())
+    }
+
+    #[tokio::test]
+    async fn a_source_is_watched_as_long_as_a_dependent_of_some_primary_is_active() {
+        // WF-4, WF-12
+        let (all, watched, source) = on_demand(&[]);
+        let is_watched = || (watched.load(Ordering::Relaxed), !source.places().is_empty());
+        let by = Instant::now();
+        all.leave("maps", &user("a", "x")).await;
+        all.enter("others", user("a", "x"), by).await;
+        assert_eq!(is_watched(), (false, false));
+        for (primary, dependent) in [("a", "x"), ("a", "x"), ("a", "y"), ("b", "x")] {
+            all.enter("maps", user(primary, dependent), by).await;
+            assert_eq!(is_watched(), (true, true));
+        }
+        all.leave("maps", &user("a", "x")).await;
+        all.retain(|primary| *primary.name != *"b").await;
+        assert_eq!(is_watched(), (true, true));
+        all.leave("maps", &user("a", "y")).await;
+        assert_eq!(is_watched(), (false, false));
+        all.enter("maps", user("c", "x"), by).await;
+        assert_eq!(is_watched(), (true, true));
+        all.retain(|_| false).await;
+        assert_eq!(is_watched(), (false, false));
+    }
+
+    #[tokio::test]
+    async fn what_is_active_in_one_version_is_watched_in_the_next_from_its_beginning() {
+        let (mut none, watched, _) = on_demand(&[]);
+        assert!(none.resume().is_empty() && !watched.load(Ordering::Relaxed));
+        let (mut some, watched, _) = on_demand(&[user("a", "x")]);
+        assert_eq!(some.resume(), BTreeSet::from(["maps".into()]));
+        assert!(watched.load(Ordering::Relaxed));
+        some.enter("maps", user("a", "x"), Instant::now()).await;
+        some.leave("maps", &user("a", "x")).await;
+        assert!(!watched.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test]
+    async fn a_run_of_a_version_before_does_not_end_what_the_next_one_watches() {
+        let (before, watched, source) = on_demand(&[]);
+        before.enter("maps", user("a", "x"), Instant::now()).await;
+        assert_eq!(before.retire()["maps"], BTreeSet::from([user("a", "x")]));
+        before.leave("maps", &user("a", "x")).await;
+        assert!(!watched.load(Ordering::Relaxed), "its own informers");
+        assert!(!source.places().is_empty(), "those of the other version");
+    }
+}

@@ -1,0 +1,206 @@
+//! Watches what runs register: asks for the kind and the rights, joins the informers, and waits until they are filled (`ES-4`).
+
+use std::sync::Arc;
+
+use capstan_core::guest::{CallError, CallReason, Guest};
+use capstan_core::manifest;
+use capstan_core::permission::{Home, Permissions};
+use capstan_core::queue::Queue;
+use capstan_core::source::Source;
+use capstan_core::source::callback::Faults;
+use capstan_core::source::registered::{Begun, Registered, Revoke, Watch};
+use capstan_core::startup::{Fill, Needed};
+use capstan_core::writes::refused;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+use super::asking::{Asker, Asking};
+use super::declared::{Declared, Environment, Kinds};
+use super::plan::{self, Planned};
+use super::rights::{Lost, Rights};
+use crate::client::{ApiServer, Identity};
+use crate::informer::pool::{Pool, Subscription};
+use crate::informer::{State, Subscriber};
+
+/// What it takes to watch something for one version of a controller.
+struct Registrar {
+    spec: manifest::Controller,
+    permissions: Permissions,
+    guest: Arc<dyn Guest>,
+    primaries: Arc<Source>,
+    who: Identity,
+    api: Arc<ApiServer>,
+    pool: Pool,
+    home: Home,
+    faults: Arc<Faults>,
+    asker: Asker,
+    queue: Queue,
+}
+
+/// A source that is watched, as long as this is kept.
+struct Watching {
+    source: Arc<Source>,
+    places: Arc<Vec<Subscription>>,
+    _asking: Asking,
+    registrar: Arc<Registrar>,
+    /// Waits on after somebody was told that it takes too long.
+    late: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// Looks after the rights of the operator's account.
+    _rights: Option<AbortOnDropHandle<()>>,
+}
+
+/// Returns the place for what the runs of a version of a controller register.
+pub(super) fn registered(
+    declared: &Declared,
+    primaries: &Arc<Source>,
+    environment: &Environment,
+    asker: Asker,
+    (faults, queue): (Arc<Faults>, Queue),
+) -> Arc<Registered> {
+    let Declared { spec, plugin, guest, .. } = declared;
+    let home = &environment.home;
+    let registrar = Arc::new(Registrar {
+        permissions: Permissions::new(spec, &plugin.capabilities, home.clone()),
+        guest: Arc::clone(guest),
+        primaries: Arc::clone(primaries),
+        who: Identity::of(spec.service_account.as_ref(), &home.own),
+        api: Arc::clone(&environment.api),
+        pool: environment.pool.clone(),
+        home: home.clone(),
+        faults,
+        asker,
+        queue,
+        spec: spec.clone(),
+    });
+    let begin = move |name, declared, revoke| {
+        let registrar = Arc::clone(&registrar);
+        registrar.begin(name, declared, revoke).boxed()
+    };
+    Registered::new(plugin.limits.sources, Box::new(begin))
+}
+
+impl Registrar {
+    async fn begin(
+        self: Arc<Self>,
+        name: Arc<str>,
+        declared: manifest::Source,
+        revoke: Revoke,
+    ) -> Result<Begun, CallError> {
+        let mut kinds = Kinds::new();
+        for gvk in [&self.spec.primary, &declared.gvk] {
+            kinds.insert(gvk.clone(), self.api.resolve(gvk).await.map_err(refused)?);
+        }
+        let planned = plan::registered(&self.spec, (&name, &declared), &kinds, &self.home, &self.faults);
+        self.permit(&planned)?;
+        let rights = self.rights(&planned, revoke).await?;
+        let source = Source::new(planned.spec.clone()).charging(|| self.guest.holding()).beside(&self.primaries);
+        let source = Arc::new(source);
+        let asking = self.asker.begin(&source);
+        let join = |(scope, kind)| {
+            let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&self.asker.tell) };
+            self.pool.join(scope, kind, subscriber)
+        };
+        let places = Arc::new(planned.scopes.iter().map(|(scope, kind)| join((scope, kind))).collect());
+        tracing::info!(source = %name, gvk = %declared.gvk, "a run has registered a source");
+        let late = Mutex::default();
+        let registrar = Arc::clone(&self);
+        let watching =
+            Watching { source: Arc::clone(&source), places, _asking: asking, registrar, late, _rights: rights };
+        Ok(Begun { source, watch: Box::new(watching) })
+    }
+
+    /// Checks that the manifest permits all that a source would watch.
+    fn permit(&self, planned: &Planned) -> Result<(), CallError> {
+        let gvk = &planned.spec.gvk;
+        if planned.scopes.is_empty() {
+            let message = format!("{gvk} is not watched in the daemon's own namespace, and the source names no other");
+            return Err(CallError::new(CallReason::Denied, message));
+        }
+        for (scope, kind) in &planned.scopes {
+            self.permissions.permit_watch(gvk, kind.scope, scope.namespace.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Asks whether the operator's account may read all that a source would watch, and goes on asking until what it returns is dropped.
+    async fn rights(&self, planned: &Planned, revoke: Revoke) -> Result<Option<AbortOnDropHandle<()>>, CallError> {
+        let watched = planned.scopes.iter().map(|(scope, kind)| (scope, kind, Needed::Always));
+        let Some(rights) = Rights::to_read(&self.who, watched, &self.api) else {
+            return Ok(None);
+        };
+        let (seen, away) = rights.seen().await;
+        if let Some(error) = away {
+            return Err(refused(error));
+        }
+        for (_, watched) in seen {
+            if let Fill::Lacking(why) = watched.fill {
+                return Err(CallError::new(CallReason::Rejected, why));
+            }
+        }
+        let (queue, name) = (self.queue.clone(), Arc::clone(&planned.spec.name));
+        let until_lost = async move {
+            let Lost { why, .. } = rights.lost().await;
+            tracing::error!(source = %name, %why, "a registered source ends with a right that it had");
+            if revoke.revoke() {
+                // Whoever registers it again is told why not.
+                queue.event_for_all(Instant::now());
+            }
+        };
+        Ok(Some(AbortOnDropHandle::new(self.asker.spawn(until_lost.in_current_span()))))
+    }
+}
+
+impl Watch for Watching {
+    fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), String>> {
+        async move {
+            if timeout_at(by, filled(&self.places)).await.is_err() {
+                self.wait_on();
+                return Err(self.lacks());
+            }
+            let settled = timeout_at(by, self.source.settled()).await;
+            settled.map_err(|_| "waiting until its expressions are asked about what it has found".to_owned())
+        }
+        .boxed()
+    }
+}
+
+impl Watching {
+    /// Has all primaries run once it is filled: nothing else may tell those whose runs could not wait for it.
+    fn wait_on(&self) {
+        let mut late = self.late.lock();
+        if late.is_none() {
+            let (places, queue) = (Arc::clone(&self.places), self.registrar.queue.clone());
+            let until_filled = async move {
+                filled(&places).await;
+                queue.event_for_all(Instant::now());
+            };
+            *late = Some(AbortOnDropHandle::new(self.registrar.asker.spawn(until_filled)));
+        }
+    }
+
+    /// Says what is not listed.
+    fn lacks(&self) -> String {
+        let Some(place) = self.places.iter().find(|place| !place.is_filled()) else {
+            return "waiting for its first list".to_owned();
+        };
+        let name = place.name();
+        match place.state() {
+            State::Failing(why) => format!("{name} can't be listed: {why}"),
+            State::Listing | State::Watching => format!("waiting for the first list of {name}"),
+        }
+    }
+}
+
+/// Waits until informers have listed all, and have told of it.
+async fn filled(places: &[Subscription]) {
+    for place in places {
+        let mut state = place.state.clone();
+        // An error says that the informer has ended, with the daemon.
+        while !place.is_filled() && state.changed().await.is_ok() {}
+        place.settle();
+    }
+}

@@ -1,0 +1,28 @@
+"""Event sources that come and go while the controller runs.
+
+    @reconcile
+    def webpage(page):
+        sources.register("keys", {"informer": {"apiVersion": "v1", "kind": "Secret"}})
+        return Update(status={"keys": len(secondaries("keys"))})
+
+A source is one of the controller: it wakes all primaries that its objects belong to. Register it in each run; where it is there already, that
+costs nothing. The manifest has to permit `watch` on the kind.
+"""
+
+from __future__ import annotations
+
+from capstan import _json
+from capstan._daemon import daemon
+from capstan._json import Object
+from capstan._words import text
+
+
+def register(name: str, declaration: Object) -> bool:
+    """Starts a source, declared as in the manifest under `sources`, and waits until its cache is filled. Returns False if there is one of that
+    name, which is then kept."""
+    return daemon().register(text(name, "a source"), _json.write_object(declaration, "a declaration"))
+
+
+def deregister(name: str) -> None:
+    """Stops a source that was started by `register`, if there is one."""
+    daemon().deregister(text(name, "a source"))

@@ -1,0 +1,311 @@
+//! Sources that runs register and deregister: what they are told, whom they wake, what they may watch, and how long they last.
+
+use cluster::wait;
+use scenarios::{Daemon, Folder, LATER, Place, SOON};
+use serde_json::{Value, json};
+
+const PROBES: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+
+/// What a component may do that watches config maps and secrets.
+const GRANTS: &str = "capabilities:
+  kubernetes:
+    - { apiVersion: v1, kind: ConfigMap, verbs: [watch, apply] }
+    - { apiVersion: v1, kind: Secret, verbs: [watch, apply] }
+";
+
+/// Returns a step that registers a source of this kind, whose objects name their primary in an annotation.
+fn register(name: &str, kind: &str) -> Value {
+    let informer = json!({ "apiVersion": "v1", "kind": kind, "mapper": { "annotations": {} } });
+    json!({ "register": { "name": name, "declaration": { "informer": informer } }, "as": name })
+}
+
+/// Returns a step that applies an object of this kind, which names a primary.
+fn applied(place: &Place, kind: &str, primary: &str) -> Value {
+    let annotations = json!({ "capstan.dev/primary-name": primary });
+    let metadata = json!({ "name": primary, "namespace": place.namespace.name(), "annotations": annotations });
+    let object = json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata });
+    json!({ "write": { "verb": "apply", "object": object }, "as": kind })
+}
+
+/// Returns what is registered for a controller, by name.
+fn registered(daemon: &Daemon, controller: &str) -> Value {
+    daemon.controller(controller).unwrap()["registered"].clone()
+}
+
+/// Returns how many informers of config maps there are for the place.
+fn informers_of_maps(daemon: &Daemon, place: &Place) -> usize {
+    let informers = daemon.informers(place.namespace.name());
+    informers.iter().filter(|informer| informer["scope"].as_str().unwrap().starts_with("v1 ConfigMap ")).count()
+}
+
+/// Waits until a primary has run more often than that.
+fn runs_more(daemon: &Daemon, primary: &str, before: usize) {
+    wait::until(LATER, "a run", || (daemon.runs_of(primary) > before).then_some(())).unwrap();
+}
+
+#[test]
+fn s020_a_run_registers_two_sources_and_what_comes_in_them_wakes_its_primary() {
+    // ES-4
+    let place = Place::new("s020");
+    let name = place.namespace.name();
+    let daemon = place.daemon(&place.manifest("probe", PROBES, GRANTS, ""));
+    let steps = json!([
+        register("maps", "ConfigMap"),
+        register("keys", "Secret"),
+        applied(&place, "ConfigMap", "p"),
+        applied(&place, "Secret", "p"),
+    ]);
+    place.probe("p", json!({ "reconcile": { "do": steps } }));
+    let secrets = place.namespace.path("v1", "secrets");
+    for path in [&place.config_maps(), &secrets] {
+        place.await_object(path, "p", "what the run writes", |_| true);
+    }
+    let both = json!({ "keys": "v1 Secret", "maps": "v1 ConfigMap" });
+    assert_eq!(registered(&daemon, name), both);
+    daemon.await_quiet();
+    let told = || {
+        let status = place.find(&place.probes(), "p").unwrap()["status"].take();
+        (status["maps"].clone(), status["keys"].clone())
+    };
+    assert_eq!(told(), (json!(true), json!(true)));
+    for path in [&place.config_maps(), &secrets] {
+        let before = daemon.runs_of("p");
+        place.merge(path, "p", &json!({ "metadata": { "labels": { "changed": "by-others" } } }));
+        runs_more(&daemon, "p", before);
+        daemon.await_quiet();
+    }
+    assert_eq!(told(), (json!(false), json!(false)), "later runs find them");
+    assert_eq!(registered(&daemon, name), both);
+    assert_eq!(informers_of_maps(&daemon, &place), 1);
+}
+
+#[test]
+fn s155_a_source_that_is_registered_later_shares_the_informer_and_is_told_what_there_is() {
+    // ES-4, PO-1, PO-3
+    let place = Place::new("s155");
+    let source = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } }\n";
+    let pages = place
+        .renamed(&place.manifest("probe", "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }", "", source), "pages");
+    place.cluster.api().create(&place.config_maps(), &place.map_of("p", "third", json!({}))).unwrap();
+    let daemon = place.daemon(&format!("{pages}---\n{}", place.manifest("probe", PROBES, GRANTS, "")));
+    assert_eq!(informers_of_maps(&daemon, &place), 1);
+    let read = json!({ "read": { "in": { "source": "maps" }, "select": "related" } });
+    place.probe("p", json!({ "reconcile": { "do": [register("maps", "ConfigMap"), read] } }));
+    place.await_object(&place.probes(), "p", "what there is", |p| p["status"]["read"] == json!(["third"]));
+    // The first run adds the finalizer; what the source is told wakes the primary again.
+    wait::until(SOON, "its run for what there is", || (daemon.runs_of("p") >= 3).then_some(())).unwrap();
+    assert_eq!(informers_of_maps(&daemon, &place), 1);
+    daemon.await_quiet();
+    let before = daemon.runs_of("p");
+    place.merge(&place.config_maps(), "third", &json!({ "data": { "a": "1" } }));
+    runs_more(&daemon, "p", before);
+}
+
+/// Lets a probe register what may be refused, and returns what it was told.
+fn refused(place: &Place, name: &str, declared: Value) -> (String, String) {
+    let step = json!({ "register": { "name": "other", "declaration": declared }, "mayFail": true });
+    place.probe(name, json!({ "reconcile": { "do": step } }));
+    let told = |probe: &Value| !probe["status"]["refused"].is_null();
+    let refused = place.await_object(&place.probes(), name, "a refusal", told)["status"]["refused"].take();
+    let text = |field: &str| refused[field].as_str().unwrap_or_default().to_owned();
+    (text("refused"), text("message"))
+}
+
+#[test]
+fn what_is_not_permitted_not_served_or_not_right_is_refused_by_name_and_leaves_nothing() {
+    // ES-4
+    let place = Place::new("refused");
+    let name = place.namespace.name();
+    let grants = "limits: { sources: 1 }
+capabilities:
+  kubernetes:
+    - { apiVersion: v1, kind: ConfigMap, verbs: [watch] }
+    - { apiVersion: v1, kind: Node, verbs: [watch] }
+    - { apiVersion: nobody.example.com/v1, kind: Thing, verbs: [watch] }
+";
+    let daemon = place.daemon(&place.manifest("probe", PROBES, grants, ""));
+    let informer = |fields: Value| json!({ "informer": fields });
+    let (maps, nodes) =
+        (json!({ "apiVersion": "v1", "kind": "ConfigMap" }), json!({ "apiVersion": "v1", "kind": "Node" }));
+    let with = |name: &str, value: Value| {
+        let mut maps = maps.clone();
+        maps[name] = value;
+        informer(maps)
+    };
+    for (probe, declared, reason, message) in [
+        (
+            "secret",
+            informer(json!({ "apiVersion": "v1", "kind": "Secret" })),
+            "denied",
+            "does not permit `watch` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes",
+        ),
+        ("everywhere", with("namespaces", json!("all")), "denied", "but not in all namespaces"),
+        ("elsewhere", with("namespaces", json!(["kube-system"])), "denied", "but not in namespace kube-system"),
+        ("node", informer(nodes), "denied", "v1 Node in namespaces only; add `namespaces: all`"),
+        ("unserved", informer(json!({ "apiVersion": "nobody.example.com/v1", "kind": "Thing" })), "missing", "Thing"),
+        ("field", with("kinds", json!(1)), "invalid", "source \"other\": informer"),
+        ("poll", json!({ "poll": { "every": "1s", "id": "/id" } }), "invalid", "expected `informer`"),
+        (
+            "across",
+            with("mapper", json!({ "annotations": { "acrossNamespaces": true } })),
+            "invalid",
+            "only a manifest",
+        ),
+        (
+            "index",
+            with("mapper", json!({ "index": { "name": "none" } })),
+            "invalid",
+            "there is no index of the primaries `none`",
+        ),
+        ("selector", with("labelSelector", json!("a b")), "invalid", "informer.labelSelector"),
+        (
+            "deep",
+            with("filters", json!({ "generic": { "cel": "(".repeat(8000) } })),
+            "invalid",
+            "informer.filters.generic",
+        ),
+        ("long", with("labelSelector", json!("a".repeat(20_000))), "invalid", "at most 16384"),
+    ] {
+        let (found, told) = refused(&place, probe, declared);
+        assert!(found == reason && told.contains(message), "{probe}: {found}: {told}");
+    }
+    assert_eq!(registered(&daemon, name), json!({}));
+    assert_eq!(daemon.informers(name).len(), 1, "that of the primaries");
+    // One is permitted, of whichever run.
+    let label = "labelSelector: nobody=has";
+    let declared = with("labelSelector", json!("nobody=has"));
+    let step = json!({ "register": { "name": "one", "declaration": declared } });
+    place.probe("one", json!({ "reconcile": { "do": step } }));
+    place.await_object(&place.probes(), "one", label, |one| one["status"]["register"] == true);
+    let (found, told) = refused(&place, "two", with("labelSelector", json!("nobody=had")));
+    assert_eq!((&*found, &*told), ("exhausted", "there are 1 registered sources already (limits.sources): one"));
+}
+
+#[test]
+fn a_deregistered_source_wakes_nobody_and_its_informer_ends_with_its_last_user() {
+    // ES-4, PO-1
+    let place = Place::new("ending");
+    let name = place.namespace.name();
+    let daemon = place.daemon(&place.manifest("probe", PROBES, GRANTS, ""));
+    place.probe("p", json!({ "reconcile": { "do": register("maps", "ConfigMap") } }));
+    place.probe("q", json!({}));
+    place.await_object(&place.probes(), "p", "its source", |p| p["status"]["maps"] == true);
+    // Whoever has not registered it has it too.
+    daemon.await_quiet();
+    for primary in ["p", "q"] {
+        let before = daemon.runs_of(primary);
+        place.cluster.api().create(&place.config_maps(), &place.map_of(primary, primary, json!({}))).unwrap();
+        runs_more(&daemon, primary, before);
+    }
+    assert_eq!(informers_of_maps(&daemon, &place), 1);
+    let deregister = json!({ "deregister": "maps" });
+    let read = json!({ "read": { "in": { "source": "maps" }, "select": "related" }, "mayFail": true });
+    let steps = json!([register("maps", "ConfigMap"), deregister, deregister, read]);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": steps } } }));
+    let missing = |p: &Value| p["status"]["refused"]["refused"] == "missing";
+    place.await_object(&place.probes(), "p", "the end of its source", missing);
+    wait::until(SOON, "the end of the informer", || (informers_of_maps(&daemon, &place) == 0).then_some(())).unwrap();
+    assert_eq!(registered(&daemon, name), json!({}));
+    daemon.await_quiet();
+    let before = (daemon.runs_of("p"), daemon.runs_of("q"));
+    for map in ["p", "q"] {
+        place.merge(&place.config_maps(), map, &json!({ "data": { "a": "1" } }));
+    }
+    // A run of another primary shows that what came in before it has been heard.
+    place.probe("r", json!({}));
+    runs_more(&daemon, "r", 1);
+    daemon.await_quiet();
+    assert_eq!((daemon.runs_of("p"), daemon.runs_of("q")), before);
+}
+
+#[test]
+fn what_is_registered_ends_with_the_version_and_all_primaries_run_once_to_register_it_again() {
+    // ES-4
+    let place = Place::new("again");
+    let name = place.namespace.name();
+    let folder = Folder::new();
+    let manifest = |plugin: &str, fields: &str| place.manifest("probe", PROBES, &format!("{plugin}{GRANTS}"), fields);
+    let nothing = "onSwap: nothing\n";
+    folder.put("probes.yaml", manifest(nothing, ""));
+    let daemon = folder.daemon(&place);
+    let registering = json!({ "reconcile": { "do": register("maps", "ConfigMap") } });
+    place.probe("p", registering);
+    place.probe("q", json!({}));
+    place.await_object(&place.probes(), "p", "its source", |p| p["status"]["maps"] == true);
+    daemon.await_quiet();
+    let maps = json!({ "maps": "v1 ConfigMap" });
+    // Other settings, other sources, other namespaces beside its own, and what is no other version for a run.
+    let elsewhere =
+        manifest(nothing, "retry: none\nsources: { keys: { informer: { apiVersion: v1, kind: Secret } } }\n");
+    let wider = elsewhere.replace(&format!("[{name}]"), &format!("[{name}, default]"));
+    for (text, more) in [
+        (manifest(nothing, "retry: none\n"), 1),
+        (elsewhere.clone(), 1),
+        (wider.clone(), 1),
+        (wider.replace("onSwap: nothing", "onSwap: reconcileAll"), 0),
+    ] {
+        let before = (daemon.runs_of("p"), daemon.runs_of("q"));
+        folder.put("probes.yaml", &text);
+        if more > 0 {
+            runs_more(&daemon, "p", before.0);
+            runs_more(&daemon, "q", before.1);
+        } else {
+            place.probe("r", json!({}));
+            runs_more(&daemon, "r", 1);
+        }
+        daemon.await_quiet();
+        let after = (daemon.runs_of("p"), daemon.runs_of("q"));
+        assert_eq!(after, (before.0 + more, before.1 + more), "{text}");
+        assert_eq!(registered(&daemon, name), maps, "{text}");
+        assert_eq!(informers_of_maps(&daemon, &place), 1);
+    }
+    // What is not permitted any more is not registered again.
+    folder.put("probes.yaml", wider.replace("verbs: [watch, apply]", "verbs: [apply]"));
+    wait::until(LATER, "its end", || (registered(&daemon, name) == json!({})).then_some(())).unwrap();
+    daemon.await_line("does not permit `watch` on v1 ConfigMap");
+    wait::until(SOON, "the end of the informer", || (informers_of_maps(&daemon, &place) == 0).then_some(())).unwrap();
+    // Nor is it known to another daemon before a run has registered it there.
+    folder.put("probes.yaml", wider.replace("onSwap: nothing", "onSwap: reconcileAll"));
+    wait::until(LATER, "its return", || (registered(&daemon, name) == maps).then_some(())).unwrap();
+    daemon.kill();
+    let daemon = folder.daemon(&place);
+    wait::until(SOON, "its return", || (registered(&daemon, name) == maps).then_some(())).unwrap();
+}
+
+#[test]
+fn a_run_that_registers_after_a_swap_is_followed_by_one_of_the_new_version() {
+    // ES-4
+    for in_place in [true, false] {
+        let place = Place::new("late");
+        let name = place.namespace.name();
+        let folder = Folder::new();
+        let plugin = format!("onSwap: nothing\nlimits: {{ timeout: 30s, requests: 1000 }}\n{GRANTS}");
+        let maps =
+            "sources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } } }\n";
+        let manifest = place.manifest("probe", PROBES, &plugin, maps);
+        folder.put("probes.yaml", &manifest);
+        let daemon = folder.daemon(&place);
+        place.probe("p", json!({ "reconcile": { "do": [place.gate(), register("keys", "Secret")] } }));
+        let held = || (daemon.runs() == 2 && daemon.active() == 1).then_some(());
+        wait::until(SOON, "a run that waits", held).unwrap();
+        if in_place {
+            folder.put(
+                "probes.yaml",
+                manifest.replace("onSwap: nothing", "onSwap: nothing\n      config: { new: true }"),
+            );
+            daemon.await_plugin("probe", "active", 2);
+        } else {
+            folder.put("probes.yaml", manifest.replace(&format!("[{name}]"), &format!("[{name}, default]")));
+            let wider = || daemon.informers("default").iter().any(|informer| informer["state"] == "watching");
+            wait::until(LATER, "another namespace", || wider().then_some(())).unwrap();
+        }
+        place.open_gate();
+        wait::until(LATER, "the source", || {
+            (registered(&daemon, name) == json!({ "keys": "v1 Secret" })).then_some(())
+        })
+        .unwrap();
+        daemon.await_quiet();
+        assert_eq!(daemon.runs_of("p"), 3, "in place: {in_place}");
+        assert_eq!(registered(&daemon, name), json!({ "keys": "v1 Secret" }));
+    }
+}
