@@ -152,6 +152,7 @@ pub(crate) mod sources {
         state(|state| state.register(name, declaration))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as the daemon's function, which can fail")]
     pub(crate) fn deregister(name: &str) -> Result<(), CallError> {
         state(|state| state.registered.remove(name));
         Ok(())

@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         let mut objects = Vec::new();
         for source in open {
             if query.selection == Selection::Related {
-                self.heed(&source).await?;
+                self.heed(source).await?;
             }
             let mut found = self.select(source, &query.selection)?;
             if query.selection != Selection::Related && !self.is_declared(source) {
