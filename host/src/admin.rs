@@ -1,5 +1,6 @@
 //! Serves metrics and diagnostics over HTTP: to clients on this host, and to others if the API server permits them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +70,11 @@ impl Listeners {
             bound.push((address, listener));
         }
         Ok(Self(bound))
+    }
+
+    /// Returns the ports that are bound.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        self.0.iter().map(|(address, _)| address.port()).collect()
     }
 
     /// True if no address is bound.

@@ -107,7 +107,9 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
         workers,
     });
     let status = Arc::new(Status::default());
-    let outside = Outside::new(addresses(&server).await, Arc::clone(&metrics));
+    let mut own = listeners.ports();
+    own.insert(control.address().port());
+    let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;
     let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());

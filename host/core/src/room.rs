@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::Lender;
@@ -15,7 +15,7 @@ use state::State;
 
 /// A pool of memory with a bound. Cheap to clone.
 #[derive(Clone)]
-pub struct Room(Arc<Mutex<State<Tell>>>);
+pub struct Room(Arc<Mutex<State<Tell>>>, watch::Sender<()>);
 
 /// Wakes a waiter; returns false if it no longer waits.
 type Tell = Box<dyn FnOnce() -> bool + Send>;
@@ -74,7 +74,17 @@ pub enum Error {
 impl Room {
     /// Returns a pool of `total` bytes.
     pub fn new(total: u64) -> Self {
-        Self(Arc::new(Mutex::new(State::new(total))))
+        Self(Arc::new(Mutex::new(State::new(total))), watch::Sender::default())
+    }
+
+    /// Returns true if somebody waits for memory while a plugin has more than its share.
+    pub fn is_crowded_by(&self, plugin: &Arc<str>) -> bool {
+        self.0.lock().is_crowded_by(plugin)
+    }
+
+    /// Returns what changes whenever somebody begins to wait for memory.
+    pub fn scarcities(&self) -> watch::Receiver<()> {
+        self.1.subscribe()
     }
 
     /// Returns an empty holding for a plugin.
@@ -117,6 +127,7 @@ impl Holding {
             let (tell, got) = oneshot::channel();
             let tell = Box::new(move || tell.send(()).is_ok());
             let number = state.wait(&self.plugin, bytes, tell);
+            self.room.1.send_replace(());
             let Self { room, plugin, .. } = &*self;
             Ask { room: room.clone(), plugin: Arc::clone(plugin), bytes, number, got }
         };

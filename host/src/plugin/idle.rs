@@ -1,13 +1,17 @@
 //! Warm instances between runs: waits for those that nobody has used for a while, and drops them.
 //!
+//! If another call waits for memory while the plugin has more than its share, all are dropped.
+//!
 //! An idle daemon must not wake up, so there is a timer only while something waits: it is armed when an instance is put on an
 //! empty idle, goes off when the one that has waited longest is over its time, and ends when nothing is left.
 
 use std::sync::{Arc, Weak};
 
 use capstan_core::manifest::Warm;
+use capstan_core::room::Room;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -19,6 +23,8 @@ pub(super) use state::Wear;
 /// The warm instances of a plugin's version. Dropped with all that is on it.
 pub(super) struct IdleInstances<T: Send + 'static> {
     inner: Arc<Mutex<Inner<T>>>,
+    /// The memory that they take, and the plugin that has it.
+    memory: (Room, Arc<str>),
     /// Where the timer runs: runs end anywhere.
     runtime: Handle,
 }
@@ -32,11 +38,11 @@ struct Inner<T> {
 // === impl IdleInstances ===
 
 impl<T: Send + 'static> IdleInstances<T> {
-    /// Returns an empty idle for so many instances. Its timer runs on this runtime.
-    pub(super) fn new(bounds: Warm, room: usize, runtime: Handle) -> Self {
+    /// Returns an empty idle for so many instances, whose memory a plugin has of this pool. Its timer runs on this runtime.
+    pub(super) fn new(bounds: Warm, room: usize, memory: (Room, Arc<str>), runtime: Handle) -> Self {
         let state = State::new(bounds, room);
         let inner = Arc::new(Mutex::new(Inner { state, timer: None }));
-        Self { inner, runtime }
+        Self { inner, memory, runtime }
     }
 
     /// Takes an instance; none if none waits. From now on it is the caller's alone.
@@ -50,13 +56,18 @@ impl<T: Send + 'static> IdleInstances<T> {
         taken
     }
 
-    /// Puts an instance back, or drops it if it is not to be used again.
+    /// Puts an instance back, or drops it if it is not to be used again, or if somebody waits for memory.
     pub(super) fn put(&self, instance: T, wear: Wear) {
+        let (memory, plugin) = &self.memory;
+        let scarcities = memory.scarcities();
+        if memory.is_crowded_by(plugin) {
+            return;
+        }
         let now = Instant::now();
         let mut inner = self.inner.lock();
         let refused = inner.state.put(instance, wear, now);
         if let (None, Some(at)) = (&inner.timer, inner.state.next()) {
-            let timer = tidy(Arc::downgrade(&self.inner), at);
+            let timer = tidy(Arc::downgrade(&self.inner), (scarcities, self.memory.clone()), at);
             inner.timer = Some(self.runtime.spawn(timer).abort_handle());
         }
         drop(inner);
@@ -87,14 +98,21 @@ impl<T: Send + 'static> Drop for IdleInstances<T> {
     }
 }
 
-/// Drops what has waited for too long, until nothing waits.
-async fn tidy<T>(inner: Weak<Mutex<Inner<T>>>, mut at: Instant) {
+/// Drops what has waited for too long, or all if memory is scarce, until nothing waits.
+async fn tidy<T>(
+    inner: Weak<Mutex<Inner<T>>>,
+    (mut scarcities, (memory, plugin)): (watch::Receiver<()>, (Room, Arc<str>)),
+    mut at: Instant,
+) {
     loop {
-        sleep_until(at).await;
+        let scarce = tokio::select! {
+            () = sleep_until(at) => false,
+            Ok(()) = scarcities.changed() => memory.is_crowded_by(&plugin),
+        };
         let Some(inner) = inner.upgrade() else {
             return;
         };
-        let (expired, next) = inner.lock().tidied(Instant::now());
+        let (expired, next) = inner.lock().tidied(scarce, Instant::now());
         drop(expired);
         match next {
             Some(next) => at = next,
@@ -106,9 +124,10 @@ async fn tidy<T>(inner: Weak<Mutex<Inner<T>>>, mut at: Instant) {
 // === impl Inner ===
 
 impl<T> Inner<T> {
-    /// Returns what has waited for too long, and when to look again. If that is never, there is no timer any more.
-    fn tidied(&mut self, now: Instant) -> (Vec<T>, Option<Instant>) {
-        let expired = self.state.expire(now);
+    /// Returns what has waited for too long, or all if memory is scarce, and when to look again. If that is never, there is no timer
+    /// any more.
+    fn tidied(&mut self, scarce: bool, now: Instant) -> (Vec<T>, Option<Instant>) {
+        let expired = if scarce { self.state.clear() } else { self.state.expire(now) };
         let next = self.state.next();
         if next.is_none() {
             self.timer = None;
@@ -121,6 +140,7 @@ impl<T> Inner<T> {
 mod tests {
     use std::time::Duration;
 
+    use futures::FutureExt as _;
     use tokio::sync::oneshot::{self, Receiver, Sender};
 
     use super::*;
@@ -140,7 +160,7 @@ mod tests {
 
     fn idle() -> IdleInstances<Instance> {
         let bounds = Warm { idle: Duration::from_mins(5), ..Warm::within(0) };
-        IdleInstances::new(bounds, 2, Handle::current())
+        IdleInstances::new(bounds, 2, (Room::default(), "warm".into()), Handle::current())
     }
 
     /// Returns how many timers there are.
@@ -164,6 +184,31 @@ mod tests {
         }
         assert_eq!(times, [300, 310]);
         assert_eq!(timers(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_for_memory_gets_that_of_idle_instances() {
+        let room = Room::new(1000);
+        let bounds = Warm { idle: Duration::from_mins(5), ..Warm::within(0) };
+        let idle = IdleInstances::new(bounds, 2, (room.clone(), "warm".into()), Handle::current());
+        let holding = |name: &str| room.holding(&name.into());
+        let mut warm = holding("warm");
+        warm.grow_anyway(1000);
+        idle.put(warm, NEW);
+        let mut other = holding("other");
+        let deadline = Instant::now() + Duration::from_secs(1);
+        assert_eq!(other.grow(500, deadline).await, Ok(()));
+        assert_eq!((idle.len(), timers()), (0, 0));
+        let mut more = holding("more");
+        let mut waits = Box::pin(more.grow(900, deadline));
+        for bytes in [250, 10] {
+            let mut warm = holding("warm");
+            warm.grow_anyway(bytes);
+            idle.put(warm, NEW);
+            assert!(waits.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+            assert_eq!(idle.len(), 1, "somebody waits: what is no more than a share stays");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -199,7 +199,10 @@ impl Loaded {
         let room = facts.limits.concurrency.saturating_mul(2);
         let idle = match plugin.instances {
             Instances::Fresh => None,
-            Instances::Warm(bounds) => Some(IdleInstances::new(bounds, room, Handle::current())),
+            Instances::Warm(bounds) => {
+                let memory = (facts.room.clone(), Arc::clone(&facts.unit));
+                Some(IdleInstances::new(bounds, room, memory, Handle::current()))
+            }
         };
         Ok(Self {
             engine: code.engine,

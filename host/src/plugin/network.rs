@@ -228,7 +228,7 @@ impl Network {
         let mut closed = None;
         let mut open = Vec::new();
         for address in found {
-            match entry.reaches(address, self.outside.guarded()) {
+            match self.outside.check(entry, SocketAddr::new(address, target.port)) {
                 Ok(()) => open.push(address),
                 Err(why) => closed = Some(Failed::Closed { host: target.host.clone(), address, why }),
             }

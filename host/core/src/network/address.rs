@@ -30,6 +30,9 @@ pub enum Closed {
         "it is the address of the API server, or of a metadata service; write the address itself in place of the name"
     )]
     Guarded,
+    /// A port of this machine where the daemon itself listens.
+    #[error("the daemon itself listens there")]
+    Own,
     /// One of a private network, as the cluster's are.
     #[error("it is an address of a private network; add the host to `capabilities.internal`")]
     Internal,

@@ -80,6 +80,17 @@ impl<W: FnOnce() -> bool> State<W> {
         self.plugins.retain(|_, plugin| plugin.held > 0 || !plugin.waiting.is_empty());
     }
 
+    /// Returns true if somebody waits while a plugin has more than its share.
+    pub(super) fn is_crowded_by(&self, name: &Arc<str>) -> bool {
+        let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
+        held > self.share() && self.plugins.values().any(|plugin| !plugin.waiting.is_empty())
+    }
+
+    /// Returns what each plugin may have of the pool whatever others do.
+    fn share(&self) -> u64 {
+        self.total / u64::try_from(self.plugins.len()).unwrap_or(u64::MAX).max(4)
+    }
+
     /// Returns the plugin that holds most, and its bytes.
     pub(super) fn most(&self) -> Option<(Arc<str>, u64)> {
         let most = self.plugins.iter().max_by_key(|(_, plugin)| plugin.held);
@@ -111,11 +122,10 @@ impl<W: FnOnce() -> bool> State<W> {
     fn may(&self, name: &Arc<str>, bytes: u64) -> bool {
         let Self { total, given, .. } = *self;
         let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
-        let sharers = u64::try_from(self.plugins.len()).unwrap_or(u64::MAX).max(4);
         let is_first = held == 0 && bytes <= total / 8;
         let left = total.checked_sub(given.saturating_add(bytes));
         left.is_some_and(|left| {
-            let is_share = held + bytes <= total / sharers && left >= total / 8;
+            let is_share = held + bytes <= self.share() && left >= total / 8;
             is_first || is_share || left >= total / 4
         })
     }

@@ -75,6 +75,11 @@ impl<T> State<T> {
     /// Removes all, and takes none back from now on.
     pub(super) fn close(&mut self) -> Vec<T> {
         self.room = 0;
+        self.clear()
+    }
+
+    /// Removes all.
+    pub(super) fn clear(&mut self) -> Vec<T> {
         self.idle.drain(..).map(|idle| idle.instance).collect()
     }
 

@@ -1,9 +1,10 @@
 //! What the networks of all plugins have in common: addresses that are closed to names, whom they trust, where they count.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
+use capstan_core::network::{Closed, Destination};
 use rustls::RootCertStore;
 
 use super::tls;
@@ -17,20 +18,30 @@ pub struct Outside(Arc<Common>);
 struct Common {
     /// Addresses that are reached only if a manifest writes them: the API server's.
     guarded: BTreeSet<IpAddr>,
+    /// The ports at which the daemon itself listens: on this machine it answers everybody, with what concerns all operators.
+    own: BTreeSet<u16>,
     metrics: Arc<Metrics>,
     /// Read when the first plugin needs them.
     roots: OnceLock<Arc<RootCertStore>>,
 }
 
 impl Outside {
-    /// Returns networks that count here, and in which these addresses are reached only where a manifest writes them.
-    pub fn new(guarded: BTreeSet<IpAddr>, metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Common { guarded, metrics, roots: OnceLock::new() }))
+    /// Returns networks that count here, in which these addresses are reached only where a manifest writes them, and these ports of
+    /// this machine never.
+    pub fn new((guarded, own): (BTreeSet<IpAddr>, BTreeSet<u16>), metrics: Arc<Metrics>) -> Self {
+        Self(Arc::new(Common { guarded, own, metrics, roots: OnceLock::new() }))
     }
 
-    /// Returns the addresses that are reached only if a manifest writes them.
-    pub(super) fn guarded(&self) -> &BTreeSet<IpAddr> {
-        &self.0.guarded
+    /// Checks that a host which an entry of a manifest names may be reached at an address.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn check(&self, entry: &Destination, address: SocketAddr) -> Result<(), Closed> {
+        let Common { guarded, own, .. } = &*self.0;
+        if address.ip().to_canonical().is_loopback() && own.contains(&address.port()) {
+            return Err(Closed::Own);
+        }
+        entry.reaches(address.ip(), guarded)
     }
 
     /// Returns what counts the connections of a plugin.

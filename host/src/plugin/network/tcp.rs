@@ -131,7 +131,8 @@ impl OfCall {
         let mut open = Vec::new();
         for address in found {
             for entry in entries {
-                match entry.reaches(address, self.network.outside.guarded()) {
+                let at = SocketAddr::new(address, entry.port.unwrap_or_default());
+                match self.network.outside.check(entry, at) {
                     Ok(()) => {
                         let (at, mut found) = ((plain(address), entry.port.unwrap_or_default()), self.found.lock());
                         if found.len() < FOUND[1] || found.contains_key(&at) {
@@ -158,7 +159,7 @@ impl OfCall {
         let entry = Destination::find(&self.network.tcp, &target).cloned().or(known);
         let permitted = match &entry {
             None => Err(Failed::NotPermitted("tcp")),
-            Some(entry) => match entry.reaches(ip, self.network.outside.guarded()) {
+            Some(entry) => match self.network.outside.check(entry, SocketAddr::new(ip, address.port())) {
                 Err(why) => Err(Failed::Closed { host: entry.host.to_string(), address: ip, why }),
                 Ok(()) => self.open_at_once(),
             },

@@ -7,7 +7,7 @@ use super::*;
 use crate::plugin::output::Output;
 
 fn network(capabilities: &Capabilities, connections: usize, room: &Room) -> Arc<Network> {
-    let outside = Outside::new(["10.96.0.1".parse().unwrap()].into(), Arc::default());
+    let outside = Outside::new((["10.96.0.1".parse().unwrap()].into(), [8081].into()), Arc::default());
     let limits = Limits { connections, ..Limits::default() };
     let name: Arc<str> = "guest".into();
     Arc::new(Network::new(&outside, (&name, &name), capabilities, &limits, room))
@@ -28,6 +28,18 @@ fn tcp(entries: &[&str], internal: bool) -> Capabilities {
 
 fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
+}
+
+#[test]
+fn nobody_reaches_the_pages_of_the_daemon_whatever_the_manifest_permits() {
+    let network =
+        network(&tcp(&["127.0.0.1:8081", "[::1]:8081", "127.0.0.1:8082", "10.0.0.1:8081"], true), 8, &Room::default());
+    let line = line(&network);
+    for (address, reached) in
+        [("127.0.0.1:8081", false), ("[::1]:8081", false), ("127.0.0.1:8082", true), ("10.0.0.1:8081", true)]
+    {
+        assert_eq!(line.call.connects(at(address)), reached, "{address}");
+    }
 }
 
 #[test]
