@@ -60,7 +60,7 @@ pub(crate) const FAULTS: [Fault; 10] = [
     Fault {
         name: "swap-runs-all",
         what: "a change of what is watched runs primaries that stay",
-        file: "host/core/src/source.rs",
+        file: "host/core/src/source/places.rs",
         right: "let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));",
         wrong: "let (mut seen, mut shown) = (by_key(Vec::new()), by_key(self.shown(namespace)));",
     },
@@ -88,7 +88,7 @@ pub(crate) const FAULTS: [Fault; 10] = [
     Fault {
         name: "heir-without-look-ups",
         what: "a source that takes the place of another does not find what has changed meanwhile",
-        file: "host/core/src/source.rs",
+        file: "host/core/src/source/places.rs",
         right: "self.learn(new.clone());",
         wrong: "",
     },
