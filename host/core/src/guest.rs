@@ -43,6 +43,11 @@ pub trait Guest: Send + Sync + 'static {
     fn holding(&self) -> Option<Holding> {
         None
     }
+
+    /// Returns the same for what lasts longer than a call.
+    fn lasting(&self) -> Option<Holding> {
+        self.holding().map(Holding::lasting)
+    }
 }
 
 /// A failed call. Made by [`Failure::new`], which bounds the message.

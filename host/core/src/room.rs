@@ -28,6 +28,8 @@ pub struct Holding {
     bytes: u64,
     /// What it has beyond the pool.
     excess: u64,
+    /// It lasts longer than a call.
+    lasting: bool,
 }
 
 /// So much any holding may have beyond the pool, in bytes, and an eighth of what it has.
@@ -89,7 +91,7 @@ impl Room {
 
     /// Returns an empty holding for a plugin.
     pub fn holding(&self, plugin: &Arc<str>) -> Holding {
-        Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0, excess: 0 }
+        Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0, excess: 0, lasting: false }
     }
 }
 
@@ -109,6 +111,13 @@ impl fmt::Debug for Room {
 // === impl Holding ===
 
 impl Holding {
+    /// Returns this one, empty, as that of something that lasts longer than a call.
+    #[must_use]
+    pub fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
     /// Takes `bytes` more, and waits for them until `deadline` at the longest.
     ///
     /// # Errors
@@ -144,7 +153,10 @@ impl Holding {
     /// Takes `bytes` more if they are available at once and no other holder of the plugin waits. Returns true if they
     /// were taken.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
-        let had = self.room.0.lock().take(&self.plugin, bytes);
+        let had = {
+            let mut state = self.room.0.lock();
+            if self.lasting { state.take_lasting(&self.plugin, bytes) } else { state.take(&self.plugin, bytes) }
+        };
         if had {
             self.bytes += bytes;
         }
@@ -153,7 +165,12 @@ impl Holding {
 
     /// Takes `bytes` more, even beyond the bound.
     pub fn grow_anyway(&mut self, bytes: u64) {
-        self.room.0.lock().hand_out(&self.plugin, bytes);
+        let mut state = self.room.0.lock();
+        state.hand_out(&self.plugin, bytes);
+        if self.lasting {
+            state.lasts(&self.plugin, bytes, 0);
+        }
+        drop(state);
         self.bytes += bytes;
     }
 
@@ -178,8 +195,16 @@ impl Holding {
         let bytes = bytes.min(self.bytes);
         if bytes > 0 {
             self.bytes -= bytes;
-            self.room.0.lock().give_back(&self.plugin, bytes);
+            self.give_back(bytes);
         }
+    }
+
+    fn give_back(&self, bytes: u64) {
+        let mut state = self.room.0.lock();
+        if self.lasting {
+            state.lasts(&self.plugin, 0, bytes);
+        }
+        state.give_back(&self.plugin, bytes);
     }
 
     fn used_up(&self, bytes: u64) -> Error {
@@ -198,7 +223,7 @@ impl Lender for Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.room.0.lock().give_back(&self.plugin, self.bytes);
+            self.give_back(self.bytes);
         }
     }
 }
@@ -256,6 +281,23 @@ mod tests {
         assert_eq!(got, Ok(()));
         drop(other);
         assert_eq!(room.holding(&"new".into()).grow(75, soon()).await, Ok(()));
+    }
+
+    #[test]
+    fn what_lasts_longer_than_calls_leaves_something_for_those() {
+        let room = Room::new(800);
+        let holding = || room.holding(&"p".into());
+        let (mut keys, mut things) = (holding().lasting(), holding().lasting());
+        assert!(keys.try_grow(60) && things.try_grow(40), "an eighth");
+        assert!(!keys.try_grow(1) && !things.try_grow(1));
+        assert!(holding().try_grow(100), "calls have their share");
+        keys.shrink(10);
+        assert!(things.try_grow(10));
+        drop(keys);
+        assert!(things.try_grow(50) && !things.try_grow(1));
+        things.grow_anyway(5);
+        things.shrink(6);
+        assert!(things.try_grow(1) && !things.try_grow(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -227,7 +227,7 @@ impl Handle {
             if triggers.iter().any(|trigger| matches!(trigger.what, TriggerKind::Deleted { .. })) {
                 departed.notify_one();
             }
-            metrics.count(enqueue(&queue, &verdicts, triggers, || wanted.borrow().guest.holding()));
+            metrics.count(enqueue(&queue, &verdicts, triggers, || wanted.borrow().guest.lasting()));
             metrics.count_primaries(queue.len());
             metrics.count_paused(verdicts.paused());
         })

@@ -97,7 +97,7 @@ impl Registrar {
         let planned = plan::registered(&self.spec, (&name, &declared), &kinds, &self.home, &self.faults);
         self.permit(&planned)?;
         let rights = self.rights(&planned, revoke).await?;
-        let source = Source::new(planned.spec.clone()).charging(|| self.guest.holding()).beside(&self.primaries);
+        let source = Source::new(planned.spec.clone()).charging(|| self.guest.lasting()).beside(&self.primaries);
         let source = Arc::new(source);
         let asking = self.asker.begin(&source);
         let join = |(scope, kind)| {

@@ -70,7 +70,7 @@ impl Sources {
             Some(known) => Source::heir(spec.clone(), known),
             None => Source::new(spec.clone()),
         };
-        let new = |spec: &Spec, known: Option<&Arc<Source>>| new(spec, known).charging(|| guest.holding());
+        let new = |spec: &Spec, known: Option<&Arc<Source>>| new(spec, known).charging(|| guest.lasting());
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
         let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);

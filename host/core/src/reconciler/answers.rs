@@ -128,7 +128,7 @@ impl Context for Run {
 
     fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
         let Controller { verdicts, guest, limits, .. } = &*self.controller;
-        let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.holding());
+        let keep = |memos: &mut Memos, bound| memos.keep(key, value, bound, || guest.lasting());
         match lifetime {
             Lifetime::Run => {
                 let bound = (limits.memo_run, "limits.memo.run");

@@ -151,7 +151,7 @@ impl Context for Beside {
             return Err(misplaced());
         };
         let bound = (limits.memo_primary, "limits.memo.primary");
-        verdicts.change_memos(primary, |memos: &mut Memos| memos.keep(key, value, bound, || guest.holding()))
+        verdicts.change_memos(primary, |memos: &mut Memos| memos.keep(key, value, bound, || guest.lasting()))
     }
 
     fn expect(&self, _: &str, _: Duration) -> Result<(), CallError> {

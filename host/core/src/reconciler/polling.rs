@@ -37,7 +37,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
         });
         read.collect::<Result<_, _>>().map_err(|problem| Failure::other(problem.to_string()))?
     };
-    let changed = source.take_all(things, || controller.guest.holding());
+    let changed = source.take_all(things, || controller.guest.lasting());
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
     tell(controller, source, changed.primaries);
     if changed.known_now {
@@ -126,7 +126,7 @@ async fn ask(
     let answer = session.poll_one(&source.name, primary.json()).await?;
     let things = external::read(&answer.things, &source.spec.id, &mut polling.budget.lock());
     let things = things.map_err(|problem| Failure::other(problem.to_string()))?;
-    let holding = || polling.controller.guest.holding();
+    let holding = || polling.controller.guest.lasting();
     let changed = source.take_one(primary.key(), &primary.header().uid, things, holding);
     Ok((changed.map_err(|refused| Failure::other(refused.to_string()))?, answer.again))
 }

@@ -19,6 +19,8 @@ pub(super) struct State<W> {
 #[derive(Debug)]
 struct Plugin<W> {
     held: u64,
+    /// What of that lasts longer than calls.
+    lasting: u64,
     waiting: VecDeque<Waiting<W>>,
 }
 
@@ -49,6 +51,23 @@ impl<W: FnOnce() -> bool> State<W> {
             self.hand_out(name, bytes);
         }
         may
+    }
+
+    /// Gives `bytes` at once for what lasts longer than calls. That may be an eighth of the pool, so that the plugin's own calls find
+    /// some, too.
+    pub(super) fn take_lasting(&mut self, name: &Arc<str>, bytes: u64) -> bool {
+        let lasting = self.plugin(name).lasting.saturating_add(bytes);
+        let may = lasting <= self.total / 8 && self.take(name, bytes);
+        if may {
+            self.plugin(name).lasting = lasting;
+        }
+        may
+    }
+
+    /// Takes in that so much more, or less, of what a plugin has lasts longer than calls.
+    pub(super) fn lasts(&mut self, name: &Arc<str>, more: u64, less: u64) {
+        let plugin = self.plugin(name);
+        plugin.lasting = (plugin.lasting + more).saturating_sub(less);
     }
 
     /// Adds a wait for `bytes`, and returns its number.
@@ -137,7 +156,7 @@ impl<W: FnOnce() -> bool> State<W> {
     }
 
     fn plugin(&mut self, name: &Arc<str>) -> &mut Plugin<W> {
-        self.plugins.entry(Arc::clone(name)).or_insert_with(|| Plugin { held: 0, waiting: VecDeque::new() })
+        self.plugins.entry(Arc::clone(name)).or_insert_with(|| Plugin { held: 0, lasting: 0, waiting: VecDeque::new() })
     }
 }
 
