@@ -251,7 +251,11 @@ impl Handle {
         loop {
             self.gone.notified().await;
             if let Some(now) = self.controller() {
-                now.on_demand.retain(|primary| now.primaries.get(primary).is_some()).await;
+                let stays = |primary: &ObjectRef| {
+                    let unknown = || now.primaries.known(Within::Object(primary)).is_err();
+                    now.primaries.get(primary).is_some() || unknown() || self.queue.knows(primary)
+                };
+                now.on_demand.retain(stays).await;
             }
         }
     }
@@ -414,7 +418,9 @@ impl Handle {
         // At the start all primaries are enqueued anyway.
         let follows = before.as_ref().map_or(OnSwap::Nothing, |before| {
             let former = &before.controller.registered;
-            if Arc::ptr_eq(former, &registered) || former.is_empty() {
+            // Only runs say which dependents are active.
+            let demanded = controller.on_demand.has_others_than(&before.controller.on_demand);
+            if !demanded && (Arc::ptr_eq(former, &registered) || former.is_empty()) {
                 declared.version().follows(before.declared.version())
             } else {
                 // Nothing else tells of what the registered sources showed, until they are registered again.

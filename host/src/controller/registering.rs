@@ -26,6 +26,9 @@ use crate::client::{ApiServer, Identity};
 use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{State, Subscriber};
 
+/// A source that a run registers watches no more namespaces by name: each takes an informer of its own.
+const MOST_PLACES: usize = 16;
+
 /// What it takes to watch something for one version of a controller.
 struct Registrar {
     spec: manifest::Controller,
@@ -119,6 +122,13 @@ impl Registrar {
         if planned.scopes.is_empty() {
             let message = format!("{gvk} is not watched in the daemon's own namespace, and the source names no other");
             return Err(CallError::new(CallReason::Denied, message));
+        }
+        if planned.scopes.len() > MOST_PLACES {
+            let found = planned.scopes.len();
+            let message = format!(
+                "the source names {found} namespaces; a run registers at most {MOST_PLACES} at once: leave `namespaces` out, or name fewer"
+            );
+            return Err(CallError::new(CallReason::Exhausted, message));
         }
         for (scope, kind) in &planned.scopes {
             self.permissions.permit_watch(gvk, kind.scope, scope.namespace.as_deref())?;

@@ -99,7 +99,9 @@ impl Controller {
 
     /// Returns true if runs of this version may have begun to watch something of which the version that runs now does not know.
     pub fn watches_apart_from(&self, now: &Self) -> bool {
-        let on_demand = !Arc::ptr_eq(&self.on_demand, &now.on_demand) && !self.on_demand.is_empty();
+        // One that is retired may be left by the version that comes next, before that is in place.
+        let on_demand = self.on_demand.is_retired()
+            || (!Arc::ptr_eq(&self.on_demand, &now.on_demand) && !self.on_demand.is_empty());
         on_demand || (!Arc::ptr_eq(&self.registered, &now.registered) && !self.registered.is_empty())
     }
 

@@ -27,10 +27,19 @@ impl Answers {
     /// Keeps an answer in place of the one about the version before.
     pub(super) fn keep(&mut self, object: &Object, said: BTreeSet<ObjectRef>, current: bool) {
         let header = object.header();
+        let newer = |known: &Answer| known.uid == header.uid && known.version > header.version && known.current;
+        if self.known.get(object.key()).is_some_and(newer) {
+            return;
+        }
         let answer = Answer { uid: header.uid.clone(), version: header.version, said, current };
         self.bytes += answer.bytes();
         let before = self.known.insert(object.key().clone(), answer);
         self.bytes -= before.map_or(0, |before| before.bytes());
+    }
+
+    /// Returns true if anything was said of an object of this name.
+    pub(super) fn has(&self, object: &ObjectRef) -> bool {
+        self.known.contains_key(object)
     }
 
     /// Returns what was said of an object, in this version or one before.
@@ -81,7 +90,8 @@ impl Answers {
 
 impl Answer {
     fn bytes(&self) -> usize {
-        EACH * (1 + self.said.len()) + self.said.iter().map(|key| key.name.len()).sum::<usize>()
+        EACH * (1 + self.said.len())
+            + self.said.iter().map(|key| key.name.len() + key.namespace.as_deref().map_or(0, str::len)).sum::<usize>()
     }
 }
 
@@ -129,10 +139,10 @@ mod tests {
     fn the_memory_of_answers_is_counted_and_given_back() {
         let mut answers = Answers::default();
         answers.keep(&object("a", "1", 1), said(&["p", "q"]), true);
-        assert_eq!(answers.bytes(), 3 * EACH + 2);
+        assert_eq!(answers.bytes(), 3 * EACH + 4);
         answers.keep(&object("a", "1", 2), said(&["p"]), true);
         answers.keep(&object("b", "1", 2), said(&[]), true);
-        assert_eq!((answers.bytes(), answers.len()), (3 * EACH + 1, 2));
+        assert_eq!((answers.bytes(), answers.len()), (3 * EACH + 2, 2));
         answers.retain(|key| &*key.name != "a");
         assert_eq!(answers.bytes(), EACH);
         answers.forget(&ObjectRef::namespaced("n", "b"));

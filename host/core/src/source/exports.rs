@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use super::overlay;
 use super::state::watcher;
 use super::{Role, Source};
 use crate::guest::{Cause, Failure};
+use crate::object::pointer::MOST;
 use crate::object::{Change, Object, ObjectRef};
 
 /// Why nobody is asked: an export that took too long would hold up all that waits behind it.
@@ -102,7 +104,7 @@ impl Source {
         let Role::Secondary(mapper) = &self.spec.role else {
             return None;
         };
-        let asking = exports.primaries(mapper.export()?, object);
+        let asking = exports.primaries(mapper.export()?, object).map(few).boxed();
         let said = self.said((Callback::Mapper, "mapper"), object.key(), asking).await?;
         let (scope, home) = (mapper.scope(), object.key().namespace.as_ref());
         let placed = said.iter().filter_map(|key| placed(&key.name, key.namespace.as_deref(), scope, home));
@@ -112,10 +114,11 @@ impl Source {
     /// Asks to which primaries a secondary belongs, unless that is known of this version of it. If there is no answer, what was known
     /// stays, and it is asked again.
     pub(super) async fn map(&self, object: &Object, exports: &dyn Exports) {
+        let key = object.key();
         if self.state.read().mapped.is_current(object) {
+            self.state.write().patience.forget(key);
             return;
         }
-        let key = object.key();
         let Some(primaries) = self.primaries_said(object, exports).await else {
             return;
         };
@@ -136,13 +139,17 @@ impl Source {
 
     /// Returns the primaries of objects that are not there any more, or were otherwise: of those that nothing is remembered of, the
     /// component says it.
+    /// Where it has no answer, all primaries are told: nothing else leads to them any more.
     pub(super) async fn primaries_before(&self, others: Vec<Object>, exports: &dyn Exports) -> BTreeSet<ObjectRef> {
         let mut primaries = BTreeSet::new();
         for object in &others {
             if !self.maps_by_export() {
                 primaries.extend(self.primaries_of_object(object));
             } else if self.is_mapped_by_versions() || !self.is_remembered(object) {
-                primaries.extend(self.primaries_said(object, exports).await.into_iter().flatten());
+                match self.primaries_said(object, exports).await {
+                    Some(said) => primaries.extend(said),
+                    None => self.state.write().everybody = true,
+                }
             }
         }
         primaries
@@ -198,7 +205,7 @@ impl Source {
         if self.state.read().led.is_current(&object) {
             return Ok(());
         }
-        let asking = exports.secondaries(name, &object);
+        let asking = exports.secondaries(name, &object).map(few);
         let doubt = |why: &str| self.doubt(&primary.namespace, &format!("its `secondaries` has no answer: {why}"));
         let failed = |failure: Failure| {
             self.asked().tell_of_export(Callback::Mapper, "secondaries", primary, &failure);
@@ -227,8 +234,13 @@ impl Source {
             }
             state.led.clear();
             state.mapped.doubt();
-            state.patience.clear();
         }
+        // Whom objects concern of which there was no answer has not been told yet.
+        let failed = self.state.write().patience.clear();
+        for object in failed.iter().filter_map(|key| self.cached(key)) {
+            self.state.write().backlog.add_again(object);
+        }
+        self.work.notify_one();
         if self.maps_by_export() && !self.asks_primaries() {
             for object in self.list(None) {
                 self.note(object.key());
@@ -270,6 +282,17 @@ impl Source {
         self.state.read().mapped.of(object).cloned().unwrap_or_default()
     }
 
+    /// Returns true if the component has been asked about all objects within `within`, well or badly: of what was put off while it rests
+    /// nothing is known.
+    pub(super) fn is_asked(&self, within: Within<'_>) -> bool {
+        let Within::Related(primary) = within else {
+            return true;
+        };
+        let home = self.home_of(primary);
+        let state = self.state.read();
+        !state.patience.postponed_ones().any(|key| is_at_home(key, home) && !state.mapped.has(key))
+    }
+
     /// Checks that the answers about all objects within `within` could be kept.
     pub(super) fn is_mapped(&self, within: Within<'_>) -> bool {
         let Within::Related(primary) = within else {
@@ -282,6 +305,15 @@ impl Source {
         let state = self.state.read();
         !state.unkeyed.iter().any(|key| is_at_home(key, home))
     }
+}
+
+/// Checks that an answer has no more keys than an object may have otherwise.
+fn few(answer: Result<Vec<ObjectRef>, Failure>) -> Result<Vec<ObjectRef>, Failure> {
+    let keys = answer?;
+    if keys.len() > MOST {
+        return Err(Failure::other(format!("it has answered {} keys; expected at most {MOST}", keys.len())));
+    }
+    Ok(keys)
 }
 
 /// Returns true if an object may belong to a primary all of whose objects are in this namespace, or anywhere (`None`).
@@ -591,6 +623,32 @@ pub(super) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_deletion_of_which_nobody_can_say_whom_it_concerns_is_told_to_all() {
+        // IM-3
+        let mut pages = World::of(Role::Primary, Filters::default());
+        let page = pages.writer.apply(Event::Applied(object("page", 1))).unwrap();
+        assert_eq!(pages.source.on(page).len(), 1);
+        let World { source, writer, failures } = World::mapped();
+        let mut world = World { source: source.beside(&Arc::new(pages.source)), writer, failures };
+        let exports = Fake::answering([Err(failure(Cause::Trap)), Err(failure(Cause::Trap))]);
+        assert_eq!(world.applied("a", 2, &exports).await, [""; 0]);
+        world.event(Event::Deleted(object("a", 3)));
+        assert_eq!(world.told(&exports).await, ["n/page"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_with_very_many_or_impossible_keys_is_none() {
+        // IM-3
+        let mut world = World::mapped();
+        let long: &'static str = format!("n/{}", "x".repeat(1000)).leak();
+        let exports = Fake::answering([Ok(vec!["n/p"; MOST + 1]), Ok(vec![long, "n/p"])]);
+        assert_eq!(world.applied("a", 1, &exports).await, [""; 0]);
+        assert_eq!(*world.failures.lock(), [Callback::Mapper]);
+        assert_eq!(world.applied("b", 2, &exports).await, ["n/p"]);
+        assert_eq!(world.source.whose(&object("b", 2)).len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_object_that_takes_too_long_to_map_holds_up_the_others_for_a_moment_only() {
         // IM-3
         let mut world = World::mapped();
@@ -599,8 +657,11 @@ pub(super) mod tests {
         for (name, version) in [("b", 2), ("c", 3)] {
             assert_eq!(world.applied(name, version, &exports).await, [""; 0], "it is not asked now");
         }
+        let doubt = |world: &World| world.source.known(Within::Related(&key("n/p"))).map_err(|doubt| doubt.to_string());
+        assert!(doubt(&world).unwrap_err().ends_with("it rests for a while"), "that is not to have none");
         let start = Instant::now();
         assert_eq!(world.told_next(&exports).await, ["n/p", "n/q"]);
+        assert!(doubt(&world).unwrap_err().ends_with("its first list is not complete"), "of this all is known");
         assert_eq!(
             (start.elapsed().as_secs(), exports.take()),
             (1, ["m: n/a@1", "m: n/b@2", "m: n/c@3"].map(str::to_owned).to_vec())

@@ -58,7 +58,8 @@ pub(super) fn named(text: &str, scope: Scope, home: Option<&Arc<str>>) -> Option
 /// Returns the object of this name and namespace. Without a namespace it is in `home`; `None` if it would be in no
 /// namespace, or if the name is empty.
 pub(super) fn placed(name: &str, namespace: Option<&str>, scope: Scope, home: Option<&Arc<str>>) -> Option<ObjectRef> {
-    if name.is_empty() {
+    // Nothing has a longer name.
+    if name.is_empty() || name.len() > LONGEST || namespace.is_some_and(|namespace| namespace.len() > LONGEST) {
         return None;
     }
     let namespace = match scope {

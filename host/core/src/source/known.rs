@@ -87,6 +87,11 @@ impl Source {
         if !self.is_mapped(within) {
             return Err(self.doubt(&None, NO_ROOM));
         }
+        if !self.is_asked(within) {
+            return Err(
+                self.doubt(&None, "the component takes too long to say whose objects are: it rests for a while")
+            );
+        }
         let state = self.state.read();
         match within {
             Within::Related(_) | Within::Everywhere => self.asked_about(&state, within)?,

@@ -62,6 +62,16 @@ impl OnDemand {
         resumed
     }
 
+    /// Returns true if there are sources that `before` had not on demand.
+    pub fn has_others_than(&self, before: &Self) -> bool {
+        self.0.keys().any(|name| !before.0.contains_key(name))
+    }
+
+    /// Returns true if another version sees to the sources.
+    pub fn is_retired(&self) -> bool {
+        self.0.values().any(|entry| entry.demand.lock().retired)
+    }
+
     /// Returns true if there is no such source.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

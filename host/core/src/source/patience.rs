@@ -54,9 +54,14 @@ impl Patience {
         self.objects.remove(object);
     }
 
-    /// Forgets all failures.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    /// Forgets all failures, and returns the objects.
+    pub(super) fn clear(&mut self) -> Vec<ObjectRef> {
+        std::mem::take(self).objects.into_keys().collect()
+    }
+
+    /// Returns the objects about which nobody has been asked.
+    pub(super) fn postponed_ones(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.objects.iter().filter(|(_, failed)| failed.times == 0).map(|(key, _)| key)
     }
 
     /// Keeps only the failures about objects that `keep` accepts.

@@ -136,6 +136,12 @@ impl Source {
         Some(last)
     }
 
+    /// Has all primaries told that something has come or gone that may concern them.
+    pub fn wake_all(&self) {
+        self.state.write().everybody = true;
+        self.work.notify_one();
+    }
+
     /// Has what still waits asked about, after asking was broken off.
     pub fn ask_on(&self) {
         self.work.notify_one();

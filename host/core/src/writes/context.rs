@@ -59,7 +59,11 @@ impl WriteContext<'_> {
                 let found = self.secondaries.get(name);
                 found.is_some_and(|found| Arc::ptr_eq(found, source))
             })
-            || self.registered.watched().values().any(|found| Arc::ptr_eq(found, source))
+            || self.is_registered(source)
+    }
+
+    fn is_registered(&self, source: &Arc<Source>) -> bool {
+        self.registered.watched().values().any(|found| Arc::ptr_eq(found, source))
     }
 
     /// Returns true if the component may see the contents of an object.
@@ -71,7 +75,8 @@ impl WriteContext<'_> {
             || owners.iter().any(|owner| owner.uid == primary.header().uid)
             || sources(self, gvk).iter().any(|source| {
                 let declared = self.is_declared(source) && source.get(key).is_some();
-                declared || source.relates(object, primary.key())
+                // What a run declares itself leads it to nothing but what it may watch.
+                declared || (!self.is_registered(source) && source.relates(object, primary.key()))
             })
     }
 
