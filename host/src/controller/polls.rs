@@ -28,7 +28,7 @@ use super::handle::Handle;
 use crate::backoff::Chance;
 
 /// How often it is looked whether the runs about primaries that have gone are over.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The tasks that poll for a controller. They end when this is dropped.
 #[derive(Default)]

@@ -53,7 +53,9 @@ fn s047_what_belongs_to_each_primary_is_polled_until_that_is_deleted() {
     let (first, frozen) = gone(&await_at_least(&place, "a", "a", first + 2)["status"]);
     let (_, after) = gone(&await_at_least(&place, "a", "a", first + 6)["status"]);
     assert_eq!(after, frozen, "the polls of one that is gone");
-    assert_eq!(polled(&daemon, "things")["primaries"], 1);
+    // A run about it might still have read what was polled.
+    let left = || if polled(&daemon, "things")["primaries"] == 1 { Ok(()) } else { Err(polled(&daemon, "things")) };
+    wait::until_ok(SOON, "its things to be forgotten", left).unwrap();
 }
 
 #[test]
