@@ -253,7 +253,7 @@ impl Handle {
             if let Some(now) = self.controller() {
                 let stays = |primary: &ObjectRef| {
                     let unknown = || now.primaries.known(Within::Object(primary)).is_err();
-                    now.primaries.get(primary).is_some() || unknown() || self.queue.knows(primary)
+                    now.primaries.get(primary).is_some() || unknown() || self.verdicts.departed.has(primary)
                 };
                 now.on_demand.retain(stays).await;
             }

@@ -58,13 +58,7 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     if what.next == Next::Dropped {
         // The primary was deleted during the run, which may have stored verdicts on it since; another one may have come
         // under its name.
-        let there = controller.primaries.get(&key);
-        controller.verdicts.forget_unless(&key, there.as_ref());
-        if let Some(there) = there {
-            // What a write had held back came after what followed it: the key is that of the one before.
-            let deleting = there.header().deleting;
-            controller.queue.event(&key, Event::PrimaryChanged { deleting }, now);
-        }
+        controller.verdicts.forget_unless(&key, controller.primaries.get(&key).as_ref());
         metrics.count_primaries(controller.queue.len());
     }
     metrics.count_paused(controller.verdicts.paused());
