@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::plan::Planned;
-use crate::informer::pool::{Pool, Subscription};
+use crate::informer::pool::{Pool, Subscription, filled};
 use crate::informer::{State, Subscriber};
 
 /// The informers of a source that is watched.
@@ -45,11 +45,7 @@ impl Places {
         if late.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
             let (all, source) = (Arc::clone(&self.all), Arc::clone(&self.source));
             let until_filled = async move {
-                for place in &*all {
-                    let mut state = place.state.clone();
-                    // An error says that the informer has ended.
-                    while !place.is_filled() && state.changed().await.is_ok() {}
-                }
+                filled(&all).await;
                 source.wake_all();
             };
             *late = Some(AbortOnDropHandle::new(tokio::spawn(until_filled)));

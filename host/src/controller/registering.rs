@@ -23,7 +23,7 @@ use super::declared::{Declared, Environment, Kinds};
 use super::plan::{self, Planned};
 use super::rights::{Lost, Rights};
 use crate::client::{ApiServer, Identity};
-use crate::informer::pool::{Pool, Subscription};
+use crate::informer::pool::{Pool, Subscription, filled};
 use crate::informer::{State, Subscriber};
 
 /// A source that a run registers watches no more namespaces by name: each takes an informer of its own.
@@ -202,15 +202,5 @@ impl Watching {
             State::Failing(why) => format!("{name} can't be listed: {why}"),
             State::Listing | State::Watching => format!("waiting for the first list of {name}"),
         }
-    }
-}
-
-/// Waits until informers have listed all, and have told of it.
-async fn filled(places: &[Subscription]) {
-    for place in places {
-        let mut state = place.state.clone();
-        // An error says that the informer has ended, with the daemon.
-        while !place.is_filled() && state.changed().await.is_ok() {}
-        place.settle();
     }
 }

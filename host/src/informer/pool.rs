@@ -262,6 +262,16 @@ impl Subscription {
     }
 }
 
+/// Waits until informers have listed all, and have told of it.
+pub async fn filled(places: &[Subscription]) {
+    for place in places {
+        let mut state = place.state.clone();
+        // An error says that the informer has ended, with the daemon.
+        while !place.is_filled() && state.changed().await.is_ok() {}
+        place.settle();
+    }
+}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.
