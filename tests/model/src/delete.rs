@@ -13,7 +13,7 @@ use crate::wrong::Wrong;
 
 /// What happens to the objects that a deleted object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Propagation {
+pub(crate) enum Propagation {
     /// They are deleted afterwards.
     Background,
     /// They are deleted before it.
@@ -68,10 +68,15 @@ impl World {
 
     /// Deletes an object as a client without conditions does. Returns true if there was one.
     pub(crate) fn remove(&mut self, id: &Id, now: Instant) -> bool {
+        self.remove_as(id, None, now)
+    }
+
+    /// Deletes an object and says what happens to the objects that it owns. Returns true if there was one.
+    pub(crate) fn remove_as(&mut self, id: &Id, propagation: Option<Propagation>, now: Instant) -> bool {
         let Some(old) = self.store.get(id).cloned() else {
             return false;
         };
-        match marked(self, id, &old, None, now) {
+        match marked(self, id, &old, propagation, now) {
             Some(new) if new == *old => {}
             Some(new) => {
                 self.commit(id, Some(new), &Value::Null, now);

@@ -1,52 +1,70 @@
 //! Decides what the garbage collector and the namespace controller do, one step at a time and only on request.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::delete::{FOREGROUND, ORPHAN};
+use crate::delete::{FOREGROUND, ORPHAN, Propagation};
 use crate::meta::{self, finalizers, is_deleting, owners};
 use crate::store::Id;
 use crate::world::World;
 
 /// One thing to do.
 enum Step {
-    /// Delete this object.
-    Delete(Id),
+    /// Delete this object, and what happens to what it owns; `None` = what its finalizers say.
+    Delete(Id, Option<Propagation>),
     /// Remove this finalizer from the object.
     Release(Id, &'static str),
-    /// Remove the owner reference with this uid from the object.
-    Disown(Id, String),
+    /// Remove the owner references with these uids from the object.
+    Disown(Id, Vec<String>),
     /// End a namespace in which nothing is left.
     End(Id),
+}
+
+/// What an owner is to an object that refers to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// It is there.
+    Solid,
+    /// It is being deleted and waits for the objects that it owns.
+    Waiting,
+    /// No such object exists.
+    Absent,
 }
 
 impl World {
     /// Does what is due by now, and returns the number of objects changed. What becomes due because of that is left
     /// for the next call.
     pub(crate) fn collect_garbage(&mut self, now: Instant) -> usize {
-        let mut steps = Vec::new();
-        let uids: BTreeSet<String> = self.store.all().map(|(_, object)| meta::text(object, "uid").to_owned()).collect();
-        for (id, object) in self.store.all() {
-            steps.extend(self.due(id, object, &uids));
-        }
+        let all: BTreeMap<&str, (&Id, &Value)> =
+            self.store.all().map(|(id, object)| (meta::text(object, "uid"), (id, &**object))).collect();
+        let steps: Vec<Step> = self.store.all().flat_map(|(id, object)| self.due(id, object, &all)).collect();
         steps.into_iter().filter(|step| self.take_step(step, now)).count()
     }
 
-    fn due(&self, id: &Id, object: &Value, uids: &BTreeSet<String>) -> Vec<Step> {
-        let uid = meta::text(object, "uid");
-        let mut steps = Vec::new();
+    fn due(&self, id: &Id, object: &Value, all: &BTreeMap<&str, (&Id, &Value)>) -> Vec<Step> {
         if is_deleting(object) {
-            steps.extend(self.due_in_namespace(id, object));
-            steps.extend(self.due_of_owner(id, object, uid));
+            let mut steps = self.due_in_namespace(id, object);
+            steps.extend(self.due_of_owner(id, object, meta::text(object, "uid")));
+            return steps;
         }
-        let mut references = owners(object).peekable();
-        let alone = references.peek().is_some() && references.all(|owner| !uids.contains(uid_of(owner)));
-        if alone && !is_deleting(object) {
-            steps.push(Step::Delete(id.clone()));
+        let kinds: Vec<(&str, Owner)> =
+            owners(object).map(|reference| (uid_of(reference), owner(id, reference, all))).collect();
+        let count = |kind: Owner| kinds.iter().filter(|(_, other)| *other == kind).count();
+        let owns =
+            || self.store.all().any(|(_, other)| owners(other).any(|owner| is_owner(owner, meta::text(object, "uid"))));
+        match (count(Owner::Solid), count(Owner::Waiting)) {
+            (0, 0) if kinds.is_empty() => Vec::new(),
+            (0, 1..) if owns() => vec![Step::Delete(id.clone(), Some(Propagation::Foreground))],
+            (0, _) => vec![Step::Delete(id.clone(), None)],
+            // Another owner keeps it.
+            (solid, _) if solid == kinds.len() => Vec::new(),
+            (_, _) => {
+                let left = kinds.into_iter().filter(|(_, kind)| *kind != Owner::Solid).map(|(uid, _)| uid.to_owned());
+                vec![Step::Disown(id.clone(), left.collect())]
+            }
         }
-        steps
     }
 
     /// Returns the steps that a namespace that is being deleted waits for.
@@ -60,7 +78,7 @@ impl World {
             return vec![Step::End(id.clone())];
         }
         let left = inside().filter(|(_, object)| !is_deleting(object));
-        left.map(|(id, _)| Step::Delete(id.clone())).collect()
+        left.map(|(id, _)| Step::Delete(id.clone(), None)).collect()
     }
 
     /// Returns the steps that an owner that is being deleted waits for.
@@ -71,22 +89,20 @@ impl World {
         let mut steps = Vec::new();
         if finalizers(object).contains(&ORPHAN) {
             steps.extend(owned.is_empty().then(|| Step::Release(id.clone(), ORPHAN)));
-            steps.extend(owned.iter().map(|(id, _)| Step::Disown((*id).clone(), uid.to_owned())));
+            steps.extend(owned.iter().map(|(id, _)| Step::Disown((*id).clone(), vec![uid.to_owned()])));
         }
         if finalizers(object).contains(&FOREGROUND) {
             let blocks =
                 |owner: &Value| is_owner(owner, uid) && owner.get("blockOwnerDeletion") == Some(&Value::Bool(true));
             let blocked = owned.iter().any(|(_, other)| owners(other).any(blocks));
             steps.extend((!blocked).then(|| Step::Release(id.clone(), FOREGROUND)));
-            let left = owned.iter().filter(|(_, other)| !is_deleting(other));
-            steps.extend(left.map(|(id, _)| Step::Delete((*id).clone())));
         }
         steps
     }
 
     fn take_step(&mut self, step: &Step, now: Instant) -> bool {
         match step {
-            Step::Delete(id) => self.remove(id, now),
+            Step::Delete(id, propagation) => self.remove_as(id, *propagation, now),
             Step::End(id) => {
                 let last = self.store.get(id).cloned();
                 last.is_some_and(|last| {
@@ -99,11 +115,26 @@ impl World {
                     finalizers(object).into_iter().filter(|other| other != finalizer).map(Value::from).collect();
                 meta::set(object, "finalizers", (!left.is_empty()).then_some(Value::Array(left)));
             }),
-            Step::Disown(id, uid) => self.edit(id, now, |object| {
-                let left: Vec<Value> = owners(object).filter(|owner| !is_owner(owner, uid)).cloned().collect();
+            Step::Disown(id, uids) => self.edit(id, now, |object| {
+                let stays = |owner: &&Value| !uids.iter().any(|uid| is_owner(owner, uid));
+                let left: Vec<Value> = owners(object).filter(stays).cloned().collect();
                 meta::set(object, "ownerReferences", (!left.is_empty()).then_some(Value::Array(left)));
             }),
         }
+    }
+}
+
+/// Returns what the owner that a reference names is to the object with the reference.
+fn owner(id: &Id, reference: &Value, all: &BTreeMap<&str, (&Id, &Value)>) -> Owner {
+    let Some((at, found)) = all.get(uid_of(reference)) else {
+        return Owner::Absent;
+    };
+    let named = reference.get("name").and_then(Value::as_str) == Some(at.name());
+    let reached = at.namespace().is_none() || at.namespace() == id.namespace();
+    match (named && reached, is_deleting(found) && finalizers(found).contains(&FOREGROUND)) {
+        (false, _) => Owner::Absent,
+        (true, true) => Owner::Waiting,
+        (true, false) => Owner::Solid,
     }
 }
 

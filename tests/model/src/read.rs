@@ -12,6 +12,9 @@ use crate::store::Id;
 use crate::world::{At, Whole, World};
 use crate::wrong::Wrong;
 
+/// The version of a list that goes on with what there is now, in its token.
+const NEWEST: &str = "newest";
+
 /// The version as of which a list is.
 enum As {
     /// The newest version.
@@ -75,13 +78,14 @@ impl World {
     fn start(&self, at: &At<'_>, limit: Option<usize>) -> Result<(u64, Option<String>), Refusal> {
         let compacted = self.store.compacted();
         if let Some(token) = at.asked.parameter("continue") {
-            let parts =
-                token.split_once('.').and_then(|(revision, path)| Some((revision.parse().ok()?, path.to_owned())));
-            let (revision, path) = parts.ok_or_else(|| Refusal::bad("continue key is not valid"))?;
+            let (revision, path) = token.split_once('.').ok_or_else(|| Refusal::bad("continue key is not valid"))?;
+            let path = path.to_owned();
+            if revision == NEWEST {
+                return Ok((self.store.revision(), Some(path)));
+            }
+            let revision = revision.parse().map_err(|_| Refusal::bad("continue key is not valid"))?;
             if revision < compacted {
-                return Err(Refusal::expired(
-                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
-                ));
+                return Err(Refusal::expired_list(format!("{NEWEST}.{path}")));
             }
             return Ok((revision, Some(path)));
         }

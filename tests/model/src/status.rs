@@ -17,11 +17,13 @@ pub(crate) struct Refusal {
     pub(crate) warnings: Vec<String>,
     /// True if the body is not a `Status`.
     plain: bool,
+    /// Where a list may go on, as of the newest version.
+    goes_on: Option<Box<str>>,
 }
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, message: String) -> Self {
-        Self { code, reason, message, details: None, warnings: Vec::new(), plain: false }
+        Self { code, reason, message, details: None, warnings: Vec::new(), plain: false, goes_on: None }
     }
 
     fn about(mut self, kind: &Kind, name: &str) -> Self {
@@ -185,6 +187,12 @@ impl Refusal {
         Self::new(410, "Expired", message.into())
     }
 
+    /// A list is too old to be read on; `goes_on` reads on from there, as of the newest version.
+    pub(crate) fn expired_list(goes_on: String) -> Self {
+        let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+        Self { goes_on: Some(goes_on.into()), ..Self::expired(message) }
+    }
+
     /// The version is in the future.
     pub(crate) fn too_large(version: u64, now: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {version}, current: {now}");
@@ -251,6 +259,9 @@ impl Refusal {
             return Err(&self.message);
         }
         let mut body = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message, "code": self.code });
+        if let (Some(token), Some(metadata)) = (&self.goes_on, body.get_mut("metadata")) {
+            *metadata = json!({ "continue": token });
+        }
         if let Some(body) = body.as_object_mut().filter(|_| !self.reason.is_empty()) {
             body.insert("reason".to_owned(), self.reason.into());
         }

@@ -82,6 +82,8 @@ impl World {
             cuts: self.cuts.len(),
         };
         let version = asked.parameter("resourceVersion");
+        // A watch from no version in particular shows all objects first, whether it asks for them or not.
+        let initial = initial.or_else(|| matches!(version, None | Some("0")).then_some(true));
         match (version, initial) {
             // The state as watches see it may be shown; no client has to be shown a newer one.
             (Some("0"), None | Some(true)) => self.begin(&mut watch, 0, at.now),

@@ -166,20 +166,37 @@ impl Side {
         list.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
     }
 
-    /// Returns what a watch shows from a version on, until it has lasted a second.
-    pub(crate) async fn watch(&self, kind: Kind, from: &str, selector: &str) -> Vec<Value> {
-        let path =
-            format!("{}?watch=true&timeoutSeconds=1&resourceVersion={from}{selector}", kind.path(&self.namespace));
+    /// Returns what a watch of a kind shows until it has lasted this many seconds, without the bookmarks that may come
+    /// at any time.
+    pub(crate) async fn events(&self, kind: Kind, query: &str, seconds: u64) -> Vec<Value> {
+        let mut events = self.lines(&kind.path(&self.namespace), query, seconds).await;
+        events.retain(|event| event["type"] != "BOOKMARK" || event["object"]["metadata"]["annotations"].is_object());
+        for event in &mut events {
+            let is_bookmark = event["type"] == "BOOKMARK";
+            let object = &mut event["object"];
+            if is_bookmark {
+                let metadata = &object["metadata"];
+                *object = json!({ "kind": object["kind"], "apiVersion": object["apiVersion"], "annotations": metadata["annotations"], "version": metadata["resourceVersion"].is_string() });
+            } else {
+                normal::object(object, None);
+            }
+        }
+        events
+    }
+
+    /// Returns the lines of a watch that lasts this many seconds.
+    pub(crate) async fn lines(&self, path: &str, query: &str, seconds: u64) -> Vec<Value> {
+        let path = format!("{path}?watch=true&timeoutSeconds={seconds}&{query}");
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let response = self.client.send(request).await.unwrap();
         let bytes: Bytes = response.into_body().collect().await.unwrap().to_bytes();
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let event = |line: &[u8]| {
-            let mut event: Value = serde_json::from_slice(line).unwrap();
-            normal::object(&mut event["object"], None);
-            event
-        };
-        lines.map(event).collect()
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    /// Returns the namespace of its objects.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 }
 
