@@ -268,20 +268,19 @@ impl Source {
             return Vec::new();
         };
         let change = self.since_it_was_left(change);
-        let facts = (!self.is_costly()).then(|| self.facts(&change));
         let key = self.touched.is_some().then(|| change.object().key().clone());
-        let verdict = self.state.write().take(change, facts.as_ref());
-        if let Some(key) = key {
-            self.touch(&key);
+        if self.is_costly() {
+            let refused = self.state.write().take_later(change);
+            key.as_ref().inspect(|key| self.touch(key));
+            return self.waits(refused);
         }
-        if facts.is_none() {
-            self.work.notify_one();
-        }
-        match (verdict, facts) {
-            (Verdict::Held, _) => Vec::new(),
-            (Verdict::Pass(change), Some(facts)) => self.triggers(&change, facts.primaries.either()),
-            (Verdict::Pass(change), None) => self.triggers_of(change),
-            (Verdict::Released(released), _) => self.released(released),
+        let facts = self.facts(&change);
+        let verdict = self.state.write().take(change, Some(&facts));
+        key.as_ref().inspect(|key| self.touch(key));
+        match verdict {
+            Verdict::Held => Vec::new(),
+            Verdict::Pass(change) => self.triggers(&change, facts.primaries.either()),
+            Verdict::Released(released) => self.released(released),
         }
     }
 

@@ -83,6 +83,13 @@ impl EchoFilter {
         }
     }
 
+    /// Takes in primaries that what is held may concern.
+    pub fn concerns(&mut self, key: &ObjectRef, primaries: BTreeSet<ObjectRef>) {
+        if let Some(window) = self.0.get_mut(key) {
+            window.mapped.extend(primaries);
+        }
+    }
+
     /// Ends a write, answered or not (`FW-5`). Returns the change that is no longer held.
     pub fn close(&mut self, key: &ObjectRef) -> Option<Released> {
         let window = self.0.get_mut(key)?;

@@ -589,6 +589,20 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
+    async fn those_whose_a_secondary_was_are_told_of_a_change_that_a_write_has_held_back() {
+        // IM-5, FW-6
+        let exports = Fake::answering([Ok(vec!["n/p"]), Ok(vec!["n/q"])]);
+        let mut world = World::mapped();
+        assert_eq!(world.applied("s", 1, &exports).await, ["n/p"]);
+        let change = world.writer.apply(Event::Applied(object("s", 2))).unwrap();
+        let write = world.source.begin(key("n/s"), |_| ());
+        assert_eq!(world.source.on(change), []);
+        assert_eq!(world.told(&exports).await, [""; 0], "it is held");
+        drop(write);
+        assert_eq!(world.told(&exports).await, ["n/p", "n/q"]);
+    }
+
+    #[tokio::test]
     async fn a_secondary_that_was_gone_before_it_could_be_asked_about_is_asked_about_as_it_was() {
         // IM-5
         let mut world = World::mapped();

@@ -10,7 +10,7 @@ use crate::object::{Change, Object, ObjectRef};
 use crate::source::answers::Answers;
 use crate::source::backlog::Backlog;
 use crate::source::borrowed::Borrowed;
-use crate::source::echo::{EchoFilter, Listing, Verdict};
+use crate::source::echo::{EchoFilter, Listing, Released, Verdict};
 use crate::source::index::{Key, Lookup};
 use crate::source::overlay::Overlay;
 use crate::source::patience::Patience;
@@ -116,6 +116,24 @@ impl State {
         }
         self.overlay.saw(&change, synced);
         self.windows.admit(change, listing)
+    }
+
+    /// Takes in a change whose object waits to be asked about, in one step: whoever asks moves the object in the look-ups, and those
+    /// whose it was have to be told of the change. Returns a deletion that there is no room to keep.
+    pub(super) fn take_later(&mut self, change: Change) -> Option<(Change, BTreeSet<ObjectRef>)> {
+        let key = change.object().key().clone();
+        let known = self.related.known(&key).cloned();
+        match self.take(change, None) {
+            Verdict::Pass(change) => self.backlog.add(change, BTreeSet::new()),
+            Verdict::Held => {
+                self.windows.concerns(&key, known.unwrap_or_default());
+                None
+            }
+            Verdict::Released(Released { change, mut mapped }) => {
+                mapped.extend(known.into_iter().flatten());
+                self.backlog.add(change, mapped)
+            }
+        }
     }
 
     /// Lets the look-ups follow an object. If its keys find no room, it has none, and each read asks it.

@@ -215,11 +215,16 @@ impl Source {
         self.work.notify_one();
     }
 
-    /// Lets a change be asked about later. Returns the triggers for the queue if it is a deletion that there is no room
-    /// to keep: then no filter is asked, as if it had no answer, and all primaries run that it may concern.
+    /// Lets a change be asked about later, as [`Source::waits`] says.
     fn put_off(&self, change: Change, mapped: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        let left = self.state.write().backlog.add(change, mapped);
-        let Some((change, mut primaries)) = left else {
+        let refused = self.state.write().backlog.add(change, mapped);
+        self.waits(refused)
+    }
+
+    /// Has what now waits asked about. Returns the triggers for the queue of a deletion that there was no room to keep:
+    /// then no filter is asked, as if it had no answer, and all primaries run that it may concern.
+    pub(super) fn waits(&self, refused: Option<(Change, BTreeSet<ObjectRef>)>) -> Vec<Trigger> {
+        let Some((change, mut primaries)) = refused else {
             self.work.notify_one();
             return Vec::new();
         };
