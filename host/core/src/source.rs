@@ -44,7 +44,7 @@ mod write;
 
 use borrowed::Borrowed;
 use callback::{Callback, Faults, questions};
-use echo::Verdict;
+use echo::{EchoFilter, Verdict};
 pub use exports::Exports;
 use filter::Filter;
 use index::{Key, Lookup};
@@ -180,7 +180,12 @@ impl Source {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
         let recent = spec.bounded.as_ref().map(|bounded| Mutex::new(Recent::new(bounded.bound)));
-        let (state, work, progress) = (RwLock::default(), Notify::new(), Notify::new());
+        let windows = match &spec.role {
+            Role::Primary => EchoFilter::of_primaries(),
+            Role::Secondary(_) => EchoFilter::default(),
+        };
+        let (state, work, progress) =
+            (RwLock::new(State { windows, ..State::default() }), Notify::new(), Notify::new());
         let source = Self { spec, primaries: None, recent, touched: None, state, work, progress };
         source.clear_look_ups();
         source

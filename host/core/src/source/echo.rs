@@ -8,7 +8,12 @@ use crate::object::{Change, ObjectRef, Version};
 /// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`).
 /// Pure: each method takes an event or a fact, and returns at most one change for each object.
 #[derive(Clone, Debug, Default)]
-pub struct EchoFilter(HashMap<ObjectRef, Window>);
+pub struct EchoFilter {
+    windows: HashMap<ObjectRef, Window>,
+    /// True if the end of an object is never held: whoever closes a window tells of it after what the watch shows meanwhile, such as
+    /// another object of its name.
+    ends_pass: bool,
+}
 
 /// The window of one object.
 #[derive(Clone, Debug, Default)]
@@ -63,21 +68,26 @@ struct Held {
 // === impl EchoFilter ===
 
 impl EchoFilter {
+    /// Returns a filter for primaries, whose keys end with them.
+    pub fn of_primaries() -> Self {
+        Self { windows: HashMap::new(), ends_pass: true }
+    }
+
     /// Opens a window for a write that starts, or counts one more write in it. `synced` is the version that the cache
     /// has seen so far: the version of the write is higher, unless the write changes nothing.
     pub fn open(&mut self, key: &ObjectRef, synced: Version) {
-        let window = self.0.entry(key.clone()).or_insert_with(|| Window { passed: synced, ..Window::default() });
+        let window = self.windows.entry(key.clone()).or_insert_with(|| Window { passed: synced, ..Window::default() });
         window.active += 1;
     }
 
     /// Returns the number of writes of an object that are under way.
     pub fn writes(&self, key: &ObjectRef) -> usize {
-        self.0.get(key).map_or(0, |window| window.active)
+        self.windows.get(key).map_or(0, |window| window.active)
     }
 
     /// Takes in the version in the answer of a write, and the primaries that the answer belongs to (`FW-7`).
     pub fn answered(&mut self, key: &ObjectRef, version: Version, mapped: BTreeSet<ObjectRef>) {
-        if let Some(window) = self.0.get_mut(key) {
+        if let Some(window) = self.windows.get_mut(key) {
             window.answered(version);
             window.mapped.extend(mapped);
         }
@@ -85,26 +95,29 @@ impl EchoFilter {
 
     /// Takes in primaries that what is held may concern.
     pub fn concerns(&mut self, key: &ObjectRef, primaries: BTreeSet<ObjectRef>) {
-        if let Some(window) = self.0.get_mut(key) {
+        if let Some(window) = self.windows.get_mut(key) {
             window.mapped.extend(primaries);
         }
     }
 
     /// Ends a write, answered or not (`FW-5`). Returns the change that is no longer held.
     pub fn close(&mut self, key: &ObjectRef) -> Option<Released> {
-        let window = self.0.get_mut(key)?;
+        let window = self.windows.get_mut(key)?;
         window.active = window.active.saturating_sub(1);
-        self.check(key)
+        self.check(key, None)
     }
 
     /// Takes in an event from the watch, or from a list (`FW-1`).
     pub fn admit(&mut self, change: Change, listing: Listing) -> Verdict {
-        let Some(window) = (if self.0.is_empty() { None } else { self.0.get_mut(change.object().key()) }) else {
+        let Some(window) = (if self.windows.is_empty() { None } else { self.windows.get_mut(change.object().key()) })
+        else {
             return Verdict::Pass(change);
         };
         let key = change.object().key().clone();
+        let ends = self.ends_pass && (is_deleted(&change) || change.made_again().is_some());
+        let version = change.object().version();
         window.hold(change, listing);
-        self.check(&key).map_or(Verdict::Held, Verdict::Released)
+        self.check(&key, ends.then_some(version)).map_or(Verdict::Held, Verdict::Released)
     }
 
     /// Ends a list that was taken at `version`, for the objects that it `covers`: no echoes up to that version will
@@ -122,11 +135,11 @@ impl EchoFilter {
     }
 
     fn settle(&mut self, version: Version, which: impl Fn(&ObjectRef, &Window) -> bool) -> Vec<Released> {
-        let settled = self.0.iter().filter(|(key, window)| which(key, window));
+        let settled = self.windows.iter().filter(|(key, window)| which(key, window));
         let settled: BTreeSet<ObjectRef> = settled.map(|(key, _)| key.clone()).collect();
         let settle = |key: &ObjectRef| {
-            self.0.get_mut(key)?.passed(version);
-            self.check(key)
+            self.windows.get_mut(key)?.passed(version);
+            self.check(key, None)
         };
         settled.iter().filter_map(settle).collect()
     }
@@ -134,7 +147,7 @@ impl EchoFilter {
     /// Drops the held events and own versions of the objects that `which` accepts (`OV-5`). A write under way keeps
     /// its window, empty.
     pub fn discard(&mut self, which: impl Fn(&ObjectRef) -> bool) {
-        self.0.retain(|key, window| {
+        self.windows.retain(|key, window| {
             if which(key) {
                 window.own.clear();
                 window.held.clear();
@@ -145,21 +158,25 @@ impl EchoFilter {
 
     /// Returns the number of windows.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.windows.len()
     }
 
     /// Returns true if there are no windows.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.windows.is_empty()
     }
 
-    /// Returns the change that is no longer held, and removes the window if it has nothing left to wait for (`FW-4`).
-    fn check(&mut self, key: &ObjectRef) -> Option<Released> {
-        let window = self.0.get_mut(key)?;
-        let change = window.check();
+    /// Returns the change that is no longer held, with what is up to `end` in any case, and removes the window if it has nothing left to
+    /// wait for (`FW-4`).
+    fn check(&mut self, key: &ObjectRef, end: Option<Version>) -> Option<Released> {
+        let window = self.windows.get_mut(key)?;
+        let change = match end {
+            Some(end) => window.range(Some(after(end))), // 8
+            None => window.check(),
+        };
         let mapped = change.as_ref().map(|_| window.mapped.clone()).unwrap_or_default();
         if window.is_done() {
-            self.0.remove(key);
+            self.windows.remove(key);
         }
         change.map(|change| Released { change, mapped })
     }
@@ -578,9 +595,13 @@ mod tests {
 
     impl World {
         fn new(judge: Judge) -> Self {
+            Self::of(judge, EchoFilter::default())
+        }
+
+        fn of(judge: Judge, windows: EchoFilter) -> Self {
             Self {
                 judge,
-                windows: EchoFilter::default(),
+                windows,
                 newest: 0,
                 server: None,
                 synced: 0,
@@ -754,7 +775,8 @@ mod tests {
         }
 
         fn emit(&mut self, released: impl IntoIterator<Item = Released>) {
-            let changes = released.into_iter().map(|released| released.change);
+            let changes: Vec<Change> = released.into_iter().map(|released| released.change).collect();
+            assert!(!self.windows.ends_pass || !changes.iter().any(is_deleted), "{changes:?} came later than the end");
             self.emitted.extend(changes);
         }
 
@@ -801,7 +823,10 @@ mod tests {
 
     /// Returns the changes that are lost after these steps, and true if a window is left.
     fn outcome(steps: impl IntoIterator<Item = Step>, judge: Judge) -> (Vec<u64>, bool) {
-        let mut world = World::new(judge);
+        played(World::new(judge), steps)
+    }
+
+    fn played(mut world: World, steps: impl IntoIterator<Item = Step>) -> (Vec<u64>, bool) {
         steps.into_iter().for_each(|step| world.step(step));
         world.finish();
         (world.lost(), !world.windows.is_empty())
@@ -821,6 +846,24 @@ mod tests {
             1 => Just(Step::Bookmark),
             1 => Just(Step::List),
         ]
+    }
+
+    #[test]
+    fn the_end_of_a_primary_does_not_wait_for_the_end_of_a_write() {
+        // FW-2
+        let another = r#"{"metadata":{"namespace":"n","name":"a","uid":"another","resourceVersion":"101"}}"#;
+        let another = Object::parse(another, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap();
+        let made_again = |old| Change::Updated { old: object(old), new: another.clone() };
+        for (end, told) in [(deleted(101), deleted(101)), (made_again(100), made_again(99))] {
+            let released = Verdict::Released(Released { change: told, mapped: BTreeSet::new() });
+            for (mut windows, verdict) in
+                [(EchoFilter::of_primaries(), released), (EchoFilter::default(), Verdict::Held)]
+            {
+                windows.open(&key(), Version(99));
+                assert_eq!(windows.admit(updated(100, 99), Listing::Idle), Verdict::Held);
+                assert_eq!(windows.admit(end.clone(), Listing::Idle), verdict);
+            }
+        }
     }
 
     #[test]
@@ -849,6 +892,12 @@ mod tests {
         #[test]
         fn no_foreign_change_is_lost_and_no_window_left(steps in prop::collection::vec(step(), 0..80)) {
             prop_assert_eq!(outcome(steps, is_our_change), (vec![], false));
+        }
+
+        #[test]
+        fn the_end_of_a_primary_is_told_where_it_is_seen(steps in prop::collection::vec(step(), 0..80)) {
+            let world = World::of(is_our_change, EchoFilter::of_primaries());
+            prop_assert_eq!(played(world, steps), (vec![], false));
         }
 
         #[test]

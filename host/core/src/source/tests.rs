@@ -758,14 +758,30 @@ fn an_object_that_nobody_can_read_stays_as_an_own_write_made_it() {
 }
 
 #[test]
-fn what_was_held_about_a_ghost_is_not_told_besides() {
-    // OV-5: deleted at 3, made again by us at 4, deleted again unseen.
+fn that_a_primary_is_gone_is_told_before_what_comes_under_its_name() {
+    // FW-2, FW-6
     let source = primaries();
     let mut informer = Informer::new(&source, None);
     informer.applied(object("a", 1, ""));
-    source.begin(key("a"), |_| ()).wrote(object("a", 4, ""));
-    assert_eq!(informer.event(Event::Deleted(object("a", 3, ""))), NOBODY);
-    assert_eq!(informer.list([], 9), ["n/a deleted@4?"]);
+    let told_late = Told::default();
+    let write = source.begin(key("a"), told_late.teller());
+    assert_eq!(informer.applied(object("a", 2, "")), NOBODY);
+    assert_eq!(informer.event(Event::Deleted(object("a", 3, ""))), ["n/a deleted@3"]);
+    assert_eq!(informer.applied(object("a", 4, "")), NOBODY);
+    drop(write);
+    assert_eq!(told_late.take(), ["n/a changed"]);
+    assert!(source.state.read().windows.is_empty());
+}
+
+#[test]
+fn what_was_held_about_a_ghost_is_not_told_besides() {
+    // OV-5: deleted at 3, made again by us at 4, deleted again unseen.
+    let source = secondaries();
+    let mut informer = Informer::new(&source, None);
+    informer.applied(owned("a", 1, "p"));
+    source.begin(key("a"), |_| ()).wrote(owned("a", 4, "p"));
+    assert_eq!(informer.event(Event::Deleted(owned("a", 3, "p"))), NOBODY);
+    assert_eq!(informer.list([], 9), ["n/p related"]);
     assert!(source.state.read().windows.is_empty());
 }
 
