@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::guest::RetryInfo;
 use crate::manifest::{RateLimit, Retry};
-use crate::object::ObjectRef;
+use crate::object::{Object, ObjectRef};
 use state::{State, Taken, Turn};
 
 /// Longer than any daemon runs, and short enough to be added to any instant.
@@ -282,6 +282,12 @@ impl Queue {
         self.change(|state| state.event(key, event, now))
     }
 
+    /// Takes in that the finalizers that are removed from primaries are others now: primaries that one has been removed from may have
+    /// more of them.
+    pub fn finalizers_changed(&self, now: Instant) {
+        self.change(|state| state.finalizers_changed(now));
+    }
+
     /// Returns true if a deletion is run for like any other event (`AE-1`).
     pub fn runs_deletions(&self) -> bool {
         self.0.state.lock().runs_deletions()
@@ -416,6 +422,14 @@ impl Ticket {
     /// Returns the key to run.
     pub fn key(&self) -> &ObjectRef {
         &self.run.key
+    }
+
+    /// Takes in which primary the run is about: failures of another one of its name do not count.
+    pub fn about(&mut self, primary: &Object) {
+        let Self { run, queue, .. } = self;
+        if queue.0.state.lock().about(&run.key, &primary.header().uid) {
+            run.retry = None;
+        }
     }
 
     /// Returns the retry state; `None` on a fresh run.

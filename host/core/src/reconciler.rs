@@ -16,7 +16,7 @@ use crate::guest::{
     NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
-use crate::object::{Object, PAUSED};
+use crate::object::{Object, ObjectRef, PAUSED};
 use crate::queue::{self, Finished, Ticket};
 use crate::source::Within;
 use crate::text;
@@ -77,21 +77,15 @@ struct Failed {
 
 /// Executes one run: reads the primary again, adds or removes finalizers, or reconciles or cleans up. Returns the
 /// result of the run; the caller finishes the ticket with it. `now` is the time of day, by which pauses end.
-pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestamp) -> Ended {
+pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestamp) -> Ended {
     if ticket.deletion().is_some() {
         return depart(controller, ticket).await;
     }
     // EP-14: the object may be newer than the event; if it is gone, the run is done.
     let Some(primary) = controller.primaries.get(ticket.key()) else {
-        // A primary that the cache does not show yet may exist.
-        if let Err(doubt) = controller.primaries.known(Within::Object(ticket.key())) {
-            return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
-        }
-        if !controller.spec.all_events() {
-            controller.verdicts.forget(ticket.key());
-        }
-        return Ended::well(Finished::Gone);
+        return absent(&controller, ticket.key());
     };
+    ticket.about(&primary);
     let header = primary.header();
     let pause = Pause::of(controller.spec.paused, header.paused.as_deref(), now);
     controller.verdicts.note_pause(primary.key(), pause.is_some());
@@ -113,7 +107,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
         Decision::Nothing => Ended::DONE,
         Decision::LetGo => match controller.remove_finalizers(&primary, &left).await {
             Ok(_) => {
-                controller.verdicts.forget(primary.key());
+                controller.verdicts.forget_of(&primary);
                 Ended::FINALIZER_REMOVED
             }
             Err(error) => Ended::not_removed(&error),
@@ -141,6 +135,18 @@ pub async fn execute(controller: Arc<Controller>, ticket: &Ticket, now: Timestam
         }
         Decision::Reconcile | Decision::Cleanup => run(controller, primary, ticket, decision).await,
     }
+}
+
+/// Ends a run about a primary that the cache does not show.
+fn absent(controller: &Controller, key: &ObjectRef) -> Ended {
+    // It may exist all the same.
+    if let Err(doubt) = controller.primaries.known(Within::Object(key)) {
+        return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
+    }
+    if !controller.spec.all_events() {
+        controller.verdicts.forget_unless(key, controller.primaries.get(key).as_ref());
+    }
+    Ended::well(Finished::Gone)
 }
 
 /// Executes a run about a primary that is gone, in all-events mode (`AE-2`). What is gone can't be paused any more; its
@@ -348,7 +354,7 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
             names.push(&controller.finalizer);
             match controller.remove_finalizers(&run.primary, &names).await {
                 Ok(_) => {
-                    controller.verdicts.forget(run.primary.key());
+                    controller.verdicts.forget_of(&run.primary);
                     Ended::FINALIZER_REMOVED
                 }
                 Err(error) => Ended::not_removed(&error),

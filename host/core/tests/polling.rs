@@ -256,8 +256,8 @@ impl Bench {
     async fn run(&self, name: &str) -> Option<String> {
         let key = key(name);
         self.controller.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
-        let ticket = self.controller.queue.next().await.unwrap();
-        let ended = execute(Arc::clone(&self.controller), &ticket, Timestamp::UNIX_EPOCH).await;
+        let mut ticket = self.controller.queue.next().await.unwrap();
+        let ended = execute(Arc::clone(&self.controller), &mut ticket, Timestamp::UNIX_EPOCH).await;
         ticket.finish(ended.finished, Instant::now());
         ended.error
     }

@@ -453,8 +453,8 @@ impl Bench {
     async fn run(&self) -> (Finished, Vec<String>, Vec<String>) {
         let key = ObjectRef::namespaced("n", "a");
         self.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
-        let ticket = self.queue.next().await.unwrap();
-        let ended = execute(Arc::clone(&self.controller), &ticket, NOW).await;
+        let mut ticket = self.queue.next().await.unwrap();
+        let ended = execute(Arc::clone(&self.controller), &mut ticket, NOW).await;
         let what = ticket.finish(ended.finished, Instant::now());
         *self.next.lock() = Some(what.next);
         (ended.finished, std::mem::take(&mut self.calls.lock()), std::mem::take(&mut self.server.writes.lock()))
@@ -1037,8 +1037,8 @@ async fn an_apply_in_all_events_mode_repeats_the_finalizer_if_it_is_there() {
 async fn depart(bench: &Bench, unknown: bool) -> (Finished, Vec<String>, Vec<String>) {
     let key = ObjectRef::namespaced("n", "a");
     bench.queue.event(&key, queue::Event::PrimaryDeleted { unknown }, Instant::now());
-    let ticket = bench.queue.next().await.unwrap();
-    let ended = execute(Arc::clone(&bench.controller), &ticket, NOW).await;
+    let mut ticket = bench.queue.next().await.unwrap();
+    let ended = execute(Arc::clone(&bench.controller), &mut ticket, NOW).await;
     let what = ticket.finish(ended.finished, Instant::now());
     *bench.next.lock() = Some(what.next);
     (ended.finished, std::mem::take(&mut bench.calls.lock()), std::mem::take(&mut bench.server.writes.lock()))
@@ -2209,8 +2209,8 @@ async fn an_answer_changes_nothing_of_the_primary_that_the_component_has_not_see
         bench.page_of(json!({ "uid": "page" }), json!({ "a": 1, "b": 2 }));
         let key = ObjectRef::namespaced("n", "a");
         bench.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
-        let ticket = bench.queue.next().await.unwrap();
-        let ended = execute(Arc::clone(&bench.controller), &ticket, NOW).await;
+        let mut ticket = bench.queue.next().await.unwrap();
+        let ended = execute(Arc::clone(&bench.controller), &mut ticket, NOW).await;
         ticket.finish(ended.finished, Instant::now());
         match error {
             None => assert_eq!(ended.error, None, "{what}"),

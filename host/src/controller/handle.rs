@@ -65,6 +65,8 @@ pub(super) struct InForce {
 #[must_use = "what has to follow the swap"]
 pub(super) struct Swapped {
     follows: OnSwap,
+    /// True if other finalizers are removed from now on.
+    finalizers_changed: bool,
     /// The version that was in place.
     before: Option<InForce>,
 }
@@ -427,11 +429,18 @@ impl Handle {
                 OnSwap::ReconcileAll
             }
         });
-        Swapped { follows, before }
+        let finalizers_changed = before.as_ref().is_some_and(|before| {
+            let [before, now] = [&before.controller, &controller].map(|controller| controller.finalizers());
+            (before.own, before.former) != (now.own, now.former)
+        });
+        Swapped { follows, finalizers_changed, before }
     }
 
-    pub(super) fn after_swap(&self, Swapped { follows, before }: Swapped) {
+    pub(super) fn after_swap(&self, Swapped { follows, finalizers_changed, before }: Swapped) {
         drop(before);
+        if finalizers_changed {
+            self.queue.finalizers_changed(Instant::now());
+        }
         match follows {
             OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
             OnSwap::Nothing => {}

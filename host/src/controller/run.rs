@@ -20,7 +20,7 @@ pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
 }
 
 /// Executes the run, with metrics and a line in the log.
-async fn executed(handle: &Handle, ticket: Ticket) {
+async fn executed(handle: &Handle, mut ticket: Ticket) {
     if let Some(controller) = handle.controller() {
         // Reads show what the caches showed when the run began, or newer.
         controller.settled().await;
@@ -36,7 +36,7 @@ async fn executed(handle: &Handle, ticket: Ticket) {
     let counted = Counted { metrics, started, succeeded: false };
     let Ended { finished, error, exceeded, recalled } = {
         let now = Timestamp::now();
-        reconciler::execute(Arc::clone(&controller), &ticket, now).await
+        reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
     metrics.recalled.inc_by(recalled.into());
     if let Some(exceeded) = exceeded {

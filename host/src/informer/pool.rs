@@ -280,7 +280,9 @@ impl Drop for Subscription {
         {
             let mut subscribers = subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write()));
             subscribers.present.retain(stays);
-            for (_, gone) in subscribers.waiting.extract_if(.., |one| !stays(one)) {
+            let gone: Vec<_> = subscribers.waiting.extract_if(.., |one| !stays(one)).collect();
+            let waits = |source| subscribers.waiting.iter().any(|(_, other)| Arc::ptr_eq(&other.source, source));
+            for (_, gone) in gone.iter().filter(|(_, gone)| !waits(&gone.source)) {
                 gone.source.gives_up(self.shared.scope.namespace.as_deref());
             }
         }

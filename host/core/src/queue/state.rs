@@ -129,6 +129,24 @@ impl State {
         }
     }
 
+    /// Takes in that the finalizers that are removed from primaries are others now. Keys whose deletion is awaited run again.
+    pub(super) fn finalizers_changed(&mut self, now: Instant) {
+        let Self { keys, timetable, .. } = self;
+        let mut keys: Vec<_> =
+            keys.iter_mut().filter_map(|(key, entry)| entry.reopen().then_some((key, entry))).collect();
+        keys.sort_by_key(|(key, _)| *key);
+        for (key, entry) in keys {
+            if entry.flight == Flight::Idle {
+                timetable.bring_forward(key, &mut entry.due, now);
+            }
+        }
+    }
+
+    /// Takes in which primary a run that has begun is about. Returns true if its retries are those of another one.
+    pub(super) fn about(&mut self, key: &ObjectRef, uid: &str) -> bool {
+        self.keys.get_mut(key).is_some_and(|entry| entry.about(uid))
+    }
+
     /// Changes the policy from now on.
     pub(super) fn set_policy(&mut self, policy: Policy) {
         self.policy = policy.normal();

@@ -62,6 +62,11 @@ fn misplaced() -> CallError {
     CallError::new(CallReason::Misplaced, "there is no run: the component is only being asked, beside all runs")
 }
 
+/// Returns the error of what is about a primary that is not there any more.
+fn gone() -> CallError {
+    CallError::new(CallReason::Misplaced, "the primary that the component is asked about has gone meanwhile")
+}
+
 fn refused<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, CallError>> {
     ready(Err(misplaced())).boxed()
 }
@@ -150,6 +155,10 @@ impl Context for Beside {
         let (Lifetime::Primary, Some(primary)) = (lifetime, &self.primary) else {
             return Err(misplaced());
         };
+        let there = |now: &Object| now.header().uid == primary.header().uid;
+        if !self.controller.primaries.get(primary.key()).is_some_and(|now| there(&now)) {
+            return Err(gone());
+        }
         let bound = (limits.memo_primary, "limits.memo.primary");
         verdicts.change_memos(primary, |memos: &mut Memos| memos.keep(key, value, bound, || guest.lasting()))
     }

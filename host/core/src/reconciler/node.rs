@@ -152,10 +152,10 @@ impl Visitor<'_> {
         let held = &source.spec().name;
         // A source that the manifest declares causes runs, even if its dependents are inactive.
         let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
-            let all = controller.secondaries.values();
+            let sharers = controller.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
             verdicts::Asleep {
                 source: Arc::clone(held),
-                shared_by: all.filter(|other| Arc::ptr_eq(other, source)).count(),
+                sharers: sharers.map(|(name, _)| Arc::clone(name)).collect(),
                 object: self.run.known_key(name),
             }
         });

@@ -64,7 +64,7 @@ fn depart(
     holding: impl FnOnce() -> Option<Holding>,
 ) -> Event {
     if !queue.runs_deletions() {
-        verdicts.forget(last.key());
+        verdicts.forget_of(last);
         return Event::PrimaryDeleted { unknown };
     }
     match verdicts.departed.keep(last, holding) {
@@ -75,7 +75,7 @@ fn depart(
         }
         Trace::Nothing => {
             tracing::warn!(key = %last.key(), "nothing runs about the deletion of a primary: there is no memory to keep its name in");
-            verdicts.forget(last.key());
+            verdicts.forget_of(last);
             Event::PrimaryForgotten
         }
     }

@@ -46,8 +46,8 @@ struct Remembered {
 pub struct Asleep {
     /// The source that holds its object.
     pub source: Arc<str>,
-    /// The number of dependents that the source is for.
-    pub shared_by: usize,
+    /// The dependents that the source is for.
+    pub sharers: Vec<Arc<str>>,
     /// The key of its object, if that is known.
     pub object: Option<ObjectRef>,
 }
@@ -135,10 +135,14 @@ impl Verdicts {
         let theirs = there.iter().any(|asleep| asleep.object.as_ref() == Some(object));
         // Two dependents may have one object, if only one of them is ever active.
         let awake = |name: &Arc<str>| remembered.asleep.iter().all(|(asleep, _)| asleep != name);
-        let others = remembered.verdicts.iter().any(|(name, verdict)| verdict.key == *object && awake(name));
-        let theirs = theirs && !others;
-        let alone = there.first().is_some_and(|asleep| asleep.shared_by == there.len());
-        !theirs && !alone
+        let has = |name: &Arc<str>| {
+            let mut verdicts = remembered.verdicts.iter().filter(|(known, _)| known == name);
+            verdicts.next().is_none_or(|(_, verdict)| verdict.key == *object)
+        };
+        let mut sharers = there.first().into_iter().flat_map(|asleep| &asleep.sharers).filter(|name| awake(name));
+        let others = sharers.clone().any(has);
+        let alone = !there.is_empty() && sharers.next().is_none();
+        !alone && (!theirs || others)
     }
 
     /// Sets the edition of the running controller. If it changes, inactive dependents are forgotten.
@@ -195,6 +199,18 @@ impl Verdicts {
     pub fn forget(&self, primary: &ObjectRef) {
         self.primaries.lock().remove(primary);
         self.note_pause(primary, false);
+    }
+
+    /// Forgets a primary, unless what is remembered is of another one that has come under its name.
+    pub fn forget_of(&self, primary: &Object) {
+        let mut primaries = self.primaries.lock();
+        let is_another = |remembered: &Remembered| remembered.of(primary).is_none();
+        if primaries.get(primary.key()).is_some_and(is_another) {
+            return;
+        }
+        primaries.remove(primary.key());
+        drop(primaries);
+        self.note_pause(primary.key(), false);
     }
 
     /// Forgets a primary that is gone, unless what is remembered is of the one that is there `now` under its name.
@@ -267,6 +283,12 @@ mod tests {
         assert_eq!(known(&second), (Some("two".to_owned()), false));
         memory.forget_unless(second.key(), None);
         assert_eq!(known(&second), (None, false));
+        // That the first one has gone may be told late.
+        keep(&second, "two").unwrap();
+        memory.forget_of(&first);
+        assert_eq!(known(&second), (Some("two".to_owned()), false));
+        memory.forget_of(&second);
+        assert_eq!(known(&second), (None, false));
     }
 
     #[test]
@@ -276,15 +298,16 @@ mod tests {
         let text = r#"{"metadata":{"namespace":"n","name":"a","uid":"u-1"}}"#;
         let page = Object::parse(text, &gvk, &Managers::default()).unwrap();
         let key = |name| ObjectRef::namespaced("n", name);
-        let asleep = |shared_by, object: Option<&'static str>| Asleep {
+        let asleep = |sharers: usize, object: Option<&'static str>| Asleep {
             source: "maps".into(),
-            shared_by,
+            sharers: ["one", "two"].map(Arc::from).into_iter().take(sharers).collect(),
             object: object.map(key),
         };
         for (inactive, own, other, elsewhere) in [
             (vec![], true, true, true),
             (vec![("one", asleep(1, None))], false, false, true),
-            (vec![("one", asleep(2, Some("own")))], false, true, true),
+            // What the other one has is not known.
+            (vec![("one", asleep(2, Some("own")))], true, true, true),
             (vec![("one", asleep(2, None))], true, true, true),
             (vec![("one", asleep(2, None)), ("two", asleep(2, None))], false, false, true),
         ] {
@@ -302,6 +325,9 @@ mod tests {
         }
         // The object of an inactive dependent may be that of an active one, too.
         let memory = Verdicts::default();
+        let other =
+            Object::parse(r#"{"metadata":{"namespace":"n","name":"other"}}"#, &gvk, &Managers::default()).unwrap();
+        memory.keep_verdict(&page, &"two".into(), Verdict::of(1, &other));
         let own = Object::parse(r#"{"metadata":{"namespace":"n","name":"own"}}"#, &gvk, &Managers::default()).unwrap();
         memory.keep_verdict(&page, &"one".into(), Verdict::of(1, &own));
         memory.keep_activity(0, &page, &"one".into(), Some(asleep(2, Some("own"))));

@@ -1,5 +1,6 @@
 //! Decides what an event, the end of a run and a timer mean for one key.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::mem;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(super) struct Entry {
     /// mode: a version that is not marked for deletion, since the run began; in all-events mode: any version, since
     /// the deletion.
     pub(super) renewed: bool,
+    /// The hash of the uid of the primary that the last run was about; 0 before the first.
+    pub(super) about: u32,
 }
 
 /// The history of a key's runs.
@@ -70,7 +73,15 @@ pub(super) enum Flight {
 
 impl Entry {
     pub(super) fn new() -> Self {
-        Self { due: None, history: None, life: Life::Exists, flight: Flight::Idle, pending: false, renewed: false }
+        Self {
+            due: None,
+            history: None,
+            life: Life::Exists,
+            flight: Flight::Idle,
+            pending: false,
+            renewed: false,
+            about: 0,
+        }
     }
 
     /// Takes in an event (`EP-2`), and returns the receipt, which tells the timetable if the key is due.
@@ -130,6 +141,33 @@ impl Entry {
         self.life = Life::Forgotten;
         self.pending = false;
         self.history = None;
+    }
+
+    /// Takes in which primary the run is about. Returns true if the runs before were about another one, whose history is none of its own:
+    /// that it is gone may be told later.
+    pub(super) fn about(&mut self, uid: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        uid.hash(&mut hasher);
+        // Half of it: keys are many, and two uids that look alike would only share failures.
+        let about = u32::try_from(hasher.finish() >> 32).unwrap_or_default();
+        let another = mem::replace(&mut self.about, about) != about;
+        if let Some(history) = self.history.as_mut().filter(|_| another) {
+            history.retry = None;
+        }
+        another
+    }
+
+    /// Takes in that the finalizers that are removed are others now. Returns true if a run has to follow, as the primary may carry one
+    /// of them.
+    pub(super) fn reopen(&mut self) -> bool {
+        let removes = self.flight == Flight::Run && self.life == Life::Exists;
+        if self.life != Life::Finalized && !removes {
+            return false;
+        }
+        self.life = Life::Exists;
+        self.pending = true;
+        self.renewed |= self.flight == Flight::Run;
+        true
     }
 
     /// Asks the rate limit (`RL-2`: before every run). The error is the time at which to ask again.

@@ -846,6 +846,39 @@ fn a_deletion_that_a_pause_puts_off_is_run_once_that_ends() {
 }
 
 #[test]
+fn failures_of_another_primary_of_its_name_do_not_count() {
+    // EP-4
+    let mut script = Script::in_flight(Policy::default());
+    let a = ObjectRef::cluster("a");
+    assert!(script.state.about(&a, "u-1"));
+    assert!(matches!(script.next(FAILED), Next::Retry(_)));
+    for (uid, before, after) in [("u-1", 1, 2), ("u-2", 2, 1), ("u-2", 1, 2)] {
+        script.event(CHANGED);
+        assert_eq!(script.taken().retry.map(|retry| retry.attempt), Some(before));
+        assert_eq!(script.state.about(&a, uid), after == 1, "{uid}");
+        assert_eq!(script.finish(FAILED).retry.map(|retry| retry.attempt), Some(after), "{uid}");
+    }
+}
+
+#[test]
+fn other_finalizers_concern_primaries_whose_end_is_awaited_and_runs_under_way() {
+    let mut script = Script::in_flight(Policy::default());
+    assert_eq!(script.next(FINALIZED), Next::AwaitDeletion);
+    script.state.event_for_all(script.now);
+    assert_eq!(script.take(), None, "nothing is left to do for it");
+    script.state.finalizers_changed(script.now);
+    assert_eq!(script.take(), Some("a".to_owned()));
+    script.state.finalizers_changed(script.now);
+    assert_eq!(script.next(FINALIZED), Next::AtOnce, "it has not removed what it did not know");
+    script.take();
+    assert_eq!(script.next(FINALIZED), Next::AwaitDeletion);
+    let mut script = Script::in_flight(Policy::default());
+    script.finish(Finished::DONE);
+    script.state.finalizers_changed(script.now);
+    assert_eq!(script.take(), None, "that is a matter of `onSwap`");
+}
+
+#[test]
 fn an_event_for_those_that_have_failed_runs_no_others() {
     for (finished, runs) in [(Finished::DONE, false), (Finished::Failed(Failure::Unhandled), true)] {
         let mut script = Script::in_flight(Policy::default());
