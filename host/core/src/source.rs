@@ -252,7 +252,7 @@ impl Source {
     /// Returns the number of own writes that the watch has not caught up with: answers in the overlay, and windows.
     pub fn own_writes(&self) -> usize {
         let state = self.state.read();
-        state.overlay.iter().count() + state.windows.len()
+        state.overlay.len() + state.windows.len()
     }
 
     /// Returns true if all caches are synced: each has been listed once.
@@ -326,8 +326,12 @@ impl Source {
         let (ghosts, released) = {
             let mut state = self.state.write();
             let ghosts = state.drop_overtaken(ghosts);
-            let State { windows, places, .. } = &mut *state;
-            (ghosts, windows.listed(synced, |key| is_in(places, key, &place)))
+            let State { windows, places, overlay, .. } = &mut *state;
+            // What is left of this place is newer than the list.
+            overlay.retain(|key, version| !is_in(places, key, &place) || version > cache.look(key).1);
+            let released = windows.listed(synced, |key| is_in(places, key, &place));
+            state.borrow();
+            (ghosts, released)
         };
         let gone = ghosts.into_iter().flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true }));
         let gone = gone.chain(self.gone_meanwhile(namespace));
@@ -347,8 +351,10 @@ impl Source {
             };
             let synced = cache.version();
             let covers = |key: &ObjectRef| is_in(places, key, &place);
-            overlay.retain(|own| !covers(own.key()) || own.version() > cache.look(own.key()).1);
-            windows.overtaken(synced, covers)
+            overlay.retain(|key, version| !covers(key) || version > cache.look(key).1);
+            let released = windows.overtaken(synced, covers);
+            state.borrow();
+            released
         };
         let released = released.into_iter();
         released.flat_map(|held| self.released(held)).collect()
@@ -361,11 +367,15 @@ impl Source {
     /// Returns an object; `None` if it is not there, or its namespace is not watched (`IN-4`).
     pub fn get(&self, key: &ObjectRef) -> Option<Object> {
         // The overlay first: an answer leaves it only after the cache has the object.
-        let (cache, own) = {
+        let (cache, own, lost) = {
             let state = self.state.read();
-            (state.cache(key)?.clone(), state.overlay.get(key).cloned())
+            (state.cache(key)?.clone(), state.overlay.get(key).cloned(), state.overlay.lost(key))
         };
         let (cached, synced) = cache.look(key);
+        if lost.is_some_and(|lost| lost > synced) {
+            // What is known of it is older than what was written: `known` says so.
+            return None;
+        }
         overlay::newest(own.as_ref(), cached, synced).and_then(|object| self.show(&object))
     }
 

@@ -12,6 +12,10 @@ use crate::object::{Gvk, ObjectRef};
 /// Why a source may not know all objects although all are listed.
 const FULL: &str = "its cache is full, and leaves objects out";
 
+/// Why an object is not known that a run has written.
+const LOST: &str =
+    "there is no memory (--plugin-memory) for what was written to one of its objects, until the watch shows that";
+
 /// Why answers can't be known.
 const NO_ROOM: &str = "the keys of its look-ups take more memory than its plugin has (--plugin-memory)";
 
@@ -154,6 +158,9 @@ impl Source {
             return own.map_or_else(|| self.nothing_lacks(state, key.namespace.as_deref()), |_| Ok(()));
         };
         let (cached, synced) = cache.look(key);
+        if state.overlay.lost(key).is_some_and(|lost| lost > synced) {
+            return Err(self.doubt(place, LOST));
+        }
         if let Some(found) = overlay::newest(own, cached, synced) {
             let all = found.fields().covers(self.spec.stays());
             return if all {
@@ -199,6 +206,10 @@ impl Source {
 
     /// Checks that the first lists of a namespace, or of all, are complete.
     fn listed(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
+        let inside = |key: &&ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
+        if let Some(key) = state.overlay.all_lost().find(inside) {
+            return Err(self.doubt(&key.namespace, LOST));
+        }
         let Some(namespace) = namespace else {
             let mut places = state.places.iter();
             places.try_for_each(|(place, cache)| self.filled(place, cache))?;

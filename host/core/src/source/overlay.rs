@@ -5,24 +5,54 @@ use std::collections::BTreeMap;
 use crate::cache::Seen;
 use crate::object::{Change, Object, ObjectRef, Version};
 
+/// The memory that an answer takes beside its text, in bytes.
+const EACH: usize = 256;
+
 /// The answers of own writes that the watch has not caught up with yet. Usually empty.
 #[derive(Clone, Debug, Default)]
-pub struct Overlay(BTreeMap<ObjectRef, Object>);
+pub struct Overlay {
+    answers: BTreeMap<ObjectRef, Object>,
+    /// The bytes of their texts.
+    bytes: usize,
+    /// The versions of answers that have found no memory.
+    lost: BTreeMap<ObjectRef, Version>,
+}
 
 impl Overlay {
     /// Keeps the answer of a write, unless it has no version, the cache has already seen its version (`synced`), or
     /// an answer that is at least as new is there (`OV-1`).
     pub fn put(&mut self, answer: Object, synced: Version) {
-        let known = self.0.get(answer.key()).map(Object::version).unwrap_or_default();
-        if answer.version() > synced.max(known) {
-            self.0.insert(answer.key().clone(), answer);
+        let known = self.answers.get(answer.key()).map(Object::version).unwrap_or_default();
+        let lost = self.lost.get(answer.key()).copied().unwrap_or_default();
+        if answer.version() > synced.max(known).max(lost) {
+            self.lost.remove(answer.key());
+            self.bytes += answer.json().len();
+            let before = self.answers.insert(answer.key().clone(), answer);
+            self.bytes -= before.map_or(0, |before| before.json().len());
         }
+    }
+
+    /// Keeps only the version of the answer about an object: there is no memory for the rest.
+    pub fn lose(&mut self, key: &ObjectRef) {
+        if let Some(answer) = self.take(key) {
+            self.lost.insert(key.clone(), answer.version());
+        }
+    }
+
+    /// Returns the version of an answer that has found no memory.
+    pub fn lost(&self, key: &ObjectRef) -> Option<Version> {
+        self.lost.get(key).copied()
+    }
+
+    /// Returns the objects whose answers have found no memory.
+    pub fn all_lost(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.lost.keys()
     }
 
     /// Drops the answer that a change from the watch, or from a list, has caught up with (`OV-2`). A deletion that was
     /// missed has no version of its own: it happened before `synced`, which the cache has come to.
     pub fn saw(&mut self, change: &Change, synced: Version) {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return;
         }
         let object = change.object();
@@ -30,38 +60,59 @@ impl Overlay {
             Change::Deleted { unknown: true, .. } => synced,
             Change::Added(_) | Change::Updated { .. } | Change::Deleted { unknown: false, .. } => object.version(),
         };
-        if self.0.get(object.key()).is_some_and(|own| seen >= own.version()) {
-            self.0.remove(object.key());
+        if self.answers.get(object.key()).is_some_and(|own| seen >= own.version()) {
+            self.take(object.key());
+        }
+        if self.lost.get(object.key()).is_some_and(|own| seen >= *own) {
+            self.lost.remove(object.key());
         }
     }
 
     /// Returns the answer about an object. It may be older than the cache: [`newest`] decides that.
     pub fn get(&self, key: &ObjectRef) -> Option<&Object> {
-        self.0.get(key)
+        self.answers.get(key)
     }
 
     /// Returns all answers, ordered by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.0.values()
+        self.answers.values()
     }
 
     /// Drops exactly this answer; a newer one stays. Returns true if the answer was there.
     pub fn remove(&mut self, answer: &Object) -> bool {
-        let there = self.0.get(answer.key()).is_some_and(|own| own.version() == answer.version());
+        let there = self.answers.get(answer.key()).is_some_and(|own| own.version() == answer.version());
         if there {
-            self.0.remove(answer.key());
+            self.take(answer.key());
         }
         there
     }
 
-    /// Keeps only the answers that `keep` accepts.
-    pub fn retain(&mut self, keep: impl Fn(&Object) -> bool) {
-        self.0.retain(|_, own| keep(own));
+    fn take(&mut self, key: &ObjectRef) -> Option<Object> {
+        let answer = self.answers.remove(key)?;
+        self.bytes -= answer.json().len();
+        Some(answer)
+    }
+
+    /// Keeps only the answers that `keep` accepts, by object and version.
+    pub fn retain(&mut self, keep: impl Fn(&ObjectRef, Version) -> bool) {
+        self.answers.retain(|key, own| keep(key, own.version()));
+        self.bytes = self.answers.values().map(|own| own.json().len()).sum();
+        self.lost.retain(|key, version| keep(key, *version));
+    }
+
+    /// Returns the number of answers, with those that have found no memory.
+    pub fn len(&self) -> usize {
+        self.answers.len() + self.lost.len()
     }
 
     /// Returns true if there are no answers.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
+    }
+
+    /// Returns the memory that they take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes + EACH * self.len()
     }
 }
 
@@ -258,7 +309,7 @@ mod tests {
                     let gone = self.writer.finish_list(Version(version));
                     self.saw(gone);
                     let synced = self.writer.cache().version();
-                    self.overlay.retain(|own| own.version() > synced);
+                    self.overlay.retain(|_, version| version > synced);
                 }
             }
         }

@@ -114,7 +114,10 @@ impl State {
             Some(facts) => self.look_up(&key, facts),
             None => self.backlog.note(&key),
         }
-        self.overlay.saw(&change, synced);
+        if !self.overlay.is_empty() {
+            self.overlay.saw(&change, synced);
+            self.borrow();
+        }
         self.windows.admit(change, listing)
     }
 
@@ -178,10 +181,11 @@ impl State {
         keys.into_iter().last()
     }
 
-    /// Borrows the memory that the look-ups take. Returns false if there is not enough.
-    fn borrow(&mut self) -> bool {
+    /// Borrows the memory that the look-ups take, and answers. Returns false if there is not enough.
+    pub(super) fn borrow(&mut self) -> bool {
         let indexes: usize = self.indexes.values().map(Lookup::bytes).sum();
-        self.borrowed.fits(self.related.bytes() + indexes + self.mapped.bytes() + self.led.bytes())
+        let answers = self.mapped.bytes() + self.led.bytes() + self.overlay.bytes();
+        self.borrowed.fits(self.related.bytes() + indexes + answers)
     }
 
     /// Keeps what the component has said of a primary, in place of what it has said of others if there is no room for both. Returns
@@ -228,7 +232,12 @@ impl State {
     pub(super) fn keep(&mut self, answer: Object, cache: &Cache) {
         let (cached, seen) = cache.look(answer.key());
         if cache.is_complete() || cached.is_some() {
+            let key = answer.key().clone();
             self.overlay.put(answer, seen);
+            if !self.borrow() {
+                self.overlay.lose(&key);
+                self.borrow();
+            }
         }
     }
 
@@ -247,7 +256,7 @@ impl State {
     pub(super) fn forget_unwatched(&mut self) {
         let Self { places, overlay, windows, related, indexes, backlog, unkeyed, mapped, patience, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
-        overlay.retain(|own| watched(own.key()));
+        overlay.retain(|key, _| watched(key));
         windows.discard(|key| !watched(key));
         related.retain(watched);
         backlog.retain(watched);

@@ -12,6 +12,7 @@ use crate::manifest::filters::Question;
 use crate::manifest::{ByIndex, Filters, Mapper as Declared, MappingKeys, Secondaries};
 use crate::object::pointer::Pointer;
 use crate::object::{Managers, Scope, Version};
+use crate::room::Room;
 use crate::source::exports::tests::{Fake, ask};
 use crate::source::filter::PrimaryFilter;
 
@@ -637,6 +638,36 @@ fn an_own_write_is_read_at_once_and_its_echo_is_swallowed() {
 }
 
 #[test]
+fn an_answer_that_finds_no_memory_is_neither_kept_nor_taken_for_what_the_cache_has() {
+    // OV-1
+    let room = Room::new(0);
+    let source = secondaries().charging(|| Some(room.holding(&"p".into())));
+    let mut informer = Informer::new(&source, None);
+    informer.list([owned("s", 1, "p")], 1);
+    let large = |version| {
+        let small = owned("s", version, "p");
+        let json = small.json().replacen('{', &format!("{{\"filler\":{:?},", "x".repeat(2 << 20)), 1);
+        Object::parse(&json, &source.spec().gvk, &Managers::default()).unwrap()
+    };
+    source.begin(key("s"), |_| ()).wrote(large(2));
+    assert_eq!((source.get(&key("s")), source.own_writes()), (None, 2));
+    for within in [Within::Object(&key("s")), Within::Namespace("n"), Within::Related(&key("p")), Within::Everywhere] {
+        assert!(source.known(within).unwrap_err().to_string().contains("--plugin-memory"), "{within:?}");
+    }
+    assert_eq!(source.known(Within::Namespace("m")), Ok(()));
+    assert_eq!(informer.event(Event::Applied(large(2))), NOBODY);
+    assert_eq!((source.known(Within::Everywhere), source.own_writes()), (Ok(()), 0));
+    assert_eq!(source.get(&key("s")).unwrap().version(), Version(2));
+    for (version, forgets) in [(3, Event::Bookmark(Version(4))), (5, Event::Deleted(large(6)))] {
+        source.begin(key("s"), |_| ()).wrote(large(version));
+        assert_eq!(source.get(&key("s")), None);
+        informer.event(forgets);
+        source.passed(None);
+        assert_eq!((source.known(Within::Everywhere), source.own_writes()), (Ok(()), 0));
+    }
+}
+
+#[test]
 fn a_created_object_is_read_before_the_watch_has_it() {
     // OV-4
     let source = secondaries();
@@ -1227,7 +1258,7 @@ fn what_belongs_to_no_namespace_is_found_while_it_waits() {
 #[test]
 fn what_has_found_no_room_in_the_look_ups_is_found_once_it_has() {
     // IX-2, IM-6
-    let room = crate::room::Room::new(0);
+    let room = Room::new(0);
     let source = secondaries().charging(|| Some(room.holding(&"p".into())));
     let mut informer = Informer::new(&source, None);
     informer.applied(owned("s", 1, "p"));
@@ -1249,7 +1280,7 @@ fn what_has_found_no_room_in_the_look_ups_is_found_once_it_has() {
 #[test]
 fn what_finds_no_room_in_the_look_ups_is_asked_at_each_read() {
     // IX-2
-    let room = crate::room::Room::new(0);
+    let room = Room::new(0);
     let by_key = source(Role::Primary, Filter::default(), &[("by-key", "/spec/key")]);
     let source = by_key.charging(|| Some(room.holding(&"p".into())));
     let mut informer = Informer::new(&source, None);
