@@ -497,6 +497,11 @@ impl Object {
         }
     }
 
+    /// Returns the bytes of the text that it holds in memory, which may have more fields than it shows.
+    pub fn held(&self) -> usize {
+        self.read().1.len()
+    }
+
     /// Returns header and text as they were read.
     fn read(&self) -> (&Header, &str) {
         match &*self.0 {

@@ -42,6 +42,7 @@ mod telling;
 mod touched;
 mod write;
 
+use backlog::Backlog;
 use borrowed::Borrowed;
 use callback::{Callback, Faults, questions};
 use echo::{EchoFilter, Verdict};
@@ -180,12 +181,13 @@ impl Source {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
         let recent = spec.bounded.as_ref().map(|bounded| Mutex::new(Recent::new(bounded.bound)));
+        let backlog = Backlog::new(recent.is_some() || !spec.fields.is_whole());
         let windows = match &spec.role {
             Role::Primary => EchoFilter::of_primaries(),
             Role::Secondary(_) => EchoFilter::default(),
         };
         let (state, work, progress) =
-            (RwLock::new(State { windows, ..State::default() }), Notify::new(), Notify::new());
+            (RwLock::new(State { windows, backlog, ..State::default() }), Notify::new(), Notify::new());
         let source = Self { spec, primaries: None, recent, touched: None, state, work, progress };
         source.clear_look_ups();
         source

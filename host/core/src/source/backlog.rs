@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::object::{Change, Object, ObjectRef};
+use crate::object::{Change, Object, ObjectRef, Version};
 
 /// The most bytes of objects that are kept for questions, beside those that the caches have.
 const MOST: usize = 4 << 20;
@@ -20,6 +20,8 @@ pub(super) struct Backlog {
     /// The number of the last object that has come.
     last: u64,
     bytes: usize,
+    /// True if the caches have less of the objects than what comes.
+    apart: bool,
 }
 
 /// An object that is being asked about.
@@ -51,6 +53,8 @@ pub(super) struct Waiting {
 pub(super) enum Now {
     /// It is there.
     There(Object),
+    /// It is there, as the caches have it, in this version or a later one.
+    Cached(Version),
     /// It is gone.
     Gone {
         /// The object as it was last seen.
@@ -61,6 +65,11 @@ pub(super) enum Now {
 }
 
 impl Backlog {
+    /// Returns one for a source whose caches have all of the objects that come, or less (`apart`).
+    pub(super) fn new(apart: bool) -> Self {
+        Self { apart, ..Self::default() }
+    }
+
     /// Notes that the look-ups of an object have to follow it.
     pub(super) fn note(&mut self, key: &ObjectRef) {
         if !self.waiting.contains_key(key) {
@@ -74,10 +83,10 @@ impl Backlog {
     /// it: then it has to be passed on without a question, and nothing of its object waits any more.
     pub(super) fn add(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) -> Option<(Change, BTreeSet<ObjectRef>)> {
         let key = change.object().key();
-        let more = change.object().json().len();
+        let more = change.object().held();
         if matches!(change, Change::Deleted { .. }) && self.bytes + more > MOST {
             let waiting = self.waiting.remove(key).unwrap_or_default();
-            self.bytes -= waiting.bytes();
+            self.bytes -= waiting.bytes(self.apart);
             return Some((change, waiting.mapped.into_iter().chain(mapped).collect()));
         }
         self.put(change, mapped);
@@ -99,14 +108,17 @@ impl Backlog {
         let Some(waiting) = self.waiting.get_mut(&key) else {
             return;
         };
-        self.bytes -= waiting.bytes();
+        self.bytes -= waiting.bytes(self.apart);
         waiting.add(change);
         waiting.mapped.extend(mapped);
-        if self.bytes + waiting.bytes() > MOST && waiting.first.take().is_some() {
+        if self.bytes + waiting.bytes(self.apart) > MOST && waiting.first.take().is_some() {
             // What it was is not kept: it counts as new.
             waiting.mixed = true;
         }
-        self.bytes += waiting.bytes();
+        if self.apart && self.bytes + waiting.bytes(self.apart) > MOST {
+            waiting.forget_contents();
+        }
+        self.bytes += waiting.bytes(self.apart);
     }
 
     /// Takes over all that waits in another one, which is empty then, and what is being asked about there: nobody may wait for the
@@ -116,9 +128,13 @@ impl Backlog {
         while let Some((key, Waiting { first, now, mapped, mixed })) = asked.take().or_else(|| other.take()) {
             other.told();
             self.note(&key);
+            let cached = now.clone().filter(|now| matches!(now, Now::Cached(_)));
             let change = change(first, now);
             if let Some(change) = change {
                 self.put(change, mapped);
+            } else if let Some(waiting) = self.waiting.get_mut(&key) {
+                waiting.mapped.extend(mapped);
+                waiting.now = waiting.now.take().or(cached);
             }
             if let Some(waiting) = self.waiting.get_mut(&key) {
                 waiting.mixed |= mixed;
@@ -131,7 +147,7 @@ impl Backlog {
         while let Some((number, key)) = self.order.pop_front() {
             // What was passed on without a question does not wait any more.
             if let Some(waiting) = self.waiting.remove(&key) {
-                self.bytes -= waiting.bytes();
+                self.bytes -= waiting.bytes(self.apart);
                 let asked = Asked { number, key: key.clone(), waiting: waiting.clone(), found: false };
                 self.asked = Some(asked);
                 return Some((key, waiting));
@@ -192,7 +208,7 @@ impl Backlog {
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
         self.order.retain(|(_, key)| keep(key));
         self.waiting.retain(|key, _| keep(key));
-        self.bytes = self.waiting.values().map(Waiting::bytes).sum();
+        self.bytes = self.waiting.values().map(|waiting| waiting.bytes(self.apart)).sum();
     }
 }
 
@@ -200,7 +216,7 @@ impl Waiting {
     /// Adds a change. Changes may come in another order than they have happened in: what is newest counts as now.
     fn add(&mut self, change: Change) {
         let version = change.object().version();
-        let late = self.now.as_ref().is_some_and(|now| now.object().version() > version);
+        let late = self.now.as_ref().is_some_and(|now| now.version() > version);
         let again = matches!((&self.now, &change), (Some(Now::Gone { .. }), Change::Added(_) | Change::Updated { .. }));
         self.mixed |= self.now.as_ref().is_some_and(|now| late || again || !self.is_like(now, &change));
         let (before, now) = match change {
@@ -215,7 +231,7 @@ impl Waiting {
             Some(Now::Gone { last, .. }) if again && !late => self.first = Some(last.clone()),
             Some(_) if late && self.first.as_ref().is_some_and(older) => self.first = before,
             // All count as added.
-            Some(Now::There(_)) if before.is_none() => self.first = None,
+            Some(Now::There(_) | Now::Cached(_)) if before.is_none() => self.first = None,
             Some(_) => {}
         }
         if !late {
@@ -226,22 +242,30 @@ impl Waiting {
     /// Returns true if a change is of the sort of those that wait.
     fn is_like(&self, now: &Now, change: &Change) -> bool {
         match change {
-            Change::Added(_) => matches!(now, Now::There(_)) && self.first.is_none(),
+            Change::Added(_) => matches!(now, Now::There(_) | Now::Cached(_)) && self.first.is_none(),
             Change::Updated { old, new } => {
                 let same = old.header().uid == new.header().uid;
-                same && matches!(now, Now::There(_)) && self.first.is_some()
+                same && matches!(now, Now::There(_) | Now::Cached(_)) && self.first.is_some()
             }
             Change::Deleted { .. } => matches!(now, Now::Gone { .. }),
         }
     }
 
+    /// Keeps nothing of an object that is there: it is asked about as the caches have it.
+    fn forget_contents(&mut self) {
+        if let Some(Now::There(object)) = &self.now {
+            self.now = Some(Now::Cached(object.version()));
+        }
+    }
+
     /// Returns the bytes of objects that it keeps, where caches do not.
-    fn bytes(&self) -> usize {
-        let gone = match &self.now {
-            Some(Now::Gone { last, .. }) => last.json().len(),
-            Some(Now::There(_)) | None => 0,
+    fn bytes(&self, apart: bool) -> usize {
+        let now = match &self.now {
+            Some(Now::Gone { last, .. }) => last.held(),
+            Some(Now::There(object)) if apart => object.held(),
+            Some(Now::There(_) | Now::Cached(_)) | None => 0,
         };
-        gone + self.first.as_ref().map_or(0, |first| first.json().len())
+        now + self.first.as_ref().map_or(0, Object::held)
     }
 
     /// Returns the change that all changes add up to. What is gone as far as they say may be there again as the cache has
@@ -251,21 +275,25 @@ impl Waiting {
             (Some(Now::Gone { last, .. }), Some(new)) if new.version() > last.version() => {
                 Some(Change::Updated { old: last.clone(), new: new.clone() })
             }
+            // If it is gone by now, another change says so.
+            (Some(Now::Cached(_)), cached) => change(self.first.clone(), cached.cloned().map(Now::There)),
             _ => change(self.first.clone(), self.now.clone()),
         }
     }
 }
 
 impl Now {
-    fn object(&self) -> &Object {
+    fn version(&self) -> Version {
         match self {
-            Self::There(object) | Self::Gone { last: object, .. } => object,
+            Self::There(object) | Self::Gone { last: object, .. } => object.version(),
+            Self::Cached(version) => *version,
         }
     }
 }
 
 fn change(first: Option<Object>, now: Option<Now>) -> Option<Change> {
     Some(match (now?, first) {
+        (Now::Cached(_), _) => return None,
         (Now::There(new), None) => Change::Added(new),
         (Now::There(new), Some(old)) => Change::Updated { old, new },
         (Now::Gone { last, unknown }, _) => Change::Deleted { last, unknown },
@@ -399,5 +427,27 @@ mod tests {
         assert_eq!(backlog.add(change("D3", 0), BTreeSet::new()), None);
         let (_, waiting) = backlog.take().unwrap();
         assert_eq!(show(waiting.change(Some(&added))), "U4<3");
+    }
+
+    #[test]
+    fn what_caches_have_only_in_part_is_kept_as_far_as_there_is_room() {
+        let mut backlog = Backlog::new(true);
+        let large = |name: &str, version| object(name, version, MOST / 2 - 1000);
+        for name in ["a", "b", "c"] {
+            assert_eq!(backlog.add(Change::Added(large(name, 1)), BTreeSet::new()), None);
+        }
+        assert!(backlog.bytes <= MOST, "{}", backlog.bytes);
+        let mut heir = Backlog::new(true);
+        heir.take_over(&mut backlog);
+        let mut left = Vec::new();
+        while let Some((key, waiting)) = heir.take() {
+            let now = object(&key.name, 2, 0);
+            let [known, there, gone] =
+                [waiting.now.is_some(), waiting.change(Some(&now)).is_some(), waiting.change(None).is_some()];
+            left.push((key.name.to_string(), known, there, gone));
+        }
+        let of = |name: &str, gone| (name.to_owned(), true, true, gone);
+        assert_eq!(left, [of("a", true), of("b", true), of("c", false)]);
+        assert_eq!(heir.bytes, 0);
     }
 }

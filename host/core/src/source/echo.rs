@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::object::{Change, ObjectRef, Version};
 
+/// A window with more bytes than this in several events is not held any longer: a run too many is better than memory without end.
+const MOST: usize = 256 << 10;
+
 /// The windows of one source: one for each object that is being written, or whose echo has not come yet (`FW-4`).
 /// Pure: each method takes an event or a fact, and returns at most one change for each object.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +120,8 @@ impl EchoFilter {
         let ends = self.ends_pass && (is_deleted(&change) || change.made_again().is_some());
         let version = change.object().version();
         window.hold(change, listing);
-        self.check(&key, ends.then_some(version)).map_or(Verdict::Held, Verdict::Released)
+        let end = (ends || window.is_full()).then_some(version);
+        self.check(&key, end).map_or(Verdict::Held, Verdict::Released)
     }
 
     /// Ends a list that was taken at `version`, for the objects that it `covers`: no echoes up to that version will
@@ -188,6 +192,15 @@ impl Window {
     fn hold(&mut self, change: Change, listing: Listing) {
         let version = change.object().version();
         self.held.insert(version, Held { change, listing });
+    }
+
+    /// Returns true if it holds so much that it can't wait for what else comes.
+    fn is_full(&self) -> bool {
+        let bytes = |held: &Held| match &held.change {
+            Change::Added(object) | Change::Deleted { last: object, .. } => object.held(),
+            Change::Updated { old, new } => old.held() + new.held(),
+        };
+        self.held.len() > 1 && self.held.values().map(bytes).sum::<usize>() > MOST
     }
 
     fn answered(&mut self, version: Version) {
@@ -846,6 +859,28 @@ mod tests {
             1 => Just(Step::Bookmark),
             1 => Just(Step::List),
         ]
+    }
+
+    #[test]
+    fn a_window_holds_no_more_than_little() {
+        // FW-2
+        let large = |version: u64| {
+            let text = "x".repeat(MOST / 3);
+            let json = format!(
+                r#"{{"metadata":{{"namespace":"n","name":"a","resourceVersion":"{version}"}},"data":"{text}"}}"#
+            );
+            Object::parse(&json, &Gvk::parse("v1", "ConfigMap").unwrap(), &Managers::default()).unwrap()
+        };
+        let updated = |version| Change::Updated { old: large(version - 1), new: large(version) };
+        let mut windows = EchoFilter::default();
+        windows.open(&key(), Version(99));
+        assert_eq!(windows.admit(updated(100), Listing::Idle), Verdict::Held, "one is always held");
+        let both = Change::Updated { old: large(99), new: large(101) };
+        let released = Verdict::Released(Released { change: both, mapped: BTreeSet::new() });
+        assert_eq!(windows.admit(updated(101), Listing::Idle), released);
+        // The echo may have been among them: it is not waited for.
+        windows.answered(&key(), Version(101), BTreeSet::new());
+        assert_eq!((windows.close(&key()), windows.is_empty()), (None, true));
     }
 
     #[test]
