@@ -416,6 +416,17 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// Returns the account of its cache: that of the namespace, or of the kind if it is read in all namespaces. Whoever watches a namespace
+    /// in many ways has no more for it than others have.
+    pub(super) fn account(&self) -> Arc<str> {
+        match &self.namespace {
+            Some(namespace) => format!("namespace {namespace}").into(),
+            None => self.gvk.to_string().into(),
+        }
+    }
+}
+
 impl fmt::Display for Scope {
     /// Writes `v1 ConfigMap in default where app=a`, as in messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -605,6 +616,19 @@ pub(crate) mod tests {
             scope.to_string(),
             format!("v1 ConfigMap outside of closed where a=b and metadata.name!=x and {upper}")
         );
+    }
+
+    #[test]
+    fn whoever_watches_a_namespace_in_many_ways_has_one_account_for_it() {
+        let of = |namespace: Option<&str>, labels: &str| {
+            let selectors = Selectors { labels: Some(labels.into()), ..Selectors::default() };
+            Scope { namespace: namespace.map(Arc::from), selectors, ..scope() }.account().to_string()
+        };
+        assert_eq!(
+            (of(Some("team"), "a=b"), of(Some("team"), "c=d")),
+            ("namespace team".into(), "namespace team".into())
+        );
+        assert_eq!(of(None, "a=b"), "v1 ConfigMap");
     }
 
     #[test]

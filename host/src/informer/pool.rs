@@ -207,7 +207,7 @@ impl Shared {
 impl Running {
     fn entry(&mut self, scope: &Scope, inner: &Inner) -> &mut Entry {
         self.informers.entry(scope.clone()).or_insert_with(|| {
-            let holding = inner.room.holding(&scope.to_string().into());
+            let holding = inner.room.holding(&scope.account());
             let writer = Writer::bounded(inner.bound).sharing(holding);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {

@@ -23,6 +23,13 @@ use super::{
     Workflow,
 };
 
+/// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
+const MOST_CONTROLLERS: usize = 64;
+const MOST_PLUGINS: usize = 64;
+
+/// The most dependents of all controllers of one operator, for the same reason: most have a source of their own.
+const MOST_DEPENDENTS: usize = 1024;
+
 mod dependent;
 mod filters;
 mod keep;
@@ -244,6 +251,7 @@ impl<'a> Check<'a> {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one plugin");
         }
+        self.few(named, "plugins", MOST_PLUGINS);
         let mut plugins = BTreeMap::new();
         for (name, _, plugin) in self.each(&named.value) {
             plugins.extend(self.plugin(plugin).map(|plugin| (Arc::clone(name), plugin)));
@@ -261,6 +269,7 @@ impl<'a> Check<'a> {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one controller");
         }
+        self.few(named, "controllers", MOST_CONTROLLERS);
         let mut controllers = BTreeMap::new();
         let mut marks = BTreeMap::new();
         for (name, place, controller) in self.each(&named.value) {
@@ -269,7 +278,20 @@ impl<'a> Check<'a> {
             let controller = self.controller(name, controller, plugins, defaults);
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
+        let dependents: usize =
+            controllers.values().map(|controller: &Controller| controller.dependents().count()).sum();
+        if dependents > MOST_DEPENDENTS {
+            self.fault(named.place, format!("found {dependents} dependents in all; expected at most {MOST_DEPENDENTS} in one operator: several operators may share a component"));
+        }
         (controllers, marks)
+    }
+
+    /// Finds a mapping with more than `most` names.
+    fn few<T>(&mut self, named: &Located<Named<T>>, what: &str, most: usize) {
+        let found = named.value.0.len();
+        if found > most {
+            self.fault(named.place, format!("found {found} {what}; expected at most {most} in one operator: several operators may share a component"));
+        }
     }
 
     /// Finds a field manager under whose name others write: what it owned would be taken from them, or they from it.
