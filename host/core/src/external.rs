@@ -43,6 +43,8 @@ struct State {
     outcome: Outcome,
     /// Failures in a row.
     failures: u32,
+    /// The primaries of which the last answer for all was of no use, and why.
+    refused: BTreeMap<ObjectRef, Arc<str>>,
 }
 
 /// What is known of one primary.
@@ -131,6 +133,8 @@ pub struct Changed {
     pub primaries: Vec<ObjectRef>,
     /// True if nothing was known before, so that runs may have failed for that.
     pub known_now: bool,
+    /// True if the answer was of no use for other primaries than the one before was.
+    pub refused_anew: bool,
 }
 
 /// What there is in a source, in figures.
@@ -154,21 +158,31 @@ impl External {
         Self { name: Arc::clone(name), spec, state: Mutex::default(), polled: Mutex::default() }
     }
 
-    /// Takes in an answer for all primaries: those that are not in it have no things (`XC-2`). `holding` returns the memory to borrow
-    /// from.
+    /// Takes in an answer for all primaries: those that are not in it have no things (`XC-2`). Of those that it `refused` to read, with the
+    /// reasons, what was known stays. `holding` returns the memory to borrow from.
     ///
     /// # Errors
     /// [`Refused`]; then nothing has changed.
     pub fn take_all(
         &self,
         answer: BTreeMap<ObjectRef, Things>,
+        refused: BTreeMap<ObjectRef, Arc<str>>,
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<Changed, Refused> {
         let mut state = self.state.lock();
-        let things = answer.values().map(BTreeMap::len).sum();
-        let bytes = answer.iter().map(|(primary, things)| size(primary, things)).sum();
+        let stays = refused.keys().filter_map(|key| Some((key, &state.primaries.get(key)?.things)));
+        let all = || stays.clone().chain(&answer);
+        let things = all().map(|(_, things)| things.len()).sum();
+        let bytes = all().map(|(primary, things)| size(primary, things)).sum();
         state.resize(&self.spec, (things, bytes), holding)?;
         let mut before = std::mem::take(&mut state.primaries);
+        for key in refused.keys() {
+            let known = before.remove_entry(key);
+            state.primaries.extend(known);
+        }
+        // Their reasons may differ each time: those are told once.
+        let refused_anew = !refused.keys().eq(state.refused.keys()) && !refused.is_empty();
+        state.refused = refused;
         let mut changed = Vec::new();
         for (primary, things) in answer {
             let known = before.remove(&primary).map(|known| known.things).unwrap_or_default();
@@ -180,7 +194,7 @@ impl External {
         changed.extend(before.into_keys());
         let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
         state.failures = 0;
-        Ok(Changed { primaries: changed, known_now })
+        Ok(Changed { primaries: changed, known_now, refused_anew })
     }
 
     /// Takes in an answer for one primary, and returns whether its things differ from before (`XC-1`).
@@ -281,6 +295,21 @@ impl External {
             Outcome::Known => Ok(()),
             Outcome::Awaited => Err(Unknown::Awaited(Arc::clone(&self.name))),
             Outcome::Failed(why) => Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why))),
+        }
+    }
+
+    /// Checks that something is known of a primary, if the answer for all is of no use for it.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub fn known_of(&self, primary: &ObjectRef) -> Result<(), Unknown> {
+        self.known()?;
+        let state = self.state.lock();
+        match state.refused.get(primary) {
+            Some(why) if !state.primaries.contains_key(primary) => {
+                Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why)))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -49,7 +49,7 @@ fn an_answer_for_all_concerns_those_whose_things_differ_and_those_who_are_missin
         (vec![("a", "1=z")], vec!["b"]),
         (vec![], vec!["a"]),
     ] {
-        let found = source.take_all(answer(&now), || None).unwrap();
+        let found = source.take_all(answer(&now), BTreeMap::new(), || None).unwrap();
         assert_eq!(names(found.primaries), changed, "{now:?}");
     }
 }
@@ -83,25 +83,44 @@ fn what_has_not_been_polled_with_success_is_unknown_and_what_was_known_outlasts_
     assert_eq!(said(), Err("source x has not been polled yet".to_owned()));
     assert_eq!((source.fail("no way"), source.fail("nor now")), (1, 2));
     assert_eq!(said(), Err("source x has not been polled with success yet: nor now".to_owned()));
-    let first = source.take_all(answer(&[("a", "1=x")]), || None).unwrap();
+    let first = source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!((first.known_now, said()), (true, Ok(())));
     assert_eq!(source.fail("again"), 1);
     assert_eq!((said(), source.counts().failures), (Ok(()), 1));
     assert_eq!(source.of(&ObjectRef::namespaced("n", "a"), "u"), things("1=x"));
-    let second = source.take_all(answer(&[("a", "1=x")]), || None).unwrap();
+    let second = source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!((second, source.counts().failures), (Changed::default(), 0));
     assert_eq!(each().known(), Ok(()), "it is asked for one primary after another");
 }
 
 #[test]
+fn what_is_wrong_with_the_things_of_one_primary_is_nothing_to_the_others() {
+    // PP-1
+    let source = together();
+    let [a, b, c] = ["a", "b", "c"].map(|name| ObjectRef::namespaced("n", name));
+    source.take_all(answer(&[("a", "1=x"), ("b", "1=x")]), BTreeMap::new(), || None).unwrap();
+    let refused = || BTreeMap::from([(a.clone(), "twice 1".into()), (c.clone(), "no id".into())]);
+    let changed = source.take_all(answer(&[("b", "1=y")]), refused(), || None).unwrap();
+    assert_eq!(changed, Changed { primaries: vec![b.clone()], known_now: false, refused_anew: true });
+    assert_eq!((source.of(&a, "u"), source.of(&b, "u")), (things("1=x"), things("1=y")));
+    assert_eq!((source.known_of(&a), source.known_of(&b)), (Ok(()), Ok(())));
+    let why = source.known_of(&c).unwrap_err().to_string();
+    assert_eq!(why, "source x has not been polled with success yet: no id");
+    let again = source.take_all(answer(&[("b", "1=y")]), refused(), || None).unwrap();
+    assert_eq!((again, source.counts().things), (Changed::default(), 2));
+    let well = source.take_all(answer(&[("c", "1=x")]), BTreeMap::new(), || None).unwrap();
+    assert_eq!((well.primaries, source.known_of(&c)), (vec![c, a, b], Ok(())));
+}
+
+#[test]
 fn an_answer_beyond_the_bounds_is_refused_and_changes_nothing() {
     let source = together();
-    source.take_all(answer(&[("a", "1=x"), ("b", "1=x")]), || None).unwrap();
+    source.take_all(answer(&[("a", "1=x"), ("b", "1=x")]), BTreeMap::new(), || None).unwrap();
     let before = source.counts();
-    let refused = source.take_all(answer(&[("a", "1=x 2=x 3=x 4=x 5=x")]), || None).unwrap_err();
+    let refused = source.take_all(answer(&[("a", "1=x 2=x 3=x 4=x 5=x")]), BTreeMap::new(), || None).unwrap_err();
     assert_eq!(refused.to_string(), "it would have 5 things, and may have 4 (bounded.things)");
     let large = format!("1={}", "x".repeat(3_000));
-    let refused = source.take_all(answer(&[("a", &large)]), || None).unwrap_err();
+    let refused = source.take_all(answer(&[("a", &large)]), BTreeMap::new(), || None).unwrap_err();
     assert_eq!(refused.to_string(), "its things would take 3323 bytes, and may take 2000 (bounded.memory)");
     assert_eq!(source.counts(), before);
 }
@@ -154,19 +173,19 @@ fn things_take_memory_of_the_plugin_and_give_it_back() {
     let is_free = || room.holding(&"other".into()).try_grow(6_000);
     let source = together();
     assert!(is_free());
-    source.take_all(answer(&[("a", "1=x 2=x"), ("b", "1=x")]), holding).unwrap();
+    source.take_all(answer(&[("a", "1=x 2=x"), ("b", "1=x")]), BTreeMap::new(), holding).unwrap();
     assert_eq!(source.counts(), Counts { primaries: 2, things: 3, bytes: 810, failures: 0 });
     assert!(!is_free());
-    source.take_all(BTreeMap::new(), holding).unwrap();
+    source.take_all(BTreeMap::new(), BTreeMap::new(), holding).unwrap();
     assert!(is_free());
-    source.take_all(answer(&[("a", "1=x")]), holding).unwrap();
+    source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), holding).unwrap();
     let mut hog = room.holding(&"hog".into());
     assert!(hog.try_grow(5_600));
     let large = format!("1={}", "x".repeat(1_500));
-    let refused = source.take_all(answer(&[("a", &large)]), holding).unwrap_err();
+    let refused = source.take_all(answer(&[("a", &large)]), BTreeMap::new(), holding).unwrap_err();
     assert_eq!(refused, Refused::Memory(1_499));
     drop(hog);
-    source.take_all(answer(&[("a", &large)]), holding).unwrap();
+    source.take_all(answer(&[("a", &large)]), BTreeMap::new(), holding).unwrap();
     drop(source);
     assert!(is_free());
 }

@@ -29,16 +29,26 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
     for one in answer.primaries {
         primaries.entry(one.primary).or_default().extend(one.things);
     }
-    let things = {
+    // What is wrong with the things of one primary is nothing to the others.
+    let (mut things, mut refused) = (BTreeMap::new(), BTreeMap::<ObjectRef, Arc<str>>::new());
+    {
         let mut budget = polling.budget.lock();
-        let read = primaries.into_iter().filter(|(_, answer)| !answer.is_empty()).map(|(primary, answer)| {
-            let things = external::read(&answer, &source.spec.id, &mut budget);
-            things.map(|things| (primary, things))
-        });
-        read.collect::<Result<_, _>>().map_err(|problem| Failure::other(problem.to_string()))?
-    };
-    let changed = source.take_all(things, || controller.guest.lasting());
+        for (primary, answer) in primaries.into_iter().filter(|(_, answer)| !answer.is_empty()) {
+            match external::read(&answer, &source.spec.id, &mut budget) {
+                Ok(found) => drop(things.insert(primary, found)),
+                Err(problem) => drop(refused.insert(primary, problem.to_string().into())),
+            }
+        }
+    }
+    let (first, more) = (refused.first_key_value().map(|(key, why)| (key.clone(), Arc::clone(why))), refused.len());
+    if let Some((_, why)) = first.as_ref().filter(|_| things.is_empty()) {
+        return Err(Failure::other(&**why));
+    }
+    let changed = source.take_all(things, refused, || controller.guest.lasting());
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
+    if let Some((key, why)) = first.filter(|_| changed.refused_anew) {
+        tracing::warn!(source = %source.name, %key, %why, primaries = more, "what the poller answers about these primaries is of no use: what was known of them stays");
+    }
     tell(controller, source, changed.primaries);
     if changed.known_now {
         controller.queue.event_for_all(Instant::now());
