@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use capstan_core::cpu::Job;
 use capstan_core::dispatcher::Bounds;
 use capstan_core::external::Counts;
 use capstan_core::guest::{Guest, Interface};
@@ -445,6 +446,12 @@ impl Handle {
             OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
             OnSwap::Nothing => {}
         }
+    }
+
+    /// Does something, about a primary or about none, when it is the turn of the wanted version's plugin to compute.
+    pub(super) async fn in_turn<T>(&self, key: Option<ObjectRef>, work: impl Future<Output = T>) -> T {
+        let account = self.wanted.borrow().account.clone();
+        account.run(Job { controller: Arc::clone(&self.name), key }, work).await
     }
 
     /// Returns the controller that runs use now; `None` if there is no running version.

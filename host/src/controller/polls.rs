@@ -6,7 +6,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cpu::Job;
 use capstan_core::external::External;
 use capstan_core::external::schedule::{Polled, Schedule, Turn, pause};
 use capstan_core::guest::Failure;
@@ -184,9 +183,7 @@ impl Poller {
         let Some(controller) = handle.controller() else {
             return Err(1);
         };
-        let account = handle.wanted.borrow().account.clone();
-        let job = Job { controller: Arc::clone(&handle.name), key: primary.cloned() };
-        let answer = account.run(job, ask(controller)).await;
+        let answer = handle.in_turn(primary.cloned(), ask(controller)).await;
         answer.map_err(|failure| {
             let failures = source.fail(&failure.message);
             let asked = Asked { source: &source.name, faults: &handle.faults };

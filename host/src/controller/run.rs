@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::cpu::Job;
 use capstan_core::queue::{Event, Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Ended};
 use k8s_openapi::jiff::Timestamp;
@@ -14,9 +13,7 @@ use crate::metrics::ControllerRuns;
 
 /// Executes one run, which computes when it is its plugin's turn.
 pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
-    let account = handle.wanted.borrow().account.clone();
-    let job = Job { controller: Arc::clone(&handle.name), key: Some(ticket.key().clone()) };
-    account.run(job, executed(&handle, ticket)).await;
+    handle.in_turn(Some(ticket.key().clone()), executed(&handle, ticket)).await;
 }
 
 /// Executes the run, with metrics and a line in the log.
