@@ -70,6 +70,8 @@ pub(super) struct Swapped {
     finalizers_changed: bool,
     /// The version that was in place.
     before: Option<InForce>,
+    /// The one that is now.
+    now: Arc<Controller>,
 }
 
 /// The state of a controller with some of its keys.
@@ -414,7 +416,7 @@ impl Handle {
         let registered = Arc::clone(&controller.registered);
         let controller = Arc::new(controller);
         let before = in_force.replace(InForce { declared: Arc::clone(declared), controller: Arc::clone(&controller) });
-        controller.ask_anew();
+        controller.ask_this();
         self.edition.send_if_modified(|known| std::mem::replace(known, edition) != edition);
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(environment));
@@ -434,11 +436,12 @@ impl Handle {
             let [before, now] = [&before.controller, &controller].map(|controller| controller.finalizers());
             (before.own, before.former) != (now.own, now.former)
         });
-        Swapped { follows, finalizers_changed, before }
+        Swapped { follows, finalizers_changed, before, now: controller }
     }
 
-    pub(super) fn after_swap(&self, Swapped { follows, finalizers_changed, before }: Swapped) {
+    pub(super) fn after_swap(&self, Swapped { follows, finalizers_changed, before, now }: Swapped) {
         drop(before);
+        now.ask_anew();
         if finalizers_changed {
             self.queue.finalizers_changed(Instant::now());
         }

@@ -90,10 +90,17 @@ impl Controller {
         }
     }
 
-    /// Lets its sources ask this version of the component from now on.
+    /// Lets its sources ask this version of the component from now on; [`Controller::ask_anew`] has to follow.
+    pub fn ask_this(&self) {
+        for source in self.sources() {
+            source.ask_edition(self.edition);
+        }
+    }
+
+    /// Has its sources ask about everything again of which another version of the component has said something.
     pub fn ask_anew(&self) {
         for source in self.sources() {
-            source.ask_anew(self.edition);
+            source.ask_anew();
         }
     }
 

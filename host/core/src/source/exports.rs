@@ -224,16 +224,21 @@ impl Source {
         Ok(())
     }
 
-    /// Takes in that another component, or the same with other settings, answers from now on: all is asked again, and what is known
-    /// stays until then.
-    pub fn ask_anew(&self, edition: u64) {
-        {
-            let mut state = self.state.write();
-            if state.edition.replace(edition) == Some(edition) {
-                return;
-            }
+    /// Takes in that another component, or the same with other settings, answers from now on. What is known stays until [`Source::ask_anew`]
+    /// has it asked again.
+    pub fn ask_edition(&self, edition: u64) {
+        let mut state = self.state.write();
+        if state.edition.replace(edition) != Some(edition) {
             state.led.clear();
             state.mapped.doubt();
+            state.anew = true;
+        }
+    }
+
+    /// Has everything asked again, if another component answers than so far.
+    pub fn ask_anew(&self) {
+        if !std::mem::take(&mut self.state.write().anew) {
+            return;
         }
         // Whom objects concern of which there was no answer has not been told yet.
         let failed = self.state.write().patience.clear();
@@ -325,6 +330,7 @@ fn is_at_home(key: &ObjectRef, home: Option<&str>) -> bool {
 pub(super) mod tests {
     use std::collections::{BTreeMap, VecDeque};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use futures::FutureExt;
     use parking_lot::Mutex;
@@ -488,7 +494,7 @@ pub(super) mod tests {
         /// Waits until primaries are told of something.
         async fn told_next(&self, exports: &Fake) -> Vec<String> {
             loop {
-                let hour = std::time::Duration::from_hours(1);
+                let hour = Duration::from_hours(1);
                 tokio::time::timeout(hour, self.source.has_questions()).await.expect("something to ask about");
                 let told = self.told(exports).await;
                 if !told.is_empty() {
@@ -500,6 +506,11 @@ pub(super) mod tests {
         async fn applied(&mut self, name: &str, version: u64, exports: &Fake) -> Vec<String> {
             self.event(Event::Applied(object(name, version)));
             self.told(exports).await
+        }
+
+        fn swapped(&self, edition: u64) {
+            self.source.ask_edition(edition);
+            self.source.ask_anew();
         }
 
         fn related(&self, primary: &str) -> Vec<String> {
@@ -565,7 +576,7 @@ pub(super) mod tests {
         }
         assert_eq!(exports.take().len(), 3, "the fourth change passes at once");
         assert_eq!(*world.failures.lock(), [Callback::Filter; 4]);
-        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         exports.answers.lock().push_back(Ok(vec!["no"]));
         assert_eq!(world.applied("a", 5, &exports).await, [""; 0]);
     }
@@ -689,12 +700,12 @@ pub(super) mod tests {
     async fn another_component_is_asked_about_everything_anew() {
         // IM-3
         let mut world = World::mapped();
-        world.source.ask_anew(1);
+        world.swapped(1);
         let first = Fake { edition: 1, ..Fake::answering([Ok(vec!["n/p"])]) };
         world.applied("a", 1, &first).await;
-        world.source.ask_anew(1);
+        world.swapped(1);
         assert_eq!(world.told(&first).await, [""; 0], "the same version");
-        world.source.ask_anew(2);
+        world.swapped(2);
         assert_eq!(world.related("n/p"), ["n/a"], "until then, what was known");
         // What the one before says counts until the new one has said it.
         first.answers.lock().push_back(Ok(vec!["n/q"]));

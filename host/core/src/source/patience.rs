@@ -1,6 +1,6 @@
 //! Decides when an export is asked again that has had no answer: about the object, and about any if it took too long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,6 +20,8 @@ const LONGEST_REST: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patience {
     objects: BTreeMap<ObjectRef, Failed>,
+    /// The same, in the order in which they are due.
+    order: BTreeSet<(Instant, ObjectRef)>,
     /// Exports that have taken too long, by the field of the manifest.
     slow: BTreeMap<&'static str, Failed>,
 }
@@ -39,19 +41,27 @@ impl Patience {
         let times = self.objects.get(object).map_or(0, |failed| failed.times).saturating_add(1);
         // Before that, nobody is asked; and others come first, which may have an answer.
         let first = self.slow.get(field).map_or(now, |slow| now.max(slow.due));
-        self.objects.insert(object.clone(), Failed { times, due: first + pause(times, LONGEST) });
+        self.put(object, Failed { times, due: first + pause(times, LONGEST) });
     }
 
     /// Takes in that the export of a field was not asked about an object, as it rests.
     pub(super) fn postponed(&mut self, object: &ObjectRef, field: &'static str, now: Instant) {
         let times = self.objects.get(object).map_or(0, |failed| failed.times);
         let due = self.slow.get(field).map_or(now, |slow| slow.due);
-        self.objects.insert(object.clone(), Failed { times, due });
+        self.put(object, Failed { times, due });
+    }
+
+    fn put(&mut self, object: &ObjectRef, failed: Failed) {
+        self.forget(object);
+        self.order.insert((failed.due, object.clone()));
+        self.objects.insert(object.clone(), failed);
     }
 
     /// Forgets the failures about an object.
     pub(super) fn forget(&mut self, object: &ObjectRef) {
-        self.objects.remove(object);
+        if let Some((object, failed)) = self.objects.remove_entry(object) {
+            self.order.remove(&(failed.due, object));
+        }
     }
 
     /// Forgets all failures, and returns the objects.
@@ -67,6 +77,7 @@ impl Patience {
     /// Keeps only the failures about objects that `keep` accepts.
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
         self.objects.retain(|key, _| keep(key));
+        self.order.retain(|(_, key)| keep(key));
     }
 
     /// Returns true if an object is to be asked about again.
@@ -77,18 +88,17 @@ impl Patience {
     /// Returns when to ask again about the next object.
     pub(super) fn next(&self) -> Option<Instant> {
         // One that has been due is asked about, or gone, or due again.
-        self.objects.values().map(|failed| failed.due).min()
+        self.order.first().map(|(due, _)| *due)
     }
 
-    /// Returns the objects about which it is time to ask, once each.
+    /// Returns the objects about which it is time to ask, once each, those first that have been due for longest.
     pub(super) fn due(&mut self, now: Instant) -> Vec<ObjectRef> {
         let mut due = Vec::new();
-        for (key, failed) in &mut self.objects {
-            if failed.due <= now {
-                due.push(key.clone());
-                // Until then it has been asked, or waits to be.
-                failed.due = now + LONGEST;
-            }
+        while let Some((_, key)) = self.order.first().filter(|(when, _)| *when <= now).cloned() {
+            let times = self.objects.get(&key).map_or(0, |failed| failed.times);
+            // Until then it has been asked, or waits to be.
+            self.put(&key, Failed { times, due: now + LONGEST });
+            due.push(key);
         }
         due
     }
@@ -176,6 +186,6 @@ mod tests {
         patience.postponed(&key("b"), "mapper", start);
         assert_eq!((patience.next(), patience.due(at(2000))), (Some(at(2000)), vec![key("b")]));
         patience.postponed(&key("b"), "mapper", start);
-        assert_eq!(patience.due(at(3000)), [key("a"), key("b")]);
+        assert_eq!(patience.due(at(3000)), [key("b"), key("a")]);
     }
 }

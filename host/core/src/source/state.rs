@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) patience: Patience,
     /// The edition of the controller whose component answers now; `None` if nobody has said.
     pub(super) edition: Option<u64>,
+    /// True if what another one has said is to be asked again.
+    pub(super) anew: bool,
 }
 
 /// Objects that may be what is looked for.
