@@ -30,6 +30,7 @@ use capstan_core::queue::{self, Policy, Queue};
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute, polling};
 use capstan_core::source::filter::Filter;
+use capstan_core::source::mapper::Mapper;
 use capstan_core::source::registered::Registered;
 use capstan_core::source::{Role, Source, Spec, Trigger, TriggerKind};
 use futures::FutureExt as _;
@@ -566,5 +567,38 @@ async fn things_are_found_by_primary_namespace_and_id_and_come_in_pages() {
             "source x has things outside of the cluster, which have no labels",
             "source x has things outside of the cluster, and no index",
         ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_takes_nothing_for_absent_of_which_a_mapper_has_not_said_whose_it_is() {
+    // PP-2, IM-3
+    let ask: Ask = Arc::new(|run: Arc<dyn Context>| {
+        async move {
+            let query = Query { place: Place::Source("maps".to_owned()), ..query(Selection::Related) };
+            let page = run.find_all(query).await;
+            vec![page.map_or_else(|error| format!("{:?}: {error}", error.reason), |page| page.items.join(" "))]
+        }
+        .boxed()
+    });
+    let mut bench = Bench::new(Script { on_poll: Some(ask), ..Script::new(&[Ok(vec![])]) }, EACH);
+    let (spec, mut writer) = (bench.controller.primaries.spec().clone(), Writer::default());
+    writer.start_list();
+    writer.finish_list(Version(0));
+    let mapper = Mapper::new(spec.gvk.clone(), Scope::Namespaced, manifest::Mapper::Export("m".into()));
+    let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+    let maps = Source::new(Spec { name: "maps".into(), gvk: gvk.clone(), role: Role::Secondary(mapper), ..spec });
+    maps.attach(None, writer.cache());
+    let map = r#"{"metadata":{"namespace":"n","name":"s","uid":"u","resourceVersion":"2"}}"#;
+    let map = Object::parse(map, &gvk, &Managers::default()).unwrap();
+    assert_eq!(maps.on(writer.apply(Watch::Applied(map)).unwrap()), []);
+    let controller = Arc::get_mut(&mut bench.controller).unwrap();
+    controller.secondaries.insert("maps".into(), Arc::new(maps));
+    bench.page("a", json!({}));
+    bench.poll_one("a").await.unwrap();
+    let [_, said] = &bench.notes()[..] else { panic!("one poll") };
+    assert!(
+        said.starts_with("Unreachable: ") && said.contains("its `mapper` has not been asked about s yet"),
+        "{said}"
     );
 }

@@ -118,12 +118,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Has the component asked what of a source belongs to the primary, where that is for it to say and not known yet. Only a run
-    /// can wait for that: the answer may rest on the call that asks.
+    /// can wait for that: the answer may rest on the call that asks, which fails.
     async fn heed(self, source: &Source) -> Result<(), CallError> {
-        match self.run {
-            Some(run) => run.heed(source).await.map_err(|doubt| doubtful(&doubt)),
-            None => Ok(()),
-        }
+        let heeded = match self.run {
+            Some(run) => run.heed(source).await,
+            None => source.heeded(self.primary()?.key()),
+        };
+        heeded.map_err(|doubt| doubtful(&doubt))
     }
 
     /// Returns the primary of the call.

@@ -175,6 +175,31 @@ impl Source {
         Ok(())
     }
 
+    /// Checks that the component has said all of a primary's objects that it is to be asked for. For a read that can't have it asked: the
+    /// answer may rest on the call that reads.
+    ///
+    /// # Errors
+    /// [`Doubt`] if it has not, of the primary or of an object that may belong to it.
+    pub fn heeded(&self, primary: &ObjectRef) -> Result<(), Doubt> {
+        if let Role::Secondary(mapper) = &self.spec.role
+            && mapper.leading_export().is_some()
+        {
+            let object = self.primaries.as_ref().and_then(|primaries| primaries.get(primary));
+            let said = object.is_none_or(|object| self.state.read().led.is_current(&object));
+            let doubt =
+                || self.doubt(&primary.namespace, "its `secondaries` has not been asked about this version of it yet");
+            return said.then_some(()).ok_or_else(doubt);
+        }
+        if !self.maps_by_export() || self.asks_primaries() {
+            return Ok(());
+        }
+        let unmapped = self.unmapped(primary).into_iter().next();
+        unmapped.map_or(Ok(()), |object| {
+            let key = object.key();
+            Err(self.doubt(&key.namespace, &format!("its `mapper` has not been asked about {} yet", key.name)))
+        })
+    }
+
     /// Returns objects that may belong to a primary and of whose version nothing is known.
     fn unmapped(&self, primary: &ObjectRef) -> Vec<Object> {
         let state = self.state.read();
@@ -764,6 +789,35 @@ pub(super) mod tests {
         }
         assert_eq!(world.related("n/p"), ["n/a"]);
         assert_eq!(exports.take(), ["m: n/a@5"]);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_can_not_have_the_component_asked_takes_nothing_for_absent_that_it_has_not_said() {
+        // IM-3, IM-4, PP-2
+        let doubt = |world: &World| world.source.heeded(&key("n/p")).map_err(|doubt| doubt.to_string());
+        let mut world = World::mapped();
+        assert_eq!(doubt(&world), Ok(()), "there is nothing to be asked about");
+        world.event(Event::Applied(object("a", 1)));
+        let why = doubt(&world).unwrap_err();
+        assert!(why.ends_with("its `mapper` has not been asked about a yet"), "{why}");
+        let exports = Fake::answering([Ok(vec!["n/p"])]);
+        world.told(&exports).await;
+        assert_eq!(doubt(&world), Ok(()));
+        world.source.put(object("a", 5));
+        assert!(doubt(&world).is_err(), "it was just written");
+        world.source.heed(&key("n/p"), &exports).await.unwrap();
+        assert_eq!(doubt(&world), Ok(()));
+
+        let (world, _) = led(mapper(Declared::OwnerReference));
+        assert!(
+            doubt(&world).unwrap_err().ends_with("its `secondaries` has not been asked about this version of it yet")
+        );
+        world.source.heed(&key("n/p"), &exports).await.unwrap();
+        assert_eq!(doubt(&world), Ok(()));
+        let primaries = world.source.primaries.as_ref().unwrap();
+        primaries.put(object("p", 7));
+        assert!(doubt(&world).is_err(), "it says what the version before had");
+        assert_eq!(world.source.heeded(&key("n/gone")), Ok(()));
     }
 
     /// Returns a source whose objects a primary names by an export, beside the primary `n/p`.
