@@ -353,8 +353,13 @@ impl Source {
             };
             let synced = cache.version();
             let covers = |key: &ObjectRef| is_in(places, key, &place);
-            overlay.retain(|key, version| !covers(key) || version > cache.look(key).1);
+            let is_past = |key: &ObjectRef, version| covers(key) && version <= cache.look(key).1;
+            let lost = overlay.all_lost().filter_map(|key| Some((key, overlay.lost(key)?)));
+            let written = overlay.iter().map(|own| (own.key(), own.version())).chain(lost);
+            let past: Vec<_> = written.filter(|(key, own)| is_past(key, *own)).map(|(key, _)| key.clone()).collect();
+            overlay.retain(|key, version| !is_past(key, version));
             let released = windows.overtaken(synced, covers);
+            state.forget_unshown(past);
             state.borrow();
             released
         };

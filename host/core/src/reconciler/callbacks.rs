@@ -61,7 +61,10 @@ impl Callbacks {
 
     /// Returns a session for one more call.
     fn open(&self) -> Result<Open, Failure> {
-        if let Some(open) = self.open.lock().take() {
+        let kept = self.open.lock().take();
+        // Another version may be in force by now, which would be asked again.
+        let in_force = |open: &Open| (self.now)().is_some_and(|now| Arc::ptr_eq(&now, &open.beside.controller));
+        if let Some(open) = kept.filter(in_force) {
             open.beside.again();
             return Ok(open);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::object::pointer::MOST;
 use crate::object::{Object, ObjectRef, Version};
 
 /// The memory that an answer takes, and each object in it, beside the texts, in bytes.
@@ -19,22 +20,46 @@ struct Answer {
     uid: Box<str>,
     version: Version,
     said: BTreeSet<ObjectRef>,
+    /// What was said of versions before, and is not any more: a change that nobody has been told of concerns them, too.
+    untold: BTreeSet<ObjectRef>,
     /// False if another component would be asked now.
     current: bool,
 }
 
 impl Answers {
-    /// Keeps an answer in place of the one about the version before.
-    pub(super) fn keep(&mut self, object: &Object, said: BTreeSet<ObjectRef>, current: bool) {
+    /// Keeps an answer in place of the one about the version before. Returns false if that leaves too many to be told of the change.
+    pub(super) fn keep(&mut self, object: &Object, said: BTreeSet<ObjectRef>, current: bool) -> bool {
         let header = object.header();
-        let newer = |known: &Answer| known.uid == header.uid && known.version > header.version && known.current;
-        if self.known.get(object.key()).is_some_and(newer) {
-            return;
+        let newer = |known: &Answer| known.version > header.version || (known.version == header.version && !current);
+        let stays = |known: &Answer| known.uid == header.uid && known.current && newer(known);
+        if self.known.get(object.key()).is_some_and(stays) {
+            return true;
         }
-        let answer = Answer { uid: header.uid.clone(), version: header.version, said, current };
+        let (key, mut untold) = (object.key().clone(), BTreeSet::new());
+        if let Some(before) = self.known.remove(&key) {
+            self.bytes -= before.bytes();
+            untold = before.untold;
+            untold.extend(before.said.into_iter().filter(|other| !said.contains(other)));
+        }
+        let few = untold.len() <= MOST;
+        if !few {
+            untold.clear();
+        }
+        let answer = Answer { uid: header.uid.clone(), version: header.version, said, untold, current };
         self.bytes += answer.bytes();
-        let before = self.known.insert(object.key().clone(), answer);
-        self.bytes -= before.map_or(0, |before| before.bytes());
+        self.known.insert(key, answer);
+        few
+    }
+
+    /// Takes in that a change of an object is told, and returns those who were named of it before.
+    pub(super) fn told(&mut self, object: &ObjectRef) -> BTreeSet<ObjectRef> {
+        let Some(answer) = self.known.get_mut(object) else {
+            return BTreeSet::new();
+        };
+        self.bytes -= answer.bytes();
+        let untold = std::mem::take(&mut answer.untold);
+        self.bytes += answer.bytes();
+        untold
     }
 
     /// Returns true if anything was said of an object of this name.
@@ -90,8 +115,8 @@ impl Answers {
 
 impl Answer {
     fn bytes(&self) -> usize {
-        EACH * (1 + self.said.len())
-            + self.said.iter().map(|key| key.name.len() + key.namespace.as_deref().map_or(0, str::len)).sum::<usize>()
+        let text = |key: &ObjectRef| key.name.len() + key.namespace.as_deref().map_or(0, str::len);
+        EACH + self.said.iter().chain(&self.untold).map(|key| EACH + text(key)).sum::<usize>()
     }
 }
 
@@ -133,6 +158,10 @@ mod tests {
         assert_eq!(answers.of(&first), Some(&said(&["q"])));
         answers.keep(&object("b", "1", 1), said(&[]), false);
         assert!(!answers.is_current(&object("b", "1", 1)));
+        // A component that is not asked any more may answer late.
+        answers.keep(&object("b", "1", 1), said(&["p"]), true);
+        answers.keep(&object("b", "1", 1), said(&["q"]), false);
+        assert_eq!(answers.of(&object("b", "1", 1)), Some(&said(&["p"])));
     }
 
     #[test]
@@ -141,6 +170,9 @@ mod tests {
         answers.keep(&object("a", "1", 1), said(&["p", "q"]), true);
         assert_eq!(answers.bytes(), 3 * EACH + 4);
         answers.keep(&object("a", "1", 2), said(&["p"]), true);
+        assert_eq!(answers.bytes(), 3 * EACH + 4, "one of them is still to be told");
+        let a = ObjectRef::namespaced("n", "a");
+        assert_eq!((answers.told(&a), answers.told(&a)), (said(&["q"]), said(&[])));
         answers.keep(&object("b", "1", 2), said(&[]), true);
         assert_eq!((answers.bytes(), answers.len()), (3 * EACH + 2, 2));
         answers.retain(|key| &*key.name != "a");

@@ -102,6 +102,16 @@ impl Backlog {
         }
     }
 
+    /// Notes an object of which somebody else has to say whose it is than who was asked: with its change, if that is what was asked about.
+    pub(super) fn ask_another(&mut self, object: &Object) {
+        let asked = self.asked.as_ref().filter(|asked| asked.key == *object.key());
+        if asked.is_some_and(|asked| asked.waiting.now.is_some()) {
+            self.add_again(object.clone());
+        } else {
+            self.note(object.key());
+        }
+    }
+
     fn put(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) {
         let key = change.object().key().clone();
         self.note(&key);

@@ -124,10 +124,16 @@ impl Source {
         };
         let mut state = self.state.write();
         let current = state.edition.is_none_or(|edition| edition == exports.edition());
-        state.mapped.keep(object, primaries, current);
-        drop(state);
+        if !state.shows(key) {
+            // It has gone meanwhile, and nobody would come to forget the answer.
+            return;
+        }
+        state.everybody |= !state.mapped.keep(object, primaries, current);
         if !current {
-            self.note(key);
+            // Whom it concerns as the other says has not been told.
+            state.backlog.ask_another(object);
+            drop(state);
+            self.work.notify_one();
         }
     }
 
@@ -170,9 +176,17 @@ impl Source {
             return Ok(());
         }
         for object in self.unmapped(primary) {
-            self.map(&object, exports).await;
+            // What a version says that is not in force any more is asked of the next one again.
+            if self.has_in_force(exports) || !self.is_remembered(&object) {
+                self.map(&object, exports).await;
+            }
         }
         Ok(())
+    }
+
+    /// Returns true if these exports are those of the version in force.
+    fn has_in_force(&self, exports: &dyn Exports) -> bool {
+        self.state.read().edition.is_none_or(|edition| edition == exports.edition())
     }
 
     /// Checks that the component has said all of a primary's objects that it is to be asked for. For a read that can't have it asked: the
@@ -227,8 +241,12 @@ impl Source {
         let Some(object) = self.primaries.as_ref().and_then(|primaries| primaries.get(primary)) else {
             return Ok(());
         };
-        if self.state.read().led.is_current(&object) {
-            return Ok(());
+        let in_force = self.has_in_force(exports);
+        {
+            let led = &self.state.read().led;
+            if led.is_current(&object) || (!in_force && led.of(&object).is_some()) {
+                return Ok(());
+            }
         }
         let asking = exports.secondaries(name, &object).map(few);
         let doubt = |why: &str| self.doubt(&primary.namespace, &format!("its `secondaries` has no answer: {why}"));
@@ -366,7 +384,7 @@ pub(super) mod tests {
     use crate::manifest::filters::Question;
     use crate::manifest::{Filters, Mapper as Declared, Secondaries};
     use crate::object::fields::Fields;
-    use crate::object::{Gvk, Managers, Scope};
+    use crate::object::{Gvk, Managers, Scope, Version};
     use crate::source::callback::Faults;
     use crate::source::filter::Filter;
     use crate::source::mapper::Mapper;
@@ -639,6 +657,21 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
+    async fn a_mapper_that_a_swap_has_asked_before_a_change_is_noted_leaves_nobody_out() {
+        // IM-5
+        let mut world = World::mapped();
+        let exports = Fake::answering([Ok(vec!["n/p"]), Ok(vec!["n/r"])]);
+        world.applied("a", 1, &exports).await;
+        let change = world.writer.apply(Event::Applied(object("a", 2))).unwrap();
+        world.source.note(&key("n/a"));
+        assert_eq!(world.told(&exports).await, [""; 0]);
+        assert_eq!(world.source.on(change), []);
+        assert_eq!(world.told(&exports).await, ["n/p", "n/r"]);
+        world.source.note(&key("n/a"));
+        assert_eq!((world.applied("a", 3, &exports).await, exports.take().len()), (vec!["n/r".to_owned()], 3));
+    }
+
+    #[tokio::test]
     async fn a_secondary_that_was_gone_before_it_could_be_asked_about_is_asked_about_as_it_was() {
         // IM-5
         let mut world = World::mapped();
@@ -744,6 +777,45 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
+    async fn a_change_that_was_asked_of_the_component_before_is_told_to_whom_the_next_one_names() {
+        // IM-3, IM-5
+        let mut world = World::mapped();
+        world.swapped(2);
+        let first = Fake { edition: 1, ..Fake::answering([Ok(vec!["n/p"])]) };
+        world.event(Event::Applied(object("a", 1)));
+        let told = world.source.ask(&first).await.unwrap();
+        assert_eq!(told.iter().map(|trigger| trigger.primary.to_string()).collect::<Vec<_>>(), ["n/p"]);
+        let second = Fake { edition: 2, ..Fake::answering([Ok(vec!["n/r"])]) };
+        assert_eq!(world.told(&second).await, ["n/p", "n/r"]);
+        assert_eq!((world.related("n/p"), world.related("n/r")), (vec![], vec!["n/a".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_run_of_the_version_before_asks_about_nothing_of_which_something_is_known() {
+        // IM-3, IM-4
+        let mut world = World::mapped();
+        world.swapped(1);
+        let first = Fake { edition: 1, ..Fake::answering([Ok(vec!["n/p"])]) };
+        world.applied("a", 1, &first).await;
+        world.event(Event::Applied(object("b", 2)));
+        world.swapped(2);
+        first.take();
+        first.answers.lock().push_back(Ok(vec!["n/p"]));
+        for _ in 0..2 {
+            assert_eq!(world.source.heed(&key("n/p"), &first).await, Ok(()));
+        }
+        assert_eq!(first.take(), ["m: n/b@2"], "of which nothing is known");
+        assert_eq!(world.related("n/p"), ["n/a", "n/b"]);
+
+        let (world, _) = led(mapper(Declared::OwnerReference));
+        world.swapped(2);
+        for _ in 0..2 {
+            assert_eq!(world.source.heed(&key("n/p"), &first).await, Ok(()));
+        }
+        assert_eq!(first.take(), ["l: n/p@1"]);
+    }
+
+    #[tokio::test]
     async fn what_is_being_asked_about_is_asked_by_the_heir_if_nobody_waits_for_the_answer() {
         // PO-3
         for mut world in
@@ -775,6 +847,27 @@ pub(super) mod tests {
             assert!(asking.as_mut().now_or_never().is_none());
             assert_eq!(world.source.settled().now_or_never().is_none(), waits);
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_of_an_own_write_is_forgotten_with_it() {
+        // OV-5, IM-3
+        let mut world = World::mapped();
+        let exports = Fake::answering([Ok(vec!["n/p"])]);
+        let known = |world: &World| world.source.state.read().mapped.len();
+        world.source.put(object("a", 5));
+        world.source.heed(&key("n/p"), &exports).await.unwrap();
+        assert_eq!(known(&world), 1);
+        world.writer.apply(Event::Bookmark(Version(5)));
+        assert_eq!(world.source.passed(None), []);
+        assert_eq!(known(&world), 0, "the watch never shows it");
+        // It goes while it is asked about.
+        world.source.put(object("a", 7));
+        let (gone, exports) = (world.source.get(&key("n/a")).unwrap(), Fake::answering([Ok(vec!["n/p"])]));
+        world.writer.apply(Event::Bookmark(Version(7)));
+        world.source.passed(None);
+        world.source.map(&gone, &exports).await;
+        assert_eq!(known(&world), 0);
     }
 
     #[tokio::test]

@@ -243,12 +243,27 @@ impl State {
         }
     }
 
+    /// Returns true if an object is in a cache, or was just written.
+    pub(super) fn shows(&self, key: &ObjectRef) -> bool {
+        self.overlay.get(key).is_some() || self.cache(key).is_some_and(|cache| cache.get(key).is_some())
+    }
+
+    /// Forgets what the component has said of objects that nothing shows any more, and of which nobody is told that they have gone.
+    pub(super) fn forget_unshown(&mut self, keys: Vec<ObjectRef>) {
+        for key in keys {
+            if !self.shows(&key) && !self.backlog.contains(&key) {
+                self.forget_answers(&key);
+            }
+        }
+    }
+
     /// Drops answers that the cache has overtaken. Returns those whose object is missing from the cache (`true`), and
     /// drops the events that are held about them (`OV-5`).
     pub(super) fn drop_overtaken(&mut self, overtaken: Vec<(bool, Object)>) -> Vec<Object> {
         let dropped = overtaken.into_iter().filter(|(_, own)| self.overlay.remove(own));
-        let ghosts: BTreeMap<ObjectRef, Object> =
-            dropped.filter_map(|(ghost, own)| ghost.then(|| (own.key().clone(), own))).collect();
+        let (ghosts, seen): (Vec<_>, Vec<_>) = dropped.partition(|(ghost, _)| *ghost);
+        self.forget_unshown(seen.into_iter().map(|(_, own)| own.key().clone()).collect());
+        let ghosts: BTreeMap<ObjectRef, Object> = ghosts.into_iter().map(|(_, own)| (own.key().clone(), own)).collect();
         if !ghosts.is_empty() {
             self.windows.discard(|key| ghosts.contains_key(key));
         }

@@ -301,6 +301,7 @@ impl Source {
             return Vec::new();
         };
         primaries.extend(known);
+        primaries.extend(self.state.write().mapped.told(change.object().key()));
         if matches!(self.spec.role, Role::Secondary(_)) {
             let asked = newest.map(|object| object.version()).filter(|_| !self.is_mapped_by_versions());
             let others = first.into_iter().chain([change.object().clone()]);
