@@ -171,7 +171,7 @@ impl Watch for Watching {
                 self.wait_on();
                 return Err(self.lacks());
             }
-            let settled = timeout_at(by, self.source.settled()).await;
+            let settled = timeout_at(by, self.source.settled_for(None)).await;
             settled.map_err(|_| "waiting until its expressions are asked about what it has found".to_owned())
         }
         .boxed()

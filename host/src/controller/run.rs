@@ -19,8 +19,7 @@ pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
 /// Executes the run, with metrics and a line in the log.
 async fn executed(handle: &Handle, mut ticket: Ticket) {
     if let Some(controller) = handle.controller() {
-        // Reads show what the caches showed when the run began, or newer.
-        controller.settled().await;
+        controller.settled_for(ticket.key()).await;
     }
     // The one instant at which it is decided whether a run belongs to the old version or to the new one.
     let Some(controller) = handle.controller() else {

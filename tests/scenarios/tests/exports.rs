@@ -102,8 +102,12 @@ fn indented(fields: &str) -> String {
 #[test]
 fn a_secondary_that_an_export_maps_wakes_its_primaries_of_before_and_now() {
     // IM-3, IM-4, IM-5
-    let place = Place::new("export-mapper");
-    let daemon = place.daemon(&manifest(&place, "mapper: { export: to-probes }"));
+    let (place, elsewhere) = (Place::new("export-mapper"), Place::new("export-elsewhere"));
+    let (here, there) = (place.namespace.name(), elsewhere.namespace.name());
+    let manifest = manifest(&place, "mapper: { export: to-probes }");
+    let daemon = place.daemon(&manifest.replace(&format!("[{here}]"), &format!("[{here}, {there}]")));
+    elsewhere.probe("p", json!({ "reconcile": { "do": looking() } }));
+    await_maps(&elsewhere, "p", &[]);
     for name in ["p", "q", "r"] {
         place.probe(name, json!({ "reconcile": { "do": looking() } }));
     }
@@ -121,10 +125,17 @@ fn a_secondary_that_an_export_maps_wakes_its_primaries_of_before_and_now() {
     daemon.await_quiet();
     assert_eq!(["p", "q", "r"].map(runs), before.map(|runs| runs.map(|runs| runs + 1)), "one run each");
     // Those of other namespaces are not for it to wake.
-    let elsewhere = Place::new("export-elsewhere");
-    place.merge(&place.config_maps(), "one", &map("", &of(&[&format!("{}/p", elsewhere.namespace.name())]), ""));
+    let before = elsewhere.find(&elsewhere.probes(), "p").unwrap()["status"].take();
+    place.merge(&place.config_maps(), "one", &map("", &of(&[&format!("{there}/p")]), ""));
     await_maps(&place, "q", &[]);
     await_maps(&place, "r", &[]);
+    daemon.await_quiet();
+    assert_eq!(elsewhere.find(&elsewhere.probes(), "p").unwrap()["status"], before, "it has not run");
+    place.merge(&place.config_maps(), "one", &map("", &of(&["p"]), ""));
+    await_maps(&place, "p", &["one"]);
+    // One of there is for the same export to say.
+    create(&elsewhere, "two", map("", &of(&["p"]), ""));
+    await_maps(&elsewhere, "p", &["two"]);
     assert_eq!(daemon.count("capstan_callback_failures_total", ""), 0);
 }
 

@@ -309,3 +309,36 @@ fn a_run_that_registers_after_a_swap_is_followed_by_one_of_the_new_version() {
         assert_eq!(registered(&daemon, name), json!({ "keys": "v1 Secret" }));
     }
 }
+
+#[test]
+fn a_run_that_registers_does_not_wait_for_filters_that_wait_for_it() {
+    // ES-4, IS-1
+    let place = Place::new("waits");
+    let name = place.namespace.name();
+    let plugin = format!("limits: {{ timeout: 30s, concurrency: 1, requests: 1000 }}\n{GRANTS}");
+    let fields = "filters: { generic: { export: wanted } }
+indexes: { by-map: { cel: object.metadata.name } }
+sources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } } }
+";
+    let daemon = place.daemon(&place.manifest("probe", PROBES, &plugin, fields));
+    let informer = json!({ "apiVersion": "v1", "kind": "Secret", "mapper": { "index": { "name": "by-map", "key": { "cel": "object.metadata.name" } } } });
+    let registers = json!({ "register": { "name": "keys", "declaration": { "informer": informer } }, "as": "keys" });
+    place.probe("p", json!({ "reconcile": { "do": [place.gate(), registers] } }));
+    let held = || (daemon.runs() == 2 && daemon.active() == 1).then_some(());
+    wait::until(SOON, "a run that waits", held).unwrap();
+    // Whether they count is asked of the component, which the run has for itself: one after the other.
+    for name in ["q", "r", "s"] {
+        place.probe(name, json!({}));
+    }
+    let secrets = place.namespace.path("v1", "secrets");
+    place.create("v1", "Secret", &secrets, "p", json!({}));
+    let begun = tokio::time::Instant::now();
+    place.open_gate();
+    place.await_object(&place.probes(), "p", "its source", |p| p["status"]["keys"].is_boolean());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(registered(&daemon, name), json!({ "keys": "v1 Secret" }));
+    daemon.await_quiet();
+    let before = daemon.runs_of("p");
+    place.merge(&secrets, "p", &json!({ "metadata": { "labels": { "changed": "by-others" } } }));
+    runs_more(&daemon, "p", before);
+}

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::external::External;
 use crate::guest::{Event, Guest, Interface};
 use crate::manifest;
-use crate::object::Object;
+use crate::object::{Object, ObjectRef};
 use crate::permission::Permissions;
 use crate::queue::Queue;
 use crate::source::on_demand::OnDemand;
@@ -80,14 +81,11 @@ impl Controller {
         self.sources().iter().map(|source| source.own_writes()).sum::<usize>() + registered
     }
 
-    /// Waits until its sources have asked about all that they have seen so far.
-    pub async fn settled(&self) {
-        for source in self.sources() {
-            source.settled().await;
-        }
-        for source in self.registered.watched().values() {
-            source.settled().await;
-        }
+    /// Waits until its sources have asked about what they have seen so far that may concern a primary; but not long, as its run can ask.
+    pub async fn settled_for(&self, primary: &ObjectRef) {
+        let registered = self.registered.watched();
+        let sources = self.sources().into_iter().chain(registered.values());
+        join_all(sources.map(|source| source.settled_for(Some(primary)))).await;
     }
 
     /// Lets its sources ask this version of the component from now on; [`Controller::ask_anew`] has to follow.

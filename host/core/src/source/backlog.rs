@@ -4,6 +4,7 @@
 //! noted there, and asked about when it is the operator's turn.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use crate::object::{Change, Object, ObjectRef, Version};
 
@@ -15,6 +16,8 @@ const MOST: usize = 4 << 20;
 pub(super) struct Backlog {
     order: VecDeque<(u64, ObjectRef)>,
     waiting: HashMap<ObjectRef, Waiting>,
+    /// How many of them are in each namespace; in "", those in none.
+    homes: HashMap<Arc<str>, usize>,
     /// What is being asked about.
     asked: Option<Asked>,
     /// The number of the last object that has come.
@@ -76,6 +79,7 @@ impl Backlog {
             self.last += 1;
             self.order.push_back((self.last, key.clone()));
             self.waiting.insert(key.clone(), Waiting::default());
+            *self.homes.entry(home(key)).or_default() += 1;
         }
     }
 
@@ -85,7 +89,7 @@ impl Backlog {
         let key = change.object().key();
         let more = change.object().held();
         if matches!(change, Change::Deleted { .. }) && self.bytes + more > MOST {
-            let waiting = self.waiting.remove(key).unwrap_or_default();
+            let waiting = self.remove(key).unwrap_or_default();
             self.bytes -= waiting.bytes(self.apart);
             return Some((change, waiting.mapped.into_iter().chain(mapped).collect()));
         }
@@ -156,7 +160,7 @@ impl Backlog {
     pub(super) fn take(&mut self) -> Option<(ObjectRef, Waiting)> {
         while let Some((number, key)) = self.order.pop_front() {
             // What was passed on without a question does not wait any more.
-            if let Some(waiting) = self.waiting.remove(&key) {
+            if let Some(waiting) = self.remove(&key) {
                 self.bytes -= waiting.bytes(self.apart);
                 let asked = Asked { number, key: key.clone(), waiting: waiting.clone(), found: false };
                 self.asked = Some(asked);
@@ -164,6 +168,18 @@ impl Backlog {
             }
         }
         None
+    }
+
+    fn remove(&mut self, key: &ObjectRef) -> Option<Waiting> {
+        let waiting = self.waiting.remove(key)?;
+        let home = home(key);
+        if let Some(count) = self.homes.get_mut(&home) {
+            *count -= 1;
+            if *count == 0 {
+                self.homes.remove(&home);
+            }
+        }
+        Some(waiting)
     }
 
     /// Takes in that the look-ups have followed the object that was taken.
@@ -203,6 +219,13 @@ impl Backlog {
         self.waiting.len()
     }
 
+    /// Returns the number of objects whose look-ups may be behind the caches, of those in a namespace and those in none, or of all (`None`).
+    pub(super) fn behind_in(&self, namespace: Option<&str>) -> usize {
+        let count = |home: &str| self.homes.get(home).copied().unwrap_or(0);
+        let waiting = namespace.map_or(self.waiting.len(), |namespace| count(namespace) + count(""));
+        waiting + usize::from(self.behind().is_some_and(|asked| is_at_home(&asked.key, namespace)))
+    }
+
     /// Returns a number that stands for all that waits now.
     pub(super) fn mark(&self) -> u64 {
         self.last
@@ -218,8 +241,22 @@ impl Backlog {
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
         self.order.retain(|(_, key)| keep(key));
         self.waiting.retain(|key, _| keep(key));
+        self.homes.clear();
+        for key in self.waiting.keys() {
+            *self.homes.entry(home(key)).or_default() += 1;
+        }
         self.bytes = self.waiting.values().map(|waiting| waiting.bytes(self.apart)).sum();
     }
+}
+
+/// Returns the namespace of an object; "" if it is in none.
+fn home(key: &ObjectRef) -> Arc<str> {
+    key.namespace.clone().unwrap_or_else(|| "".into())
+}
+
+/// Returns true if an object may belong to a primary all of whose objects are in this namespace, or anywhere (`None`).
+pub(super) fn is_at_home(key: &ObjectRef, home: Option<&str>) -> bool {
+    home.is_none() || key.namespace.is_none() || key.namespace.as_deref() == home
 }
 
 impl Waiting {
@@ -415,7 +452,12 @@ mod tests {
         }
         assert!(backlog.keys().next().is_none() && backlog.is_past(backlog.mark()));
         backlog.note(&keys[0]);
+        assert_eq!([None, Some("n"), Some("m")].map(|home| backlog.behind_in(home)), [1, 1, 0]);
+        backlog.note(&ObjectRef::cluster("a"));
+        assert_eq!([None, Some("n"), Some("m")].map(|home| backlog.behind_in(home)), [2, 2, 1], "anybody's");
+        backlog.retain(|key| key.namespace.is_some());
         backlog.retain(|key| *key != keys[0]);
+        assert_eq!([None, Some("n"), Some("m")].map(|home| backlog.behind_in(home)), [0; 3]);
         assert_eq!((backlog.len(), backlog.take(), backlog.is_past(backlog.mark())), (0, None, true));
     }
 

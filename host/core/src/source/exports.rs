@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::backlog::is_at_home;
 use super::callback::Callback;
 use super::filter::{Sort, Verdict};
 use super::keys::placed;
@@ -364,11 +365,6 @@ fn few(answer: Result<Vec<ObjectRef>, Failure>) -> Result<Vec<ObjectRef>, Failur
     Ok(keys)
 }
 
-/// Returns true if an object may belong to a primary all of whose objects are in this namespace, or anywhere (`None`).
-fn is_at_home(key: &ObjectRef, home: Option<&str>) -> bool {
-    home.is_none() || key.namespace.is_none() || key.namespace.as_deref() == home
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use std::collections::{BTreeMap, VecDeque};
@@ -388,6 +384,7 @@ pub(super) mod tests {
     use crate::source::callback::Faults;
     use crate::source::filter::Filter;
     use crate::source::mapper::Mapper;
+    use crate::source::telling::MOMENT;
     use crate::source::{Spec, Trigger};
 
     /// Answers what is in line, or else with nothing, and notes what it is asked.
@@ -847,6 +844,36 @@ pub(super) mod tests {
             assert!(asking.as_mut().now_or_never().is_none());
             assert_eq!(world.source.settled().now_or_never().is_none(), waits);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_waits_for_what_may_concern_its_primary_and_no_longer_than_its_reads_can_do_without() {
+        // IX-2
+        let hangs = Fake { hangs: true, ..Fake::default() };
+        let mut world = World::mapped();
+        let waited = async |world: &World, primary: Option<&str>| {
+            let start = Instant::now();
+            let primary = primary.map(key);
+            world.source.settled_for(primary.as_ref()).await;
+            start.elapsed()
+        };
+        assert_eq!(waited(&world, Some("n/p")).await, Duration::ZERO);
+        world.event(Event::Applied(object("a", 1)));
+        assert!(world.source.ask(&hangs).now_or_never().is_none());
+        world.event(Event::Applied(object("b", 2)));
+        assert_eq!(waited(&world, Some("m/p")).await, Duration::ZERO, "they are in another namespace");
+        assert_eq!((waited(&world, Some("n/p")).await, waited(&world, None).await), (MOMENT, MOMENT));
+        for n in 0..u64::try_from(MANY).unwrap() {
+            world.event(Event::Applied(object(&format!("c{n}"), 3 + n)));
+        }
+        let waits = tokio::time::timeout(10 * MOMENT, waited(&world, Some("n/p"))).await;
+        assert!(waits.is_err(), "no read can ask about so many");
+        // Whose primaries they are is known without a question; what is asked is only whom it wakes.
+        let mut world = World::of(Role::Primary, Filters { generic: Some(export("any")), ..Filters::default() });
+        world.event(Event::Applied(object("p", 1)));
+        world.event(Event::Applied(object("q", 2)));
+        assert!(world.source.ask(&hangs).now_or_never().is_none());
+        assert_eq!(waited(&world, Some("n/p")).await, Duration::ZERO);
     }
 
     #[tokio::test]

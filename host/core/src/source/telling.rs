@@ -4,16 +4,23 @@
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
 
 use super::backlog::Waiting;
 use super::callback::{Callback, questions};
 use super::echo::Released;
 use super::exports::Exports;
 use super::filter::Sort;
+use super::known::MANY;
 use super::state::{Facts, Move};
 use super::{Listener, Role, Source, Trigger, TriggerKind};
 use crate::cpu;
 use crate::object::{Change, Object, ObjectRef};
+
+/// A run waits so long for objects to be asked about that its reads can ask about, too.
+pub(super) const MOMENT: Duration = Duration::from_secs(1);
 
 /// It is tried for so many objects at a time whether there is memory for their keys now.
 const PORTION: usize = 1000;
@@ -206,6 +213,32 @@ impl Source {
                 return;
             }
             progress.await;
+        }
+    }
+
+    /// Waits until what waits now and may concern a primary, or any (`None`), has been asked about; for a moment only, unless that is more
+    /// than reads ask about themselves.
+    pub async fn settled_for(&self, primary: Option<&ObjectRef>) {
+        if self.is_of_primaries() && self.spec.indexes.is_empty() {
+            return;
+        }
+        let (home, moment) = (primary.and_then(|primary| self.home_of(primary)), Instant::now() + MOMENT);
+        let mark = self.state.read().backlog.mark();
+        loop {
+            let mut progress = pin!(self.progress.notified());
+            progress.as_mut().enable();
+            let behind = {
+                let backlog = &self.state.read().backlog;
+                if backlog.is_past(mark) { 0 } else { backlog.behind_in(home) }
+            };
+            if behind == 0 {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = progress => {}
+                () = sleep_until(moment), if behind <= MANY => return,
+            }
         }
     }
 
