@@ -22,6 +22,7 @@ mod assemble;
 mod declared;
 mod demand;
 mod handle;
+mod late;
 mod plan;
 mod polls;
 mod registering;

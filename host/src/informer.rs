@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     /// What is kept of objects.
     kept: Kept,
     state: watch::Sender<State>,
+    /// The last try failed because the API server was away.
+    away: AtomicBool,
     /// A list is being taken in.
     listing: AtomicBool,
     /// Everything is to be listed once more, after the list under way if there is one.
@@ -288,6 +290,7 @@ impl Informer {
             if let Err(error) = ended {
                 tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?next.pause, "watching failed");
                 self.shared.metrics.failures.inc();
+                self.shared.away.store(error.is_outage(), Ordering::Relaxed);
                 self.shared.set(State::Failing(error.message));
             }
             if !next.pause.is_zero() {

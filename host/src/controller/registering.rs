@@ -2,29 +2,30 @@
 
 use std::sync::Arc;
 
+use capstan_core::cluster;
 use capstan_core::guest::{CallError, CallReason, Guest};
 use capstan_core::manifest;
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::Queue;
 use capstan_core::source::Source;
 use capstan_core::source::callback::Faults;
-use capstan_core::source::registered::{Begun, Registered, Revoke, Watch};
+use capstan_core::source::registered::{Begun, Refused, Registered, Revoke, Unfilled, Watch};
 use capstan_core::startup::{Fill, Needed};
 use capstan_core::writes::refused;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::asking::{Asker, Asking};
 use super::declared::{Declared, Environment, Kinds};
+use super::late::{Failing, Places};
 use super::plan::{self, Planned};
 use super::rights::{Lost, Rights};
 use crate::client::{ApiServer, Identity};
-use crate::informer::pool::{Pool, Subscription, filled};
-use crate::informer::{State, Subscriber};
+use crate::informer::Subscriber;
+use crate::informer::pool::Pool;
 
 /// A source that a run registers watches no more namespaces by name: each takes an informer of its own.
 const MOST_PLACES: usize = 16;
@@ -47,11 +48,8 @@ struct Registrar {
 /// A source that is watched, as long as this is kept.
 struct Watching {
     source: Arc<Source>,
-    places: Arc<Vec<Subscription>>,
+    places: Places,
     _asking: Asking,
-    registrar: Arc<Registrar>,
-    /// Waits on after somebody was told that it takes too long.
-    late: Mutex<Option<AbortOnDropHandle<()>>>,
     /// Looks after the rights of the operator's account.
     _rights: Option<AbortOnDropHandle<()>>,
 }
@@ -92,10 +90,10 @@ impl Registrar {
         name: Arc<str>,
         declared: manifest::Source,
         revoke: Revoke,
-    ) -> Result<Begun, CallError> {
+    ) -> Result<Begun, Refused> {
         let mut kinds = Kinds::new();
         for gvk in [&self.spec.primary, &declared.gvk] {
-            kinds.insert(gvk.clone(), self.api.resolve(gvk).await.map_err(refused)?);
+            kinds.insert(gvk.clone(), self.api.resolve(gvk).await.map_err(away)?);
         }
         let planned = plan::registered(&self.spec, (&name, &declared), &kinds, &self.home, &self.faults);
         self.permit(&planned)?;
@@ -107,12 +105,11 @@ impl Registrar {
             let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&self.asker.tell) };
             self.pool.join(scope, kind, subscriber)
         };
-        let places = Arc::new(planned.scopes.iter().map(|(scope, kind)| join((scope, kind))).collect());
+        let all = planned.scopes.iter().map(|(scope, kind)| join((scope, kind))).collect();
         tracing::info!(source = %name, gvk = %declared.gvk, "a run has registered a source");
-        let late = Mutex::default();
-        let registrar = Arc::clone(&self);
-        let watching =
-            Watching { source: Arc::clone(&source), places, _asking: asking, registrar, late, _rights: rights };
+        let queue = self.queue.clone();
+        let places = Places::new(all, move || queue.event_for_all(Instant::now()));
+        let watching = Watching { source: Arc::clone(&source), places, _asking: asking, _rights: rights };
         Ok(Begun { source, watch: Box::new(watching) })
     }
 
@@ -137,18 +134,18 @@ impl Registrar {
     }
 
     /// Asks whether the operator's account may read all that a source would watch, and goes on asking until what it returns is dropped.
-    async fn rights(&self, planned: &Planned, revoke: Revoke) -> Result<Option<AbortOnDropHandle<()>>, CallError> {
+    async fn rights(&self, planned: &Planned, revoke: Revoke) -> Result<Option<AbortOnDropHandle<()>>, Refused> {
         let watched = planned.scopes.iter().map(|(scope, kind)| (scope, kind, Needed::Always));
         let Some(rights) = Rights::to_read(&self.who, watched, &self.api) else {
             return Ok(None);
         };
-        let (seen, away) = rights.seen().await;
-        if let Some(error) = away {
-            return Err(refused(error));
+        let (seen, error) = rights.seen().await;
+        if let Some(error) = error {
+            return Err(away(error));
         }
         for (_, watched) in seen {
             if let Fill::Lacking(why) = watched.fill {
-                return Err(CallError::new(CallReason::Rejected, why));
+                return Err(CallError::new(CallReason::Rejected, why).into());
             }
         }
         let (queue, name) = (self.queue.clone(), Arc::clone(&planned.spec.name));
@@ -165,42 +162,18 @@ impl Registrar {
 }
 
 impl Watch for Watching {
-    fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), String>> {
+    fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), Unfilled>> {
         async move {
-            if timeout_at(by, filled(&self.places)).await.is_err() {
-                self.wait_on();
-                return Err(self.lacks());
-            }
+            self.places.filled(by, Failing::Waits).await?;
             let settled = timeout_at(by, self.source.settled_for(None)).await;
-            settled.map_err(|_| "waiting until its expressions are asked about what it has found".to_owned())
+            let why = || "waiting until its expressions are asked about what it has found".to_owned();
+            settled.map_err(|_| Unfilled { why: why(), outage: false })
         }
         .boxed()
     }
 }
 
-impl Watching {
-    /// Has all primaries run once it is filled: nothing else may tell those whose runs could not wait for it.
-    fn wait_on(&self) {
-        let mut late = self.late.lock();
-        if late.is_none() {
-            let (places, queue) = (Arc::clone(&self.places), self.registrar.queue.clone());
-            let until_filled = async move {
-                filled(&places).await;
-                queue.event_for_all(Instant::now());
-            };
-            *late = Some(AbortOnDropHandle::new(self.registrar.asker.spawn(until_filled)));
-        }
-    }
-
-    /// Says what is not listed.
-    fn lacks(&self) -> String {
-        let Some(place) = self.places.iter().find(|place| !place.is_filled()) else {
-            return "waiting for its first list".to_owned();
-        };
-        let name = place.name();
-        match place.state() {
-            State::Failing(why) => format!("{name} can't be listed: {why}"),
-            State::Listing | State::Watching => format!("waiting for the first list of {name}"),
-        }
-    }
+/// Returns the error for a component of an answer of the API server, or of there being none.
+fn away(error: cluster::Error) -> Refused {
+    Refused { outage: error.is_outage(), error: refused(error) }
 }

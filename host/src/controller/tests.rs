@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::Cache;
@@ -12,7 +13,7 @@ use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
 use capstan_core::source::on_demand::Users;
-use capstan_core::source::{Listener, Trigger, TriggerKind};
+use capstan_core::source::{Listener, Source, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -22,15 +23,16 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::declared::Kinds;
+use super::late::{Failing as WhatFails, Places};
 use super::plan::Plan;
 use super::*;
 use crate::client::ApiServer;
 use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
-use crate::informer::Need;
 use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
+use crate::informer::{Need, Subscriber};
 use crate::metrics::Metrics;
 use crate::workers::Workers;
 
@@ -365,6 +367,41 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let mut sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
     joined.become_as(&mut sources, &second, Users::new(), (&environment.pool, &listener));
     until(|| has("n/b"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
+    // ES-4, WF-12
+    let go = Arc::new(Notify::new());
+    let (environment, _) = environment_of({
+        let go = Arc::clone(&go);
+        move |path| match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+            _ => Some(vec![Body::Awaits(Arc::clone(&go)), Body::Comes(end_of_list(7)), Body::Silent]),
+        }
+    });
+    let (declared, mut known) = (pages("[n]", &environment), Kinds::new());
+    let gvk = &declared.spec.primary;
+    known.insert(gvk.clone(), environment.api.resolve(gvk).await.unwrap());
+    let plan = Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default());
+    let (scope, kind) = &plan.primaries.scopes[0];
+    let source = Arc::new(Source::new(plan.primaries.spec.clone()));
+    let subscriber = Subscriber { source, listener: Arc::new(|_| ()) };
+    let woken = Arc::<AtomicUsize>::default();
+    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber)], {
+        let woken = Arc::clone(&woken);
+        move || {
+            woken.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let by = Instant::now() + Duration::from_hours(1);
+    for failing in [WhatFails::Waits, WhatFails::GivesUp] {
+        assert!(places.filled(by, failing).now_or_never().is_none());
+    }
+    assert_eq!(woken.load(Ordering::Relaxed), 0);
+    go.notify_one();
+    until(|| woken.load(Ordering::Relaxed) == 1);
+    assert_eq!(places.filled(by, WhatFails::Waits).await, Ok(()));
 }
 
 /// A component that is asked for things outside of the cluster, of which there are none, and notes when.

@@ -218,6 +218,7 @@ impl Running {
                 subscribers: RwLock::default(),
                 kept: Kept::default(),
                 state: watch::Sender::new(State::Listing),
+                away: AtomicBool::new(false),
                 listing: AtomicBool::new(false),
                 due: AtomicBool::new(false),
                 relist: Notify::new(),
@@ -245,6 +246,11 @@ impl Subscription {
             return State::Failing(super::NO_ROOM.to_owned());
         }
         self.state.borrow().clone()
+    }
+
+    /// Returns true if it can't be listed because the API server is away.
+    pub fn is_away(&self) -> bool {
+        matches!(*self.state.borrow(), State::Failing(_)) && self.shared.away.load(Ordering::Relaxed)
     }
 
     /// Returns true if the cache is filled: a list has ended, and of every object there is what is needed.
@@ -480,6 +486,7 @@ pub(super) mod tests {
             subscribers: RwLock::default(),
             kept: Kept::default(),
             state: watch::Sender::new(State::Watching),
+            away: AtomicBool::new(false),
             listing: AtomicBool::new(false),
             due: AtomicBool::new(false),
             relist: Notify::new(),

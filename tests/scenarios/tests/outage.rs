@@ -83,6 +83,37 @@ fn an_outage_that_outlasts_all_attempts_is_over_within_seconds_of_its_end() {
 }
 
 #[test]
+fn what_a_run_registers_while_the_api_server_is_away_uses_up_no_attempt() {
+    // ES-4
+    let place = Place::new("registers");
+    let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
+    let admin = place.cluster.user(cluster::ADMIN).unwrap();
+    let kubeconfig = line.kubeconfig(place.cluster, admin, &folder);
+    let plugin = "limits: { timeout: 1s }
+capabilities: { kubernetes: [{ apiVersion: v1, kind: Secret, verbs: [watch] }] }
+";
+    let manifest = place.manifest("probe", "{ apiVersion: test.capstan.dev/v1, kind: Probe }", plugin, ONE_ATTEMPT);
+    let daemon = Start::new(&manifest).kubeconfig(kubeconfig).run(&place).until_ready();
+    let informer = json!({ "apiVersion": "v1", "kind": "Secret" });
+    let registers = json!({ "register": { "name": "keys", "declaration": { "informer": informer } }, "tell": true });
+    let steps = json!([registers, { "deregister": "keys", "tell": true }]);
+    place.probe("p", json!({ "reconcile": { "do": steps, "reschedule": 1000 } }));
+    let goes_on = || {
+        let before = daemon.runs_of("p");
+        wait::until(LATER, "two more runs", || (daemon.runs_of("p") > before + 1).then_some(())).unwrap();
+    };
+    goes_on();
+    line.cut();
+    last(Instant::now());
+    line.mend();
+    goes_on();
+    assert!(daemon.log().contains("source keys: "), "runs have failed for it: {}", daemon.log());
+    assert!(!daemon.log().contains("no retries left"), "no attempt is used up: {}", daemon.log());
+    assert!(daemon.count("capstan_reconciliations_outage_retries_total", "") > 0);
+    assert_eq!(daemon.count("capstan_reconciliations_retries_total", ""), 0);
+}
+
+#[test]
 fn an_api_server_that_hangs_is_told_and_all_goes_on_after_it() {
     let place = Place::new("hang");
     let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());

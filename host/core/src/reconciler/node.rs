@@ -14,6 +14,7 @@ use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
 use crate::manifest::{Called, Condition, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
+use crate::source::registered::Unfilled;
 use crate::source::{Source, Within};
 use crate::workflow::condition;
 use crate::workflow::graph::Graph;
@@ -173,7 +174,10 @@ impl Visitor<'_> {
         let (held, user) = (&source.spec().name, (self.run.primary.key().clone(), Arc::clone(name)));
         if active {
             let by = Instant::now() + controller.spec.cache_sync_timeout;
-            controller.on_demand.enter(held, user, by).await;
+            let entered = controller.on_demand.enter(held, user, by).await;
+            if entered.is_err_and(|Unfilled { outage, .. }| outage) {
+                self.run.missed_server();
+            }
         } else {
             controller.on_demand.leave(held, &user).await;
         }

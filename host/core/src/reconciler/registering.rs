@@ -7,6 +7,7 @@ use super::controller::Controller;
 use super::run::Run;
 use crate::guest::{CallError, CallReason};
 use crate::manifest::Registration;
+use crate::source::registered::Refused;
 
 /// The longest declaration, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -25,7 +26,13 @@ pub(super) async fn register(run: &Run, name: String, declaration: String, by: I
     if !controller.registered.has(&name) {
         run.count_request()?;
     }
-    controller.registered.register(&name, registration, by).await
+    let registered = controller.registered.register(&name, registration, by).await;
+    registered.map_err(|Refused { error, outage }| {
+        if outage {
+            run.missed_server();
+        }
+        error
+    })
 }
 
 /// Deregisters a source. It is a success if there is none.

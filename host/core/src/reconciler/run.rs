@@ -97,6 +97,11 @@ impl Run {
         answer
     }
 
+    /// Remembers that the API server was away when something was needed of it.
+    pub(super) fn missed_server(&self) {
+        self.outage.store(true, Ordering::Relaxed);
+    }
+
     /// Returns the context for writes of the guest.
     pub(super) fn write_context(&self) -> writes::WriteContext<'_> {
         writes::WriteContext { run: Some(self), ..self.controller.write_context(self, &self.budget) }

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Source;
-use super::registered::Watch;
+use super::registered::{Unfilled, Watch};
 use crate::object::ObjectRef;
 
 /// The sources of a controller that are watched on demand, by name.
@@ -89,17 +89,19 @@ impl OnDemand {
 
     /// Takes in that a dependent is active, and waits until its source is filled, or it is `by` then. Does nothing for a source
     /// that is watched anyway.
-    pub async fn enter(&self, source: &str, user: User, by: Instant) {
+    ///
+    /// # Errors
+    /// [`Unfilled`]. What is lacking then is found out by whoever reads it.
+    pub async fn enter(&self, source: &str, user: User, by: Instant) -> Result<(), Unfilled> {
         let Some(Entry { join, demand, watch, .. }) = self.0.get(source) else {
-            return;
+            return Ok(());
         };
         let watch = {
             let mut watch = watch.lock().await;
             demand.lock().users.insert(user);
             Arc::clone(watch.get_or_insert_with(join))
         };
-        // What is lacking then is found out by whoever reads it.
-        drop(watch.filled(by).await);
+        watch.filled(by).await
     }
 
     /// Takes in that a dependent is not active. With the last one, its source is not watched any more, and wakes nobody.
@@ -155,7 +157,7 @@ mod tests {
     use crate::object::Gvk;
     use crate::object::fields::Fields;
     use crate::source::filter::Filter;
-    use crate::source::{Role, Spec};
+    use crate::source::{Role, Spec, Within};
 
     /// Says that something is watched until it is dropped.
     struct Watched(Arc<AtomicBool>);
@@ -197,7 +199,8 @@ mod tests {
             })
         };
         let mut all = OnDemand::default();
-        all.insert(Arc::clone(&source), users.iter().cloned().collect(), join);
+        let dependents = BTreeSet::from(["x".into(), "y".into()]);
+        all.insert(Arc::clone(&source), dependents, &users.iter().cloned().collect(), join);
         (all, watched, source)
     }
 
@@ -212,10 +215,10 @@ mod tests {
         let is_watched = || (watched.load(Ordering::Relaxed), !source.places().is_empty());
         let by = Instant::now();
         all.leave("maps", &user("a", "x")).await;
-        all.enter("others", user("a", "x"), by).await;
+        all.enter("others", user("a", "x"), by).await.unwrap();
         assert_eq!(is_watched(), (false, false));
         for (primary, dependent) in [("a", "x"), ("a", "x"), ("a", "y"), ("b", "x")] {
-            all.enter("maps", user(primary, dependent), by).await;
+            all.enter("maps", user(primary, dependent), by).await.unwrap();
             assert_eq!(is_watched(), (true, true));
         }
         all.leave("maps", &user("a", "x")).await;
@@ -223,7 +226,7 @@ mod tests {
         assert_eq!(is_watched(), (true, true));
         all.leave("maps", &user("a", "y")).await;
         assert_eq!(is_watched(), (false, false));
-        all.enter("maps", user("c", "x"), by).await;
+        all.enter("maps", user("c", "x"), by).await.unwrap();
         assert_eq!(is_watched(), (true, true));
         all.retain(|_| false).await;
         assert_eq!(is_watched(), (false, false));
@@ -236,7 +239,7 @@ mod tests {
         let (mut some, watched, _) = on_demand(&[user("a", "x")]);
         assert_eq!(some.resume(), BTreeSet::from(["maps".into()]));
         assert!(watched.load(Ordering::Relaxed));
-        some.enter("maps", user("a", "x"), Instant::now()).await;
+        some.enter("maps", user("a", "x"), Instant::now()).await.unwrap();
         some.leave("maps", &user("a", "x")).await;
         assert!(!watched.load(Ordering::Relaxed));
     }
@@ -244,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn a_run_of_a_version_before_does_not_end_what_the_next_one_watches() {
         let (before, watched, source) = on_demand(&[]);
-        before.enter("maps", user("a", "x"), Instant::now()).await;
+        before.enter("maps", user("a", "x"), Instant::now()).await.unwrap();
         assert_eq!(before.retire()["maps"], BTreeSet::from([user("a", "x")]));
         before.leave("maps", &user("a", "x")).await;
         assert!(!watched.load(Ordering::Relaxed), "its own informers");

@@ -39,7 +39,16 @@ pub type Watched = Arc<BTreeMap<Arc<str>, Arc<Source>>>;
 /// # Errors
 /// If the source can't be, as [`CallReason`] says.
 pub type Begin =
-    Box<dyn Fn(Arc<str>, manifest::Source, Revoke) -> BoxFuture<'static, Result<Begun, CallError>> + Send + Sync>;
+    Box<dyn Fn(Arc<str>, manifest::Source, Revoke) -> BoxFuture<'static, Result<Begun, Refused>> + Send + Sync>;
+
+/// A source can't be registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why not.
+    pub error: CallError,
+    /// True if the API server was away: nobody else is to blame.
+    pub outage: bool,
+}
 
 /// A source that is watched as long as this is kept.
 pub struct Begun {
@@ -54,8 +63,17 @@ pub trait Watch: Send + Sync {
     /// Waits until all that the source watches is listed.
     ///
     /// # Errors
-    /// Why it is not, once it is `by`.
-    fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), String>>;
+    /// [`Unfilled`], once it is `by`.
+    fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), Unfilled>>;
+}
+
+/// Not all that a source watches is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfilled {
+    /// Why not.
+    pub why: String,
+    /// True if the API server was away.
+    pub outage: bool,
 }
 
 /// Ends one registration from elsewhere than a run.
@@ -102,7 +120,7 @@ impl Registered {
     /// Returns the place of a controller whose runs can't register anything.
     pub fn none() -> Arc<Self> {
         let refused = || CallError::new(CallReason::Misplaced, "nothing can be registered here");
-        Self::new(0, Box::new(move |_, _, _| Box::pin(async move { Err(refused()) })))
+        Self::new(0, Box::new(move |_, _, _| Box::pin(async move { Err(refused().into()) })))
     }
 
     /// Returns the sources that are watched, by name.
@@ -130,9 +148,9 @@ impl Registered {
     /// Registers a source, and waits until all that it watches is listed. Returns false if there is one of that name, which is then kept.
     ///
     /// # Errors
-    /// `exhausted`, if there are too many; `unreachable`, if it is not listed `by` then: it is kept, and whoever registers it next waits
+    /// [`Refused`]: `exhausted`, if there are too many; `unreachable`, if it is not listed `by` then: it is kept, and whoever registers it next waits
     /// on; `conflict`, if it is deregistered meanwhile; those of [`Begin`].
-    pub async fn register(&self, name: &str, registration: Registration, by: Instant) -> Result<bool, CallError> {
+    pub async fn register(&self, name: &str, registration: Registration, by: Instant) -> Result<bool, Refused> {
         let (entry, new) = self.enter(name, registration, Instant::now())?;
         let trying = Try { registered: self, name, entry: &entry };
         let begun = entry.begun.get_or_try_init(|| self.begin(name, &entry)).await?;
@@ -144,9 +162,14 @@ impl Registered {
             filled = begun.watch.filled(by) => Some(filled),
         };
         match filled {
-            None => Err(CallError::new(CallReason::Conflict, format!("source {name} was deregistered meanwhile"))),
+            None => {
+                Err(CallError::new(CallReason::Conflict, format!("source {name} was deregistered meanwhile")).into())
+            }
             Some(Ok(())) => Ok(new),
-            Some(Err(why)) => Err(CallError::new(CallReason::Unreachable, format!("source {name}: {why}"))),
+            Some(Err(Unfilled { why, outage })) => {
+                let error = CallError::new(CallReason::Unreachable, format!("source {name}: {why}"));
+                Err(Refused { error, outage })
+            }
         }
     }
 
@@ -195,7 +218,7 @@ impl Registered {
     }
 
     /// Begins to watch, and lets runs read what is there.
-    async fn begin(&self, name: &str, entry: &Arc<Entry>) -> Result<Begun, CallError> {
+    async fn begin(&self, name: &str, entry: &Arc<Entry>) -> Result<Begun, Refused> {
         let name: Arc<str> = name.into();
         let revoke =
             Revoke { registered: Weak::clone(&self.me), name: Arc::clone(&name), entry: Arc::downgrade(entry) };
@@ -251,6 +274,12 @@ impl Revoke {
     }
 }
 
+impl From<CallError> for Refused {
+    fn from(error: CallError) -> Self {
+        Self { error, outage: false }
+    }
+}
+
 impl Drop for Try<'_> {
     fn drop(&mut self) {
         let Self { registered, name, entry } = self;
@@ -288,11 +317,12 @@ mod tests {
     struct Filled(watch::Receiver<bool>);
 
     impl Watch for Filled {
-        fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), String>> {
+        fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), Unfilled>> {
             let mut filled = self.0.clone();
             async move {
                 let waits = timeout_at(by, filled.wait_for(|filled| *filled));
-                waits.await.map(drop).map_err(|_| "waiting for the first list".to_owned())
+                let late = |_| Unfilled { why: "waiting for the first list".to_owned(), outage: false };
+                waits.await.map(drop).map_err(late)
             }
             .boxed()
         }
@@ -326,7 +356,7 @@ mod tests {
                 async move {
                     tokio::task::yield_now().await;
                     if let Some(reason) = *fails.read() {
-                        return Err(CallError::new(reason, "on purpose"));
+                        return Err(CallError::new(reason, "on purpose").into());
                     }
                     begun.fetch_add(1, Ordering::Relaxed);
                     let source = Arc::new(Source::new(spec(&name, &declared.gvk)));
@@ -347,7 +377,7 @@ mod tests {
         async fn register(&self, name: &str, registration: Registration) -> Result<bool, (CallReason, String)> {
             let by = Instant::now() + Duration::from_secs(1);
             let registered = self.registered.register(name, registration, by).await;
-            registered.map_err(|error| (error.reason, error.message))
+            registered.map_err(|Refused { error, .. }| (error.reason, error.message))
         }
 
         fn names(&self) -> Vec<String> {

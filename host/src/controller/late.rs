@@ -1,0 +1,107 @@
+//! Waits until the informers of a source have listed all that it watches; for those who can't wait, until somebody has to be woken for that.
+
+use std::sync::Arc;
+
+use capstan_core::source::registered::Unfilled;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::informer::State;
+use crate::informer::pool::{Subscription, filled};
+
+/// The informers of a source, which it has as long as this is kept.
+pub(super) struct Places {
+    all: Arc<Vec<Subscription>>,
+    /// Has those run whose runs could not wait: nothing else tells them.
+    wake: Arc<dyn Fn() + Send + Sync>,
+    late: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+/// Whether to wait for what can't be listed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failing {
+    /// It may be, soon.
+    Waits,
+    /// Others fail without it.
+    GivesUp,
+}
+
+/// Somebody who waits. If nobody does any more, `wake` is called once all is listed.
+struct Waiting<'a> {
+    places: &'a Places,
+    filled: bool,
+}
+
+impl Places {
+    pub(super) fn new(all: Vec<Subscription>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { all: Arc::new(all), wake: Arc::new(wake), late: Mutex::default() }
+    }
+
+    /// Waits until all is listed, and told of. If it is not `by` then, or nobody waits for this any more, those who need it are woken later.
+    ///
+    /// # Errors
+    /// [`Unfilled`] says what is not listed.
+    pub(super) async fn filled(&self, by: Instant, failing: Failing) -> Result<(), Unfilled> {
+        let mut waiting = Waiting { places: self, filled: false };
+        for place in &*self.all {
+            let mut state = place.state.clone();
+            loop {
+                state.mark_unchanged();
+                if place.is_filled() {
+                    break;
+                }
+                let fails = failing == Failing::GivesUp && matches!(place.state(), State::Failing(_));
+                // An error says that the informer has ended, with the daemon.
+                if fails || !matches!(timeout_at(by, state.changed()).await, Ok(Ok(()))) {
+                    return Err(self.lacks());
+                }
+            }
+            place.settle();
+        }
+        waiting.filled = true;
+        Ok(())
+    }
+
+    fn wait_on(&self) {
+        let mut late = self.late.lock();
+        // Without a runtime the daemon is ending.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if late.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
+            let (all, wake) = (Arc::clone(&self.all), Arc::clone(&self.wake));
+            let until_filled = async move {
+                filled(&all).await;
+                wake();
+            };
+            *late = Some(AbortOnDropHandle::new(runtime.spawn(until_filled)));
+        }
+    }
+
+    /// Says what is not listed.
+    fn lacks(&self) -> Unfilled {
+        let mut outage = false;
+        let Some(place) = self.all.iter().find(|place| !place.is_filled()) else {
+            return Unfilled { why: "waiting for its first list".to_owned(), outage };
+        };
+        let name = place.name();
+        let why = match place.state() {
+            State::Failing(why) => {
+                outage = place.is_away();
+                format!("{name} can't be listed: {why}")
+            }
+            State::Listing | State::Watching => format!("waiting for the first list of {name}"),
+        };
+        Unfilled { why, outage }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.filled {
+            self.places.wait_on();
+        }
+    }
+}
