@@ -309,7 +309,7 @@ impl Task<'_> {
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let mut sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
         let users = known.filter(|_| kin).map(|(now, _)| now.on_demand.retire()).unwrap_or_default();
-        self.joined.become_as(&mut sources, &plan, users, (&environment.pool, &handle.listener()));
+        self.joined.become_as(&mut sources, &plan, &users, (&environment.pool, &handle.listener()));
         let sought = sources.all();
         // What those put off that go is asked by their heirs, or by nobody: it may be of another kind.
         self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));

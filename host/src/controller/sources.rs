@@ -134,7 +134,7 @@ impl Sources {
     pub(super) fn demand<'a>(
         &'a mut self,
         plan: &'a Plan,
-        mut users: Users,
+        users: &Users,
         pool: &Pool,
         listener: &Listener,
     ) -> Vec<(Arc<Source>, Option<Arc<str>>)> {
@@ -142,7 +142,9 @@ impl Sources {
         for (name, planned) in plan.secondaries.iter().filter(|(_, planned)| planned.on_demand) {
             if let Some(source) = self.secondaries.get(name) {
                 let join = join(source, planned, pool, listener);
-                all.insert(Arc::clone(source), users.remove(name).unwrap_or_default(), join);
+                let held = self.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
+                let dependents = held.map(|(dependent, _)| Arc::clone(dependent)).collect();
+                all.insert(Arc::clone(source), dependents, users, join);
             }
         }
         let resumed = all.resume().into_iter();
@@ -183,7 +185,7 @@ impl Joined {
         &mut self,
         sources: &mut Sources,
         plan: &Plan,
-        users: Users,
+        users: &Users,
         (pool, listener): (&Pool, &Listener),
     ) {
         let demanded = sources.demand(plan, users, pool, listener);

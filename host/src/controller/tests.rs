@@ -352,7 +352,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let (handle, first) = (Arc::new(Handle::new(pages("[n]", &environment), &environment)), plan(&before));
     let mut joined = Joined::default();
     let mut sources = Sources::planned(&first, "f".into(), None, &joined, &Unasked);
-    joined.become_as(&mut sources, &first, Users::new(), (&environment.pool, &listener));
+    joined.become_as(&mut sources, &first, &Users::new(), (&environment.pool, &listener));
     until(|| has("n/a"));
     let controller = handle.assemble(&before, &environment, sources, None);
     *pages_cache.lock() = controller.primaries.places().into_values().next();
@@ -365,7 +365,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
         .collect();
     until(|| kept.iter().all(|kept| kept.cache.is_synced()));
     let mut sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
-    joined.become_as(&mut sources, &second, Users::new(), (&environment.pool, &listener));
+    joined.become_as(&mut sources, &second, &Users::new(), (&environment.pool, &listener));
     until(|| has("n/b"));
 }
 

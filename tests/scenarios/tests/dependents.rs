@@ -217,6 +217,33 @@ fn the_informer_of_a_dependent_comes_with_its_first_activation_and_goes_with_the
 }
 
 #[test]
+fn a_source_that_another_dependent_holds_after_a_change_is_watched_without_a_run() {
+    // WF-12, PO-3
+    let place = Place::new("holder");
+    let folder = Folder::new();
+    let line =
+        |name: &str| format!("{name}: {{ apiVersion: v1, kind: ConfigMap, activation: {{ cel: primary.spec.on }} }}\n");
+    let put = |lines: &str| {
+        let manifest = manifest(&place, lines);
+        folder.put("probes.yaml", manifest.replace("    probe:\n", "    probe:\n      onSwap: nothing\n"));
+    };
+    put(&format!("{}{}", line("first"), line("second")));
+    let daemon = folder.daemon(&place);
+    let made = json!({ "a": "b" });
+    let maps = json!({ "first": config_map("first", &made), "second": config_map("second", &made) });
+    place.probe("p", json!({ "on": true, "dependents": maps }));
+    place.await_object(&place.config_maps(), "second", "the map", |_| true);
+    daemon.await_quiet();
+    let runs = daemon.runs();
+    put(&line("second"));
+    daemon.await_plugin("probe", "active", 2);
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs);
+    place.merge(&place.config_maps(), "second", &json!({ "data": { "a": "c" } }));
+    place.await_object(&place.config_maps(), "second", "repair", |map| map["data"] == made);
+}
+
+#[test]
 fn s127_dependents_are_made_in_their_order() {
     // WF-1, WF-2
     let place = Place::new("s127");

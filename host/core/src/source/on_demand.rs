@@ -22,11 +22,13 @@ pub type Join = Box<dyn Fn() -> Arc<dyn Watch> + Send + Sync>;
 /// A dependent of a primary.
 pub type User = (ObjectRef, Arc<str>);
 
-/// The dependents that are active, by the source that holds them.
-pub type Users = BTreeMap<Arc<str>, BTreeSet<User>>;
+/// The dependents that are active.
+pub type Users = BTreeSet<User>;
 
 struct Entry {
     source: Arc<Source>,
+    /// The dependents that it holds.
+    dependents: BTreeSet<Arc<str>>,
     join: Join,
     demand: parking_lot::Mutex<Demand>,
     /// `None`: it is not watched. Held while that changes, so that an end does not undo a beginning.
@@ -44,10 +46,13 @@ struct Demand {
 // === impl OnDemand ===
 
 impl OnDemand {
-    /// Adds a source, for which these dependents are active already.
-    pub fn insert(&mut self, source: Arc<Source>, users: BTreeSet<User>, join: Join) {
+    /// Adds a source that holds these dependents, some of which are active already: those among `users`, whichever source has held them so
+    /// far.
+    pub fn insert(&mut self, source: Arc<Source>, dependents: BTreeSet<Arc<str>>, users: &Users, join: Join) {
+        let users = users.iter().filter(|(_, dependent)| dependents.contains(dependent)).cloned().collect();
         let demand = parking_lot::Mutex::new(Demand { users, retired: false });
-        self.0.insert(Arc::clone(&source.spec().name), Entry { source, join, demand, watch: Mutex::default() });
+        let name = Arc::clone(&source.spec().name);
+        self.0.insert(name, Entry { source, dependents, join, demand, watch: Mutex::default() });
     }
 
     /// Begins to watch for the sources with active dependents: before anybody else has this. Returns their names.
@@ -62,9 +67,10 @@ impl OnDemand {
         resumed
     }
 
-    /// Returns true if there are sources that `before` had not on demand.
+    /// Returns true if there are dependents whose sources `before` had not on demand.
     pub fn has_others_than(&self, before: &Self) -> bool {
-        self.0.keys().any(|name| !before.0.contains_key(name))
+        let known: BTreeSet<_> = before.0.values().flat_map(|entry| &entry.dependents).collect();
+        self.0.values().flat_map(|entry| &entry.dependents).any(|dependent| !known.contains(dependent))
     }
 
     /// Returns true if another version sees to the sources.
@@ -79,12 +85,12 @@ impl OnDemand {
 
     /// Leaves the sources to another version, and returns the dependents that are active. Runs that have begun may go on with this.
     pub fn retire(&self) -> Users {
-        let retire = |(name, entry): (&Arc<str>, &Entry)| {
+        let retire = |entry: &Entry| {
             let mut demand = entry.demand.lock();
             demand.retired = true;
-            (Arc::clone(name), demand.users.clone())
+            demand.users.clone()
         };
-        self.0.iter().map(retire).collect()
+        self.0.values().flat_map(retire).collect()
     }
 
     /// Takes in that a dependent is active, and waits until its source is filled, or it is `by` then. Does nothing for a source
@@ -157,13 +163,13 @@ mod tests {
     use crate::object::Gvk;
     use crate::object::fields::Fields;
     use crate::source::filter::Filter;
-    use crate::source::{Role, Spec, Within};
+    use crate::source::{Role, Spec};
 
     /// Says that something is watched until it is dropped.
     struct Watched(Arc<AtomicBool>);
 
     impl Watch for Watched {
-        fn filled(&self, _: Instant) -> BoxFuture<'_, Result<(), String>> {
+        fn filled(&self, _: Instant) -> BoxFuture<'_, Result<(), Unfilled>> {
             ready(Ok(())).boxed()
         }
     }
@@ -233,6 +239,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_active_is_so_whichever_source_holds_it_next() {
+        // PO-3
+        let (before, _, _) = on_demand(&[user("a", "y"), user("a", "z")]);
+        let (mut after, watched, source) = on_demand(&[]);
+        let (join, none): (Join, _) = (Box::new(|| unreachable!("it is nobody's")), OnDemand::default());
+        assert!(after.has_others_than(&none) && !after.has_others_than(&before));
+        let Entry { join: joins, .. } = after.0.remove("maps").unwrap();
+        after.insert(source, BTreeSet::from(["y".into()]), &before.retire(), joins);
+        let mut other = OnDemand::default();
+        other.insert(self::source(), BTreeSet::from(["w".into()]), &before.retire(), join);
+        assert!(other.resume().is_empty() && other.has_others_than(&before));
+        assert_eq!((after.resume().len(), watched.load(Ordering::Relaxed)), (1, true));
+    }
+
+    #[tokio::test]
     async fn what_is_active_in_one_version_is_watched_in_the_next_from_its_beginning() {
         let (mut none, watched, _) = on_demand(&[]);
         assert!(none.resume().is_empty() && !watched.load(Ordering::Relaxed));
@@ -248,7 +269,7 @@ mod tests {
     async fn a_run_of_a_version_before_does_not_end_what_the_next_one_watches() {
         let (before, watched, source) = on_demand(&[]);
         before.enter("maps", user("a", "x"), Instant::now()).await.unwrap();
-        assert_eq!(before.retire()["maps"], BTreeSet::from([user("a", "x")]));
+        assert_eq!(before.retire(), BTreeSet::from([user("a", "x")]));
         before.leave("maps", &user("a", "x")).await;
         assert!(!watched.load(Ordering::Relaxed), "its own informers");
         assert!(!source.places().is_empty(), "those of the other version");
