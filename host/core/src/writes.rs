@@ -234,7 +234,7 @@ fn check_target(context: &WriteContext<'_>, target: &Target) -> Result<(), CallE
     }
 }
 
-/// Returns the source that a write concerns (`RO-2`); `None` in mode `plain`.
+/// Returns the source that a write concerns (`RO-2`); `None` in mode `plain`, and while nothing is watched for that source.
 fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Result<Option<Arc<Source>>, CallError> {
     // Other subresources answer with another kind, which does not belong into the caches.
     let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
@@ -247,10 +247,15 @@ fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Re
         let found = found.filter(|source| source.spec().gvk == request.target.gvk);
         let missing =
             || CallError::new(CallReason::Missing, format!("no source {name:?} watches {}", request.target.gvk));
-        return found.map(Some).ok_or_else(missing);
+        return found.ok_or_else(missing).map(|source| Some(source).filter(|source| source.watched().is_ok()));
     }
     let key = &request.target.key;
     let mut found = sources(context, &request.target.gvk);
+    let declared = !found.is_empty();
+    found.retain(|source| source.watched().is_ok());
+    if declared && found.is_empty() {
+        return Ok(None);
+    }
     // If a kind is watched both as primary and as secondary, any other primary counts as a secondary.
     if found.len() > 1 {
         found.retain(|source| context.filters(source, key, primary));

@@ -217,6 +217,49 @@ fn the_informer_of_a_dependent_comes_with_its_first_activation_and_goes_with_the
 }
 
 #[test]
+fn what_nobody_watches_for_an_inactive_dependent_is_missing_and_not_absent() {
+    // CX-1a, WF-12
+    let place = Place::new("unwatched");
+    let daemon = place
+        .daemon(&manifest(&place, "cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } }"));
+    let kind = json!({ "kind": { "apiVersion": "v1", "kind": "ConfigMap" } });
+    let reads = [
+        ("one", json!({ "source": "cm" }), json!("one")),
+        ("some", json!({ "source": "cm" }), json!("related")),
+        ("kind", kind.clone(), json!("one")),
+        ("kinds", kind, json!("related")),
+        ("named", json!({ "source": "cm" }), json!({ "named": { "namespace": place.namespace.name(), "name": "p" } })),
+    ];
+    let read = |(name, place, select): &(&str, Value, Value)| json!({ "read": { "in": place, "select": select }, "as": name, "mayFail": true });
+    let steps: Vec<_> = reads.iter().map(read).collect();
+    let spec = |name: &str, on: bool| json!({ "on": on, "dependents": { "cm": config_map(name, &json!({ "a": "b" })) }, "reconcile": { "do": steps } });
+    place.probe("p", spec("p", true));
+    let sees = |map: &Value| {
+        let what = format!("{map} as what is read");
+        place.await_object(&place.probes(), "p", &what, |p| {
+            reads.iter().all(|(name, ..)| {
+                let found = &p["status"][*name];
+                [found, &found[0], &found["refused"]].contains(&map)
+            })
+        })
+    };
+    sees(&json!("p"));
+    place.merge(&place.probes(), "p", &json!({ "spec": { "on": false } }));
+    let status = sees(&json!("missing"))["status"].take();
+    for (name, ..) in &reads {
+        let message = status[*name]["message"].as_str().unwrap();
+        assert!(message.contains("source cm has no objects to be read: it is watched only while"), "{name}: {message}");
+    }
+    assert!(place.find(&place.config_maps(), "p").is_some(), "it is there all the same");
+    // As soon as somebody else's is watched, it is seen.
+    place.probe("q", spec("q", true));
+    place.await_object(&place.config_maps(), "q", "the other one", |_| true);
+    daemon.await_quiet();
+    place.merge(&place.probes(), "p", &json!({ "spec": { "again": true } }));
+    sees(&json!("p"));
+}
+
+#[test]
 fn a_source_that_another_dependent_holds_after_a_change_is_watched_without_a_run() {
     // WF-12, PO-3
     let place = Place::new("holder");

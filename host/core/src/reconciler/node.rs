@@ -190,6 +190,7 @@ impl Visitor<'_> {
         if !spec.manage.create && !spec.manage.update {
             source.shows_all(Within::Related(primary))?;
             let found = source.related(primary);
+            source.watched()?;
             return Ok(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)).collect());
         }
         let answer = self.desired(name).await?;

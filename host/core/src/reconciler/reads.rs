@@ -51,10 +51,12 @@ impl<'a> Reader<'a> {
         }
         let mut objects = Vec::new();
         for source in open {
-            if query.selection == Selection::Related {
-                self.heed(source).await?;
-            }
-            let mut found = self.select(source, &query.selection)?;
+            let mut found = match query.selection {
+                Selection::Related => self.related(source).await?,
+                Selection::Namespaced(_) | Selection::Everywhere | Selection::Indexed { .. } => {
+                    self.shown(source, &query.selection)?
+                }
+            };
             if query.selection != Selection::Related && !self.is_declared(source) {
                 found.retain(|object| self.may_see(source, object));
             }
@@ -75,10 +77,8 @@ impl<'a> Reader<'a> {
         if *place == Place::Primaries {
             return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
-        let (source, primary) = (self.place(place)?, self.primary()?.key());
-        self.heed(&source).await?;
-        source.shows_all(Within::Related(primary)).map_err(|doubt| doubtful(&doubt))?;
-        let mut found = own(self.read(source.related(primary))?);
+        let source = self.place(place)?;
+        let mut found = own(self.related(&source).await?);
         match found.as_slice() {
             [] | [_] => match found.pop() {
                 None => Ok(None),
@@ -101,20 +101,30 @@ impl<'a> Reader<'a> {
         if sources.is_empty() {
             return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place))));
         }
+        sources.iter().try_for_each(|source| is_watched(source))?;
         let newest = sources
             .iter()
             .filter_map(|source| source.get(key).filter(|found| self.may_see(source, found)))
             .max_by_key(|found| (found.version(), found.fields().is_whole()));
         let Some(newest) = newest else {
-            let mut sources = sources.iter();
-            let known = sources.try_for_each(|source| source.known(Within::Object(key)));
-            return known.map(|()| None).map_err(|doubt| doubtful(&doubt));
+            for source in &sources {
+                is_watched(source)?;
+                source.known(Within::Object(key)).map_err(|doubt| doubtful(&doubt))?;
+            }
+            return Ok(None);
         };
         let Some(newest) = self.recall(&sources, newest).await? else {
             return Ok(None);
         };
         let found = self.read(vec![newest])?;
         Ok(found.first().map(|object| object.json().to_owned()))
+    }
+
+    /// Returns the objects of a source that belong to the primary.
+    async fn related(self, source: &Source) -> Result<Vec<Object>, CallError> {
+        is_watched(source)?;
+        self.heed(source).await?;
+        self.shown(source, &Selection::Related)
     }
 
     /// Has the component asked what of a source belongs to the primary, where that is for it to say and not known yet. Only a run
@@ -234,6 +244,10 @@ impl<'a> Reader<'a> {
                         seen.push(Arc::clone(source));
                     }
                 }
+                // Others of the kind answer for themselves.
+                if seen.iter().any(|source| source.watched().is_ok()) {
+                    seen.retain(|source| source.watched().is_ok());
+                }
                 Ok(seen)
             }
         }
@@ -293,6 +307,14 @@ impl<'a> Reader<'a> {
         Err(self.controller.permissions.unreadable(gvk, namespace))
     }
 
+    /// Returns the objects of a source, if it is watched before and after.
+    fn shown(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
+        is_watched(source)?;
+        let found = self.select(source, selection)?;
+        is_watched(source)?;
+        Ok(found)
+    }
+
     fn select(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
         let within = match selection {
             Selection::Related => Within::Related(self.primary()?.key()),
@@ -317,6 +339,13 @@ impl<'a> Reader<'a> {
         self.budget.lock().text(text).map_err(too_much)?;
         Ok(objects)
     }
+}
+
+/// Checks that something is watched for a source: before it is read, and afterwards, as that may have ended meanwhile.
+fn is_watched(source: &Source) -> Result<(), CallError> {
+    source.watched().map_err(|Doubt { source_name, why, .. }| {
+        CallError::new(CallReason::Missing, format!("source {source_name} has no objects to be read: {why}"))
+    })
 }
 
 fn doubtful(doubt: &Doubt) -> CallError {

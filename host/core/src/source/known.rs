@@ -63,6 +63,26 @@ impl Source {
         state.lacking = places;
     }
 
+    /// Takes in why nothing is watched while no cache is attached: what there is then is not known.
+    pub fn rests(&self, why: &str) {
+        self.state.write().unwatched = Some(why.into());
+    }
+
+    /// Checks that the source is watched, if it is one that is not always.
+    ///
+    /// # Errors
+    /// [`Doubt`] if nothing is watched for it now.
+    pub fn watched(&self) -> Result<(), Doubt> {
+        self.is_watched(&self.state.read())
+    }
+
+    fn is_watched(&self, state: &State) -> Result<(), Doubt> {
+        match &state.unwatched {
+            Some(why) if state.places.is_empty() => Err(self.doubt(&None, why)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Takes in that the cache of a namespace, or of all (`None`), has not all fields of objects that the source keeps: nothing
     /// is known until it is attached.
     pub fn awaits(&self, namespace: Option<&str>) {
@@ -226,6 +246,7 @@ impl Source {
     }
 
     fn nothing_lacks(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
+        self.is_watched(state)?;
         let concerns = |place: &Place| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
         if let Some(place) = state.awaited.iter().find(|place| concerns(place)) {
             return Err(self.doubt(place, "its cache has not all fields of objects yet"));

@@ -25,6 +25,10 @@ pub type User = (ObjectRef, Arc<str>);
 /// The dependents that are active.
 pub type Users = BTreeSet<User>;
 
+/// Why nothing is known of a source while none of its dependents is active.
+const NOBODY: &str =
+    "it is watched only while a dependent with an activation condition is active for some primary, and none is";
+
 struct Entry {
     source: Arc<Source>,
     /// The dependents that it holds.
@@ -49,6 +53,7 @@ impl OnDemand {
     /// Adds a source that holds these dependents, some of which are active already: those among `users`, whichever source has held them so
     /// far.
     pub fn insert(&mut self, source: Arc<Source>, dependents: BTreeSet<Arc<str>>, users: &Users, join: Join) {
+        source.rests(NOBODY);
         let users = users.iter().filter(|(_, dependent)| dependents.contains(dependent)).cloned().collect();
         let demand = parking_lot::Mutex::new(Demand { users, retired: false });
         let name = Arc::clone(&source.spec().name);
@@ -163,7 +168,7 @@ mod tests {
     use crate::object::Gvk;
     use crate::object::fields::Fields;
     use crate::source::filter::Filter;
-    use crate::source::{Role, Spec};
+    use crate::source::{Role, Spec, Within};
 
     /// Says that something is watched until it is dropped.
     struct Watched(Arc<AtomicBool>);
@@ -236,6 +241,23 @@ mod tests {
         assert_eq!(is_watched(), (true, true));
         all.retain(|_| false).await;
         assert_eq!(is_watched(), (false, false));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_watches_is_not_known_to_be_absent() {
+        // WF-12, CX-1a
+        let (all, _, source) = on_demand(&[]);
+        let why = |within| source.known(within).map_err(|doubt| doubt.why.to_string());
+        let key = ObjectRef::namespaced("n", "a");
+        for within in [Within::Object(&key), Within::Namespace("n"), Within::Related(&key), Within::Everywhere] {
+            assert_eq!(why(within), Err(NOBODY.to_owned()), "{within:?}");
+        }
+        assert!(source.watched().is_err());
+        all.enter("maps", user("a", "x"), Instant::now()).await.unwrap();
+        assert_eq!(why(Within::Everywhere), Err("its first list is not complete".to_owned()));
+        assert!(source.watched().is_ok());
+        all.leave("maps", &user("a", "x")).await;
+        assert!(source.watched().is_err());
     }
 
     #[tokio::test]

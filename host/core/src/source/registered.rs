@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ use crate::manifest::{self, Registration};
 
 /// The most expressions of all registered sources together that are asked about events, as of a manifest.
 const MOST_ASKED: usize = 32;
+
+/// Why nothing is known of a source that is deregistered.
+const ENDED: &str = "it is not watched any more: it was deregistered";
 
 /// How often sources are registered that are not there yet: each is listed.
 const OFTEN: Rate = Rate { interval: Duration::from_secs(1), burst: 100 };
@@ -98,6 +101,8 @@ struct Entry {
     begun: OnceCell<Begun>,
     /// True once it is deregistered.
     ended: watch::Sender<bool>,
+    /// How many wait until it has begun.
+    trying: AtomicUsize,
     /// Somebody has been told that it is declared in another way.
     told: AtomicBool,
 }
@@ -189,6 +194,7 @@ impl Registered {
             if other {
                 tracing::warn!(source = %name, "a run registers a source in another way than it is registered already: it stays as it is; deregister it first");
             }
+            entry.trying.fetch_add(1, Ordering::Relaxed);
             return Ok((Arc::clone(entry), false));
         }
         if entries.len() >= self.most {
@@ -211,6 +217,7 @@ impl Registered {
             registration,
             begun: OnceCell::new(),
             ended: watch::Sender::new(false),
+            trying: AtomicUsize::new(1),
             told: AtomicBool::new(false),
         });
         entries.insert(name.into(), Arc::clone(&entry));
@@ -223,6 +230,7 @@ impl Registered {
         let revoke =
             Revoke { registered: Weak::clone(&self.me), name: Arc::clone(&name), entry: Arc::downgrade(entry) };
         let begun = (self.begin)(Arc::clone(&name), entry.registration.source.clone(), revoke).await?;
+        begun.source.rests(ENDED);
         let mut state = self.state.write();
         if state.has(&name, entry) {
             Arc::make_mut(&mut state.watched).insert(name, Arc::clone(&begun.source));
@@ -232,9 +240,14 @@ impl Registered {
 
     /// Ends an entry, if it is still there. Returns whether it was.
     fn end(&self, name: &str, entry: &Arc<Entry>) -> bool {
+        self.end_if(name, entry, || true)
+    }
+
+    /// Ends an entry if it is still there and `ends` says so, which nobody can change by entering it. Returns whether it did.
+    fn end_if(&self, name: &str, entry: &Arc<Entry>, ends: impl FnOnce() -> bool) -> bool {
         {
             let mut state = self.state.write();
-            if !state.has(name, entry) {
+            if !ends() || !state.has(name, entry) {
                 return false;
             }
             state.entries.remove(name);
@@ -283,9 +296,9 @@ impl From<CallError> for Refused {
 impl Drop for Try<'_> {
     fn drop(&mut self) {
         let Self { registered, name, entry } = self;
-        if !entry.begun.initialized() {
-            registered.end(name, entry);
-        }
+        // Others who wait for the same begin it instead.
+        let last = || entry.trying.fetch_sub(1, Ordering::Relaxed) == 1 && !entry.begun.initialized();
+        registered.end_if(name, entry, last);
     }
 }
 
@@ -303,7 +316,7 @@ mod tests {
     use crate::object::{Change, Gvk, Managers, Object, Scope};
     use crate::source::filter::Filter;
     use crate::source::mapper::Mapper;
-    use crate::source::{Role, Spec};
+    use crate::source::{Role, Spec, Within};
 
     /// Sources that are filled when the test says so, and how many have begun.
     struct Place {
@@ -430,6 +443,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_run_that_waits_for_what_another_one_registers_goes_on_if_that_is_cut_off() {
+        // ES-4
+        let place = place(8, true);
+        let mut first = Box::pin(place.register("a", declared("Secret", "")));
+        assert!(first.as_mut().now_or_never().is_none(), "it begins");
+        let mut second = Box::pin(place.register("a", declared("Secret", "")));
+        assert!(second.as_mut().now_or_never().is_none(), "it waits for the first one");
+        drop(first);
+        assert_eq!((second.await, place.names()), (Ok(false), vec!["a: v1 Secret".to_owned()]));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_deregistered_source_wakes_nobody_and_whoever_waits_for_it_is_told() {
         // ES-4
         let place = place(8, false);
@@ -446,6 +471,11 @@ mod tests {
             // Its informer may be about to tell it of something.
             assert_eq!(source.on(Change::Deleted { last: owned, unknown: false }), []);
             assert_eq!(source.list(None), []);
+            let why = source.known(Within::Everywhere).unwrap_err().to_string();
+            assert!(
+                why.ends_with("it is not watched any more: it was deregistered"),
+                "a read that is under way: {why}"
+            );
         };
         let (waited, ()) = tokio::join!(waits, ends);
         assert_eq!(waited, Err((CallReason::Conflict, "source a was deregistered meanwhile".to_owned())));

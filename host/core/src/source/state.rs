@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) places: Places,
     /// The places that the source should watch but can't, with the reason.
     pub(super) lacking: BTreeMap<Place, Arc<str>>,
+    /// Why nothing is watched while no cache is attached; `None` if there is nothing to be watched then.
+    pub(super) unwatched: Option<Arc<str>>,
     /// The places whose cache is waited for, as it has not all fields of objects yet.
     pub(super) awaited: BTreeSet<Place>,
     /// What a source of primaries showed of places that it should read, but does not now; without contents.
