@@ -442,6 +442,8 @@ impl Handle {
     pub(super) fn after_swap(&self, Swapped { follows, finalizers_changed, before, now }: Swapped) {
         drop(before);
         now.ask_anew();
+        // What they demand was taken over, who may have gone meanwhile.
+        self.gone.notify_one();
         if finalizers_changed {
             self.queue.finalizers_changed(Instant::now());
         }

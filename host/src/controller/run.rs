@@ -48,6 +48,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     let last = departed.then(|| controller.verdicts.departed.get(&key)).flatten();
     let what = ticket.finish(finished, now);
     // AE-3: what is still to be run for, or has gone since, is kept.
+    let left = what.next == Next::Dropped || departed;
     if let Some(last) = last.filter(|_| !controller.queue.awaits_deletion_run(&key)) {
         controller.verdicts.departed.forget(&last);
     }
@@ -56,6 +57,10 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         // under its name.
         controller.verdicts.forget_unless(&key, controller.primaries.get(&key).as_ref());
         metrics.count_primaries(controller.queue.len());
+    }
+    if left {
+        // What its dependents had watched may have been demanded since others were told that it has gone.
+        handle.gone.notify_one();
     }
     metrics.count_paused(controller.verdicts.paused());
     if matches!(what.next, Next::Outage(_)) {

@@ -124,3 +124,31 @@ fn a_controller_takes_over_its_own_finalizer_when_it_comes_to_run_for_all_events
     let run = wait::until(SOON, "the run about the deletion", || seen(&daemon, "run", "/p").pop());
     assert_eq!(run.unwrap()["primaryDeleted"], true);
 }
+
+#[test]
+fn what_a_run_about_a_deletion_has_watched_is_left_with_it() {
+    // AE-3, WF-12
+    let place = Place::new("leaves");
+    let fields = "standalone:
+  preview:
+    dependents:
+      cm: { apiVersion: v1, kind: ConfigMap, activation: { cel: primary.spec.on } }
+";
+    let daemon = place.daemon(&manifest(&place, fields));
+    let step =
+        json!({ "dependent": { "run": "reconcile", "name": "cm" }, "when": "gone", "mayFail": true, "tell": true });
+    let made = json!({ "cm": { "metadata": { "name": "leaves" }, "data": { "a": "b" } } });
+    place.probe("p", json!({ "on": true, "dependents": made, "reconcile": { "do": step, "status": { "ok": true } } }));
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["ok"] == true);
+    daemon.await_quiet();
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    wait::until(SOON, "the run about the deletion", || (!seen(&daemon, "dependent", "p").is_empty()).then_some(()))
+        .unwrap();
+    assert!(daemon.log().contains("a dependent is active: its source is watched"), "{}", daemon.log());
+    wait::until(SOON, "the end of the informer", || {
+        let informers = daemon.informers(place.namespace.name());
+        informers.iter().all(|one| !one["scope"].as_str().unwrap().starts_with("v1 ConfigMap ")).then_some(())
+    })
+    .unwrap();
+}
