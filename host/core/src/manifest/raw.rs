@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::destinations::{HostName, ToHttp, ToTcp};
 use super::names::{ApiVersion, Export, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
-use super::units::{Bytes, Factor, Objects, Requests, Share, Time, Times, Workers};
+use super::units::{Bytes, Factor, Objects, Registered, Requests, Share, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
@@ -231,9 +231,9 @@ pub(super) struct Limits {
     /// Objects in one answer of the cache. It ends earlier if they have more bytes than a quarter of `memory`, or 8Mi.
     #[schemars(extend("default" = 500))]
     pub(super) page: MaybeLeaf<Objects>,
-    /// Sources that the runs of one controller may have registered at once, at most 64 (`ES-4`).
+    /// Sources that the runs of one controller may have registered at once (`ES-4`).
     #[schemars(extend("default" = 8))]
-    pub(super) sources: MaybeLeaf<Times>,
+    pub(super) sources: MaybeLeaf<Registered>,
     /// Log lines of one call, each of which counts for 256 bytes besides its own; what is beyond is dropped, with one warning. All calls of the plugin together may log four times as
     /// much at once, and as much each second.
     #[schemars(extend("default" = "64Ki"))]

@@ -28,6 +28,9 @@ pub(super) struct Requests(pub(super) u32);
 /// How often something is done.
 pub(super) struct Times(pub(super) u32);
 
+/// A count of sources that runs register.
+pub(super) struct Registered(pub(super) u32);
+
 /// A factor from 1.
 pub(super) struct Factor(pub(super) f64);
 
@@ -186,6 +189,8 @@ numbers!(
     Objects from 1 to 10_000,
     Requests from 0 to 100_000,
     Times from 1 to 1_000_000,
+    // Each is watched, and asked about each event.
+    Registered from 1 to 64,
 );
 
 fn whole(number: &Number) -> Option<u32> {

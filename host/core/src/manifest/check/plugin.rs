@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::super::destinations::{HostName, ToHttp, ToTcp};
 use super::super::raw::{self, Maybe, MaybeLeaf};
-use super::super::units::{Bytes, Objects, Requests, Time, Times};
+use super::super::units::{Bytes, Objects, Registered, Requests, Time, Times};
 use super::super::{Capabilities, Grant, Instances, Isolation, Limits, Plugin, Warm};
 use super::{Check, get, located, object, time, workers};
 use crate::network::{Destination, Host};
@@ -16,9 +16,6 @@ use crate::yaml::{Leaf, Located, OrWord, Scalar, Slot};
 
 /// The most bytes of log lines or memos that the daemon keeps for a component.
 const MOST_KEPT: u64 = 64 << 20;
-
-/// The most sources that the runs of a controller may have registered.
-const MOST_REGISTERED: u32 = 64;
 
 /// The longest time that a call may take.
 const LONGEST_CALL: Duration = Duration::from_hours(1);
@@ -93,14 +90,6 @@ impl Check<'_> {
             let message = "found no time at all; runs need some, such as `500ms` in each second";
             self.fault(*place, message.to_owned());
         }
-        if let Some(Located { value: Scalar(Times(sources)), place }) = located(&limits.sources)
-            && *sources > MOST_REGISTERED
-        {
-            self.fault(
-                *place,
-                format!("found {sources} sources; the runs of a controller register at most {MOST_REGISTERED}"),
-            );
-        }
         let memo = get(&limits.memo);
         let none = None;
         let of = |field: fn(&raw::Memo) -> &MaybeLeaf<Bytes>| memo.map_or(&none, field);
@@ -142,7 +131,7 @@ impl Check<'_> {
                 .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),
             connections: workers(&limits.connections, defaults.connections),
             page: get(&limits.page).map_or(defaults.page, |Scalar(Objects(n))| *n),
-            sources: times(&limits.sources, defaults.sources),
+            sources: get(&limits.sources).map_or(defaults.sources, |Scalar(Registered(n))| *n as usize),
             log: bytes(&limits.log, defaults.log),
         }
     }

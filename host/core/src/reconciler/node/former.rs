@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::is_watched;
 use super::visitor::{Stopped, Visitor};
 use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
@@ -69,11 +70,15 @@ impl Visitor<'_> {
 
     /// Returns the objects that a node made under names that neither it nor another dependent has now.
     pub(super) async fn formers(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<Object>, Stopped> {
-        let mut related = self.source(name).await?.related(self.run.primary.key());
+        let source = self.source(name).await?;
+        let mut related = source.related(self.run.primary.key());
         let own = match &spec.called {
             Some(called) => Some(self.named(called, spec)?),
             None => self.run.known_key(name),
         };
+        // What is not watched any more shows nothing: what was there is not gone.
+        source.watched()?;
+        own.iter().try_for_each(|key| is_watched(source, key))?;
         let mut meant: BTreeSet<ObjectRef> = own.into_iter().collect();
         let mut unknown = Vec::new();
         for (other, spec) in self.others(name, spec) {
