@@ -77,8 +77,10 @@ impl Source {
     }
 
     fn is_watched(&self, state: &State) -> Result<(), Doubt> {
+        // What should be watched and can't be says why itself.
+        let wanted = !state.awaited.is_empty() || state.lacking.contains_key(&None);
         match &state.unwatched {
-            Some(why) if state.places.is_empty() => Err(self.doubt(&None, why)),
+            Some(why) if state.places.is_empty() && !wanted => Err(self.doubt(&None, why)),
             Some(_) | None => Ok(()),
         }
     }

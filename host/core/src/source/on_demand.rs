@@ -258,6 +258,15 @@ mod tests {
         assert!(source.watched().is_ok());
         all.leave("maps", &user("a", "x")).await;
         assert!(source.watched().is_err());
+        // What somebody is active for, and can't be watched, says why.
+        source.awaits(None);
+        assert!(source.watched().is_ok());
+        assert_eq!(why(Within::Everywhere), Err("its cache has not all fields of objects yet".to_owned()));
+        source.gives_up(None);
+        assert!(source.watched().is_err());
+        source.lacking(BTreeMap::from([(None, "it is not served".into())]));
+        assert!(source.watched().is_ok());
+        assert_eq!(why(Within::Namespace("n")), Err("it is not served".to_owned()));
     }
 
     #[tokio::test]
