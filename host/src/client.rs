@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 mod answer;
+mod link;
 pub mod meter;
 pub mod pulse;
 pub mod recorder;
@@ -26,6 +27,8 @@ pub(crate) mod request;
 
 use crate::backoff::Chance;
 use answer::About;
+pub use link::Link;
+use link::Way;
 use pulse::Pulse;
 use request::Asked;
 
@@ -46,7 +49,7 @@ const BUSY_TRIES: u32 = 5;
 
 /// The API server of one cluster.
 pub struct ApiServer {
-    client: kube::Client,
+    way: Way,
     /// Where connections are kept going: runs, which ask for requests, must not hold them up.
     runtime: Handle,
     kinds: RwLock<HashMap<Gvk, Kind>>,
@@ -86,8 +89,12 @@ impl ApiServer {
     /// Returns a client of this cluster that keeps the shares of `managers` when it cuts managedFields off. Its connections
     /// belong to the runtime that this is called on.
     pub fn new(client: kube::Client, managers: Managers) -> Self {
+        Self::by(Way::own(client), managers)
+    }
+
+    fn by(way: Way, managers: Managers) -> Self {
         Self {
-            client,
+            way,
             runtime: Handle::current(),
             kinds: RwLock::default(),
             managers: RwLock::new(managers),
@@ -136,14 +143,19 @@ impl ApiServer {
     /// # Errors
     /// [`Reason::UnknownKind`] if the API server does not serve it; otherwise as the request failed.
     pub async fn resolve(&self, gvk: &Gvk) -> Result<Kind, Error> {
+        self.still_leads()?;
         if let Some(kind) = self.known(gvk) {
             return Ok(kind);
         }
         let about = About { who: &Identity::Daemon, verb: "discover", gvk, key: None };
         let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk)).await;
-        let found = about.kinds(answer)?.into_iter().map(|kind| (kind.gvk.clone(), kind));
+        let found = about
+            .kinds(answer)
+            .map_err(|error| self.way.named(error))?
+            .into_iter()
+            .map(|kind| (kind.gvk.clone(), kind));
         self.kinds.write().extend(found);
-        self.known(gvk).ok_or_else(|| about.unknown())
+        self.known(gvk).ok_or_else(|| self.way.named(about.unknown()))
     }
 
     /// Says whether somebody may list the objects of a kind, in one namespace or everywhere (none). It is asked for in the name
@@ -186,7 +198,7 @@ impl ApiServer {
             answer.unwrap_or_else(|_| Err(about.late(TIMEOUT)))
         };
         let lost = || about.unreachable(&"it was away, and may not answer any more");
-        self.pulse.follow(access, in_time, lost).await
+        self.pulse.follow(access, in_time, lost).await.map_err(|error| self.way.named(error))
     }
 
     /// Sends a request; again, for a while, if the API server is too busy.
@@ -194,7 +206,7 @@ impl ApiServer {
         let request = request.map_err(|e| about.invalid(&e))?;
         let mut tries = 0;
         loop {
-            let (client, request) = (self.client.clone(), request.clone().map(Body::from));
+            let (client, request) = (self.way.client(about).await?, request.clone().map(Body::from));
             // A connection lives where the request that opens it is polled.
             let exchange = self.runtime.spawn(async move { client.send(request).await });
             let response = AbortOnDropHandle::new(exchange).await;
@@ -210,7 +222,13 @@ impl ApiServer {
                 tokio::time::sleep(after + self.chance.jitter(after) / 2).await;
                 continue;
             }
-            return Err(about.refused(response.status(), collect(response.into_body(), REFUSAL).await));
+            let refused = self.way.is_refusal(response.status());
+            let mut error = about.refused(response.status(), collect(response.into_body(), REFUSAL).await);
+            if refused {
+                // Not for good: the kubeconfig is read again.
+                error.reason = Reason::Unreachable;
+            }
+            return Err(error);
         }
     }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::extract::{Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -48,6 +48,20 @@ pub struct Unready {
     pub what: String,
     /// The reason, in one sentence.
     pub why: String,
+    /// Whether that is another cluster's matter: the daemon is ready all the same.
+    pub elsewhere: bool,
+}
+
+impl Unready {
+    /// Returns something for which the daemon is not ready.
+    pub fn here(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into(), elsewhere: false }
+    }
+
+    fn line(&self) -> String {
+        let Self { what, why, .. } = self;
+        format!("{what}: {why}\n")
+    }
 }
 
 /// Lists what is not ready yet; empty = ready.
@@ -238,6 +252,7 @@ impl Main {
             Some(_) | None => vec![Unready {
                 what: "the main runtime".to_owned(),
                 why: format!("has not answered within {PATIENCE:?}"),
+                elsewhere: false,
             }],
         }
     }
@@ -249,7 +264,7 @@ impl Main {
         }
         let main = Arc::clone(self);
         self.runtime.spawn(async move {
-            let starting = || vec![Unready { what: "the daemon".to_owned(), why: "starting".to_owned() }];
+            let starting = || vec![Unready::here("the daemon", "starting")];
             let unready = main.question.get().map_or_else(starting, |ask| ask());
             let at = Instant::now();
             *main.asked.lock() = false;
@@ -281,23 +296,28 @@ fn alive(late: Duration) -> Result<(), String> {
 }
 
 /// Answers 200 once every cache is filled and every plugin is loaded, else 503.
-async fn readyz(State(probes): State<Arc<Probes>>, Extension(peer): Extension<Peer>) -> Response {
-    match ready(&probes.main.unready().await, peer) {
-        Ok(()) => "ok\n".into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+async fn readyz(
+    State(probes): State<Arc<Probes>>,
+    Extension(peer): Extension<Peer>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let unready = probes.main.unready().await;
+    let (elsewhere, here): (Vec<_>, Vec<_>) = unready.into_iter().partition(|unready| unready.elsewhere);
+    // What another cluster is to blame for is told to whoever asks for it.
+    let verbose = query.is_some_and(|query| query.split('&').any(|field| field == "verbose"));
+    let told = elsewhere.iter().filter(|_| verbose && peer.is_here()).map(Unready::line).collect::<String>();
+    match ready(&here, peer) {
+        Ok(()) => format!("ok\n{told}").into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why + &told).into_response(),
     }
 }
 
 /// Returns what is not ready, as an error: to a client on this host with the reasons, one per line. To other clients
 /// only their number, as anyone may ask, and the texts come from manifests, components and the API server.
 fn ready(unready: &[Unready], peer: Peer) -> Result<(), String> {
-    let lines = || {
-        let lines = unready.iter();
-        lines.map(|Unready { what, why }| format!("{what}: {why}\n"))
-    };
     match unready.len() {
         0 => Ok(()),
-        _ if peer.is_here() => Err(lines().collect()),
+        _ if peer.is_here() => Err(unready.iter().map(Unready::line).collect()),
         1 => Err("not ready: 1 reason\n".to_owned()),
         n => Err(format!("not ready: {n} reasons\n")),
     }
@@ -360,7 +380,7 @@ mod tests {
         for page in ["/readyz", "/metrics"] {
             assert_eq!(get(address, page), "503 the daemon: starting");
         }
-        let unready = Unready { what: "plugin p".to_owned(), why: "being loaded".to_owned() };
+        let unready = Unready::here("plugin p", "being loaded");
         control.ask(Box::new(move || vec![unready.clone()]));
         assert_eq!(get(address, "/readyz"), "503 plugin p: being loaded");
         assert_eq!(get(address, "/metrics"), "404 ");
@@ -391,7 +411,7 @@ mod tests {
 
     #[test]
     fn why_something_is_not_ready_is_told_on_this_host_only() {
-        let unready = |what: &str| Unready { what: what.to_owned(), why: "password=hunter2 is refused".to_owned() };
+        let unready = |what: &str| Unready::here(what, "password=hunter2 is refused");
         let (one, two) = ([unready("plugin p")], [unready("plugin p"), unready("plugin q")]);
         let told = |unready, peer: &str| ready(unready, Peer(peer.parse().unwrap()));
         assert_eq!(told(&[], "10.0.0.1"), Ok(()));

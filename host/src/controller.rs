@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+mod apart;
 mod asking;
 mod assemble;
 mod declared;
@@ -143,7 +144,7 @@ impl Task<'_> {
     /// was without before.
     async fn regain(
         &mut self,
-        Lost { name, why }: Lost,
+        Lost { names, why }: Lost,
         mut without: BTreeSet<Arc<str>>,
         stop: &CancellationToken,
     ) -> Option<Prepared> {
@@ -151,7 +152,7 @@ impl Task<'_> {
         tracing::error!(%why, "the controller waits for a right that it had");
         // The controller continues without what it may not read, unless the manifest says otherwise.
         let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
-        without.extend(name.filter(|_| goes_on));
+        without.extend(names.into_iter().filter(|_| goes_on));
         {
             // A change at this moment has either come before, or sees that the controller waits.
             let _changing = handle.in_force.write();
@@ -170,9 +171,13 @@ impl Task<'_> {
         loop {
             let Held { rights, rest } = held;
             let without = rest.names();
+            let names = without.clone();
             let rights = rights.as_ref();
             // What comes while a version is prepared anew must not begin that again: lists may take longer than questions.
             let settled = !self.anew;
+            let declared = self.declared();
+            let sites = declared.sites(environment);
+            let mut returns: Vec<_> = sites.others().map(|(_, site)| site.api.pulse().returns()).collect();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Break::Stop,
@@ -184,11 +189,13 @@ impl Task<'_> {
                     *held = self.take_over(next, &before);
                     self.start();
                 }
-                come = rest.come(rights, &environment.api, settled) => match come {
+                come = rest.come(rights, &sites, settled) => match come {
                     Come::Anew => self.anew = true,
                     Come::Cache => self.known_now(rest, true),
                 },
                 lost = lost(rights) => return Break::Rights(lost),
+                lost = apart::closed(&declared.spec, &sites, &names) => return Break::Rights(lost),
+                () = apart::back(&mut returns) => self.handle.resume(),
             }
         }
     }
@@ -216,6 +223,12 @@ impl Task<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the version that runs; the wanted one if none does.
+    fn declared(&self) -> Arc<Declared> {
+        let in_force = self.handle.in_force.read();
+        in_force.as_ref().map_or_else(|| Arc::clone(&self.wanted.borrow()), |now| Arc::clone(&now.declared))
     }
 
     /// True if the wanted version is the one that runs.
@@ -299,17 +312,17 @@ impl Task<'_> {
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
         // Another kind's objects may have the same names.
-        let kin = before.as_ref().is_none_or(|now| now.declared.spec.primary.is_kind_of(&declared.spec.primary));
+        let kin = before.as_ref().is_none_or(|now| now.declared.is_kin_of(&declared));
         if !kin {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);
             handle.verdicts.retain(|_| false);
         }
-        let known = before.as_ref();
+        let known = before.as_ref().filter(|now| now.declared.leads_as(&declared));
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
         let mut sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
         let users = known.filter(|_| kin).map(|(now, _)| now.on_demand.retire()).unwrap_or_default();
-        self.joined.become_as(&mut sources, &plan, &users, (&environment.pool, &handle.listener()));
+        self.joined.become_as(&mut sources, &plan, &users, (&declared.sites(environment), &handle.listener()));
         let sought = sources.all();
         // What those put off that go is asked by their heirs, or by nobody: it may be of another kind.
         self.asking.retain(|asking| sought.iter().any(|source| Arc::ptr_eq(source, &asking.source)));

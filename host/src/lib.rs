@@ -21,6 +21,7 @@ pub mod admin;
 pub mod backoff;
 pub mod cli;
 pub mod client;
+pub mod clusters;
 pub mod control;
 pub mod controller;
 pub mod descriptors;

@@ -165,6 +165,8 @@ struct ByDestination {
 struct ByInformer {
     kind: String,
     namespace: String,
+    /// As `operator/name`; empty for the daemon's own.
+    cluster: String,
 }
 
 impl Default for Runs {
@@ -307,10 +309,17 @@ impl ControllerRuns {
     }
 }
 
+impl ByInformer {
+    fn new(kind: &str, namespace: Option<&str>, cluster: Option<&str>) -> Self {
+        let [namespace, cluster] = [namespace, cluster].map(|name| name.unwrap_or_default().to_owned());
+        Self { kind: kind.to_owned(), namespace, cluster }
+    }
+}
+
 impl Informers {
     /// Returns the metrics of one informer.
-    pub fn of(&self, kind: &str, namespace: Option<&str>) -> InformerMetrics {
-        let label = ByInformer { kind: kind.to_owned(), namespace: namespace.unwrap_or_default().to_owned() };
+    pub fn of(&self, kind: &str, namespace: Option<&str>, cluster: Option<&str>) -> InformerMetrics {
+        let label = ByInformer::new(kind, namespace, cluster);
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
             bytes: self.bytes.get_or_create_owned(&label),
@@ -321,8 +330,8 @@ impl Informers {
     }
 
     /// Removes the metrics of an informer that has ended.
-    pub fn forget(&self, kind: &str, namespace: Option<&str>) {
-        let label = ByInformer { kind: kind.to_owned(), namespace: namespace.unwrap_or_default().to_owned() };
+    pub fn forget(&self, kind: &str, namespace: Option<&str>, cluster: Option<&str>) {
+        let label = ByInformer::new(kind, namespace, cluster);
         self.objects.remove(&label);
         self.bytes.remove(&label);
         self.unreadable.remove(&label);

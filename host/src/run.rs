@@ -14,7 +14,7 @@ use capstan_core::permission::Home;
 use capstan_core::room::Room;
 use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::access::Gate;
@@ -22,6 +22,7 @@ use crate::admin::{Admin, Listeners, Pages};
 use crate::cli::args;
 use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
+use crate::clusters::{Clusters, Other, Own, Reach, Up};
 use crate::control::{self, Control, Unready};
 use crate::controller::Environment;
 use crate::informer::State;
@@ -85,17 +86,26 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let gate = Gate::new(client.clone());
     let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::new(Metrics::default());
-    let (recorder, writer) = recorder::recorder(Arc::clone(&api), identity());
+    let (recorder, writer) = recorder::recorder(identity());
     let informers_stop = CancellationToken::new();
     let workers = Workers::start().context("start the threads of executions")?;
     let cpu = workers.cpu().clone();
+    let mut own = listeners.ports();
+    own.insert(control.address().port());
+    let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
+    let size = (args.cache_size, Room::new(args.cache_memory()));
+    let clusters = Clusters::new(Own {
+        api: Arc::clone(&api),
+        metrics: Arc::clone(&metrics),
+        size: size.clone(),
+        stop: informers_stop.clone(),
+        namespace: Arc::clone(&home.own),
+        reach: reach(&outside),
+        identity: identity().into(),
+    });
     let environment = Arc::new(Environment {
-        pool: Pool::new(
-            Arc::clone(&api),
-            Arc::clone(&metrics),
-            (args.cache_size, Room::new(args.cache_memory())),
-            informers_stop.clone(),
-        ),
+        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), size, informers_stop.clone()),
+        clusters: Arc::new(clusters),
         api,
         metrics: Arc::clone(&metrics),
         recorder,
@@ -107,15 +117,13 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
         workers,
     });
     let status = Arc::new(Status::default());
-    let mut own = listeners.ports();
-    own.insert(control.address().port());
-    let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;
     let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());
     let mut pages = pages(&status, &environment, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
+    pages.registry.register_collector(Box::new(Up(Arc::clone(&environment.clusters))));
     let pages = Admin::new(pages);
     if listeners.is_empty() {
         control.show(pages.router());
@@ -229,26 +237,49 @@ fn identity() -> String {
         .unwrap_or_else(|| "capstan".to_owned())
 }
 
+/// Returns what says which addresses the daemon reaches for kubeconfigs: no others than components do.
+fn reach(outside: &Outside) -> Reach {
+    let outside = outside.clone();
+    Arc::new(move |entry, address| outside.check(entry, address))
+}
+
 /// Returns what lists what is not ready.
 fn question(status: &Arc<Status>, environment: &Environment) -> control::Question {
     let (status, pool) = (Arc::clone(status), environment.pool.clone());
-    let api = Arc::clone(&environment.api);
+    let (api, clusters) = (Arc::clone(&environment.api), Arc::clone(&environment.clusters));
     Box::new(move || {
-        let server = api.pulse().trouble().map(|why| Unready { what: "the API server".to_owned(), why });
-        let failing = pool.states().into_iter().filter_map(|seen| match seen.state {
-            State::Failing(why) => Some(Unready { what: format!("informer {}", seen.scope), why }),
-            State::Listing | State::Watching => None,
+        let server = api.pulse().trouble().map(|why| Unready::here("the API server", why));
+        let failing = |pool: &Pool, elsewhere| {
+            let failing = pool.states().into_iter().filter_map(move |seen| match seen.state {
+                State::Failing(why) => Some(Unready { what: format!("informer {}", seen.scope), why, elsewhere }),
+                State::Listing | State::Watching => None,
+            });
+            failing.collect::<Vec<_>>()
+        };
+        let others = clusters.all();
+        let others = others.iter().flat_map(|other| {
+            let away = other.site.api.trouble();
+            let away = away.map(|why| Unready { what: format!("cluster {}", other.id), why, elsewhere: true });
+            away.into_iter().chain(failing(&other.site.pool, true))
         });
-        status.unready().into_iter().chain(failing).chain(server).collect()
+        status.unready().into_iter().chain(failing(&pool, false)).chain(server).chain(others).collect()
     })
+}
+
+/// Returns how another cluster is.
+fn described(other: &Other) -> Value {
+    let why = other.site.api.trouble();
+    json!({ "name": &*other.id, "up": why.is_none(), "why": why })
 }
 
 fn pages(status: &Arc<Status>, environment: &Environment, log: Log) -> Pages {
     let (pool, metrics) = (environment.pool.clone(), &environment.metrics);
     let controllers = {
-        let status = Arc::clone(status);
+        let (status, clusters) = (Arc::clone(status), Arc::clone(&environment.clusters));
         move |part: &Part| {
-            let informers = pool.states().into_iter().map(|seen| {
+            let others = clusters.all();
+            let seen = pool.states().into_iter().chain(others.iter().flat_map(|other| other.site.pool.states()));
+            let informers = seen.map(|seen| {
                 let (state, why) = match seen.state {
                     State::Listing => ("listing", None),
                     State::Watching => ("watching", None),
@@ -267,6 +298,7 @@ fn pages(status: &Arc<Status>, environment: &Environment, log: Log) -> Pages {
             json!({
                 "controllers": controllers,
                 "informers": informers.collect::<Vec<_>>(),
+                "clusters": others.iter().map(|other| described(other)).collect::<Vec<_>>(),
                 "continue": next,
             })
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use capstan_core::manifest::Operator;
+use capstan_core::manifest::{Controller, Operator};
 use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
@@ -23,6 +23,7 @@ mod load;
 pub mod status;
 pub mod supply;
 
+use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
@@ -178,7 +179,7 @@ impl Supervisor {
 
     /// Has the caches keep the shares of all field managers.
     fn learn_managers(&self) {
-        let Environment { api, pool, .. } = &*self.environment;
+        let Environment { api, pool, clusters, .. } = &*self.environment;
         let controllers = self.operators.iter().flat_map(|o| o.controllers.values());
         let mut kinds = BTreeSet::new();
         for controller in controllers {
@@ -188,8 +189,14 @@ impl Supervisor {
                 kinds.extend(sources.chain(dependents).chain([&controller.primary]).cloned());
             }
         }
+        for controller in self.operators.iter().flat_map(|o| o.controllers.values()) {
+            for other in clusters.all() {
+                other.site.api.keep_shares_of(&controller.field_manager);
+            }
+        }
         if !kinds.is_empty() {
             pool.relist(&kinds);
+            clusters.all().iter().for_each(|other| other.site.pool.relist(&kinds));
         }
     }
 
@@ -320,7 +327,7 @@ impl Supervisor {
             let Some(Running { handle, .. }) = self.controllers.get(name) else {
                 continue;
             };
-            let behind = handle.left_behind(spec, plugin, &self.environment.api).map_err(|doubt| {
+            let behind = handle.left_behind(spec, plugin, &self.environment).map_err(|doubt| {
                 let message = format!(
                     "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again, or name it in `finalizers: {{ formerly: […] }}` in spec.controllers.{name}"
                 );
@@ -365,6 +372,7 @@ impl Supervisor {
                 guest: Arc::clone(&plugin) as _,
                 component: plugin.digest().into(),
                 account: self.environment.workers.account(&unit.to_string(), cpu),
+                others: self.others(spec),
             };
             match self.controllers.get_mut(name) {
                 Some(running) => {
@@ -382,6 +390,12 @@ impl Supervisor {
         }
         let version = Version { attempt, plugin, before: before.map(|before| before.drain()) };
         self.in_force.insert(unit, version);
+    }
+
+    /// Returns the other clusters that a controller uses.
+    fn others(&self, spec: &Controller) -> BTreeMap<Arc<str>, Arc<Other>> {
+        let remotes = spec.remotes.iter();
+        remotes.map(|(name, remote)| (Arc::clone(name), self.environment.clusters.of(remote))).collect()
     }
 
     /// Starts a controller, once those that its operator has stopped have ended.

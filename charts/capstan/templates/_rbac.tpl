@@ -4,8 +4,8 @@ is in files/rbac.yaml, which the daemon is built with as well.
 */}}
 
 {{/*
-Returns who needs which rules, as JSON: `daemon`, and below `accounts` each service account of an operator, as `namespace name`. The
-daemon watches what is to be cached for an operator with an account, and no more.
+Returns who needs which rules, as JSON: `daemon`, and below `accounts` each service account of an operator, as `namespace name`; `secrets` has
+the names of the kubeconfigs that the daemon reads in its own namespace. The daemon watches what is to be cached for an operator with an account, and no more.
 
 Rules are by where they hold: "" is the whole cluster, else a namespace. Below that, by `group resource`, the verbs in order.
 */}}
@@ -15,7 +15,9 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $daemon := dict -}}
 {{- $shared := dict -}}
 {{- $accounts := dict -}}
+{{- $secrets := list -}}
 {{- range $operator := .Values.operators -}}
+{{- $clusters := default dict $operator.manifest.spec.clusters -}}
 {{- $found := $daemon -}}
 {{- with $operator.manifest.spec.serviceAccount -}}
 {{- $account := printf "%s %s" (default $base.own .namespace) .name -}}
@@ -24,6 +26,13 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- end -}}
 {{- $tally := merge (dict "found" $found) $base -}}
 {{- range $controller := default dict $operator.manifest.spec.controllers -}}
+{{- /* The kubeconfigs of other clusters that it uses. What it needs there, their accounts have. */ -}}
+{{- $used := list $controller.cluster -}}
+{{- range default dict $controller.sources -}}{{- $used = append $used (dig "informer" "cluster" "" .) -}}{{- end -}}
+{{- range $used | compact -}}
+{{- $secrets = append $secrets (dig "kubeconfig" "secret" "name" "" (default dict (get $clusters .))) -}}
+{{- end -}}
+{{- if not $controller.cluster -}}
 {{- include "capstan.rbac.controller" (dict "tally" $tally "controller" $controller) -}}
 {{- if $operator.manifest.spec.serviceAccount -}}
 {{- include "capstan.rbac.controller" (dict "tally" (merge (dict "found" $shared) $base) "controller" $controller) -}}
@@ -33,6 +42,7 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "controller" $controller) -}}
 {{- if $operator.manifest.spec.serviceAccount -}}
 {{- include "capstan.rbac.capability" (dict "tally" (merge (dict "found" $shared) $base) "grant" $grant "controller" $controller) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -51,7 +61,7 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $_ := set $rights $account (include "capstan.rbac.rules" (dict "found" $found "table" $table) | fromJson) -}}
 {{- end -}}
 {{- $rules := include "capstan.rbac.rules" (dict "found" $daemon "table" $table) | fromJson -}}
-{{- toJson (dict "daemon" $rules "accounts" $rights) -}}
+{{- toJson (dict "daemon" $rules "accounts" $rights "secrets" ($secrets | compact | uniq | sortAlpha)) -}}
 {{- end -}}
 
 {{/* Returns what a tally has found as JSON, without what is allowed in the whole cluster already. */}}
@@ -140,8 +150,10 @@ subjects:
 {{- include "capstan.rbac.permit" (dict "tally" $tally "object" $event "namespaces" $aside "verbs" $tally.table.events) -}}
 {{- range $source := default dict $controller.sources -}}
 {{- with $source.informer -}}
+{{- if not .cluster -}}
 {{- $where := default $namespaces .namespaces -}}
 {{- include "capstan.rbac.permit" (dict "tally" $tally "object" . "namespaces" $where "verbs" $tally.table.watched) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- with $controller.workflow -}}

@@ -66,6 +66,7 @@ fn source() -> Source {
     Source::new(Spec {
         name: "deployments".into(),
         gvk: gvk(),
+        cluster: None,
         role: Role::Secondary(mapper),
         filter: Filter::default(),
         indexes: std::collections::BTreeMap::new(),

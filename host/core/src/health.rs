@@ -103,6 +103,11 @@ impl Health {
         }
     }
 
+    /// Returns true if the last that was heard of it is that it did not answer, or failed.
+    pub fn falters(&self) -> bool {
+        self.why.is_some()
+    }
+
     /// Returns when to send the next probe, unless a sign of life comes before.
     pub fn asks_at(&self) -> Instant {
         (self.heard + QUIET).max(self.asked + AGAIN)
@@ -169,7 +174,9 @@ mod tests {
     fn who_was_silent_when_asked_is_back_once_with_the_next_sign() {
         let start = Instant::now();
         let mut health = Health::new(start);
+        assert!(!health.falters());
         health.failed("refused");
+        assert!(health.falters());
         assert_eq!(health.heard(at(start, 6)), Sign::Usual, "a failure alone is no silence");
         health.asking(at(start, 7));
         assert_eq!([health.silent("refused"), health.silent("refused")], [true, false]);

@@ -21,6 +21,7 @@ use crate::yaml;
 pub use crate::yaml::{Errors, Problem};
 
 mod check;
+mod clusters;
 mod dependent;
 mod destinations;
 pub mod filters;
@@ -34,6 +35,7 @@ mod settings;
 mod unique;
 mod units;
 
+pub use clusters::Remote;
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
 pub use filters::Filters;
 pub use keep::{Bound, Keep};
@@ -219,6 +221,10 @@ pub struct Controller {
     pub plugin: Arc<str>,
     /// The kind of its primaries.
     pub primary: Gvk,
+    /// The cluster in which its primaries and dependents are, by its name; `None`: the daemon's own.
+    pub cluster: Option<Arc<str>>,
+    /// The other clusters that it and its sources are in, by name.
+    pub remotes: BTreeMap<Arc<str>, Remote>,
     /// Where primaries are watched; secondaries follow (`IN-1`).
     pub namespaces: Namespaces,
     /// Only primaries with these labels.
@@ -336,6 +342,8 @@ pub struct RateLimit {
 pub struct Source {
     /// The kind.
     pub gvk: Gvk,
+    /// The cluster, by its name; `None`: that of the controller.
+    pub cluster: Option<Arc<str>>,
     /// Where; `None`: where the primaries are.
     pub namespaces: Option<Namespaces>,
     /// Only those with these labels.

@@ -145,6 +145,8 @@ pub struct Rights {
     pub daemon: Rules,
     /// The rules of operators' accounts, in whose names the daemon acts.
     pub accounts: BTreeMap<Account, Rules>,
+    /// The Secrets of its own namespace that the daemon reads: the kubeconfigs of other clusters (`CU-2`).
+    pub secrets: BTreeSet<Arc<str>>,
 }
 
 /// Returns the rules that these operators need, if the daemon runs in the namespace `own`.
@@ -152,13 +154,19 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     let own: Arc<str> = own.into();
     let tally = || Tally { kinds, own: Arc::clone(&own), found: BTreeMap::new() };
     let (mut daemon, mut shared) = (tally(), tally());
-    let mut accounts = BTreeMap::new();
+    let (mut accounts, mut secrets) = (BTreeMap::new(), BTreeSet::new());
     for operator in operators {
         for controller in operator.controllers.values() {
+            secrets.extend(controller.remotes.values().map(|remote| Arc::clone(&remote.secret)));
             let account = controller.service_account.as_ref().map(|account| {
                 let namespace = account.namespace.as_ref().unwrap_or(&own);
                 (Arc::clone(namespace), Arc::clone(&account.name))
             });
+            if controller.cluster.is_some() {
+                // What it needs there, the account of its kubeconfig has.
+                account.map(|account| accounts.entry(account).or_insert_with(tally));
+                continue;
+            }
             let plugin = operator.plugins.get(&controller.plugin);
             let grants = || plugin.iter().flat_map(|p| &p.capabilities.kubernetes);
             let tally = match account {
@@ -175,7 +183,11 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     }
     daemon.watch_with(shared);
     let accounts = accounts.into_iter();
-    Rights { daemon: daemon.rules(), accounts: accounts.map(|(account, tally)| (account, tally.rules())).collect() }
+    Rights {
+        daemon: daemon.rules(),
+        accounts: accounts.map(|(account, tally)| (account, tally.rules())).collect(),
+        secrets,
+    }
 }
 
 /// Returns the names of all kinds in the manifests of operators, as by [`kind_name`].
@@ -211,7 +223,7 @@ impl Tally<'_> {
         self.permit(primary, None, namespaces, &TABLE.primary.object);
         self.permit(primary, Some("status"), namespaces, &TABLE.primary.status);
         self.events(controller);
-        for source in controller.sources.values() {
+        for source in controller.sources.values().filter(|source| source.cluster.is_none()) {
             let namespaces = source.namespaces.as_ref().unwrap_or(namespaces);
             self.permit(&source.gvk, None, namespaces, &TABLE.watched);
         }
@@ -638,7 +650,7 @@ default events: get create patch
         };
         let alone = |account: &str| rights(&[operator("a", account)], "home", &Kinds::default());
         let all = alone("").daemon;
-        let Rights { daemon, accounts } = alone("serviceAccount: { name: pages }");
+        let Rights { daemon, accounts, .. } = alone("serviceAccount: { name: pages }");
         let account = ("home".into(), "pages".into());
         assert_eq!(accounts, BTreeMap::from([(account, all.clone())]));
         assert_eq!(shown(&daemon), "a secrets: list watch\na pages.a.dev: list watch\n");

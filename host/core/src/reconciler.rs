@@ -46,7 +46,7 @@ mod run;
 pub mod triggers;
 pub mod verdicts;
 
-pub use controller::{Controller, Events};
+pub use controller::{Controller, Elsewhere, Events};
 use decision::Decision;
 use pause::Pause;
 use run::Run;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::manifest::{
     self, Capabilities, Controller, External, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator,
-    Permission, Plugin, ServiceAccount, Source,
+    Permission, Plugin, Remote, ServiceAccount, Source,
 };
 use crate::object::Gvk;
 use crate::object::shard::Shard;
@@ -48,6 +48,8 @@ pub enum Step {
 #[derive(PartialEq)]
 struct Watched<'a> {
     primary: &'a Gvk,
+    /// Where, and which other clusters its sources watch.
+    clusters: (Option<&'a str>, &'a BTreeMap<Arc<str>, Remote>),
     /// Whose rights to read count.
     account: Option<&'a ServiceAccount>,
     namespaces: &'a Namespaces,
@@ -220,6 +222,7 @@ impl Shape<'_> {
         });
         Watched {
             primary: &spec.primary,
+            clusters: (spec.cluster.as_deref(), &spec.remotes),
             account: spec.service_account.as_ref(),
             namespaces: &spec.namespaces,
             selectors: (spec.label_selector.as_deref(), spec.field_selector.as_deref(), spec.shard_selector.as_ref()),
@@ -243,9 +246,11 @@ mod tests {
     use super::*;
 
     fn text(name: &str, controller: &str, fields: &str) -> String {
+        const CLUSTERS: &str =
+            "{ edge: { kubeconfig: { secret: { name: a } } }, spare: { kubeconfig: { secret: { name: b } } } }";
         format!(
             "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
-             plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+             clusters: {CLUSTERS}\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
              {controller}: {{ plugin: p, primary: {{ apiVersion: v1, kind: ConfigMap }}{fields} }}\n"
         )
     }
@@ -297,8 +302,8 @@ mod tests {
         let wanted = Wanted::after(&before.operators, &[file("a", "one", "web"), file("b", "two", "web")]);
         assert_eq!(
             told(&wanted),
-            ["b two/web", "a:7:5: spec.controllers.web: found a second controller `web`"]
-                .map(|line| line.replace("a:7", "a: a:7"))
+            ["b two/web", "a:8:5: spec.controllers.web: found a second controller `web`"]
+                .map(|line| line.replace("a:8", "a: a:8"))
         );
     }
 
@@ -333,6 +338,9 @@ mod tests {
     fn only_what_is_watched_makes_a_controller_watch_anew() {
         const CM: &str = "apiVersion: v1, kind: ConfigMap";
         let dependent = |fields: &str| format!("workflow: {{ dependents: {{ cm: {{ {CM}{fields} }} }} }}");
+        let far = |cluster: &str| {
+            format!("sources: {{ s: {{ informer: {{ {CM}, cluster: {cluster}, mapper: {{ annotations: {{}} }} }} }} }}")
+        };
         let in_place = [
             ("", "retry: none".to_owned()),
             ("", "concurrency: 2".to_owned()),
@@ -360,6 +368,8 @@ mod tests {
             ("", "indexes: { by: { pointer: /a } }".to_owned()),
             ("", format!("sources: {{ s: {{ informer: {{ {CM} }} }} }}")),
             ("", "sources: { s: { poll: { every: 1m, id: /id } } }".to_owned()),
+            ("", "cluster: edge".to_owned()),
+            (&far("edge"), far("spare")),
             (
                 "sources: { s: { pollEach: { every: 1m, id: /id } } }",
                 "sources: { s: { pollEach: { every: 2m, id: /id } } }".to_owned(),

@@ -80,6 +80,8 @@ pub struct Spec {
     pub name: Arc<str>,
     /// The kind of its objects.
     pub gvk: Gvk,
+    /// The cluster in which they are, by its name in the manifest; `None`: the daemon's own.
+    pub cluster: Option<Arc<str>>,
     /// The role of its objects for the controller.
     pub role: Role,
     /// The filter, which decides which changes matter.

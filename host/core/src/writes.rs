@@ -13,7 +13,7 @@ use crate::guest::{
 };
 use crate::manifest::{GenericMatching, Permission};
 use crate::object::{Gvk, Object, Scope};
-use crate::source::{Source, Within};
+use crate::source::{Source, Spec, Within};
 
 mod compose;
 mod context;
@@ -245,6 +245,9 @@ fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Re
         let found = context.secondaries.get(&**name).cloned();
         let found = found.or_else(|| context.registered.watched().get(&**name).cloned());
         let found = found.filter(|source| source.spec().gvk == request.target.gvk);
+        if let Some(source) = found.as_ref().filter(|source| context.is_elsewhere(source)) {
+            return Err(elsewhere(source));
+        }
         let missing =
             || CallError::new(CallReason::Missing, format!("no source {name:?} watches {}", request.target.gvk));
         return found.ok_or_else(missing).map(|source| Some(source).filter(|source| source.watched().is_ok()));
@@ -272,6 +275,16 @@ fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Re
             Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).cloned())
         }
     }
+}
+
+/// Refuses a write by a source of another cluster (`CU-5`).
+fn elsewhere(source: &Source) -> CallError {
+    let Spec { name, cluster, .. } = source.spec();
+    let cluster = cluster.as_deref().unwrap_or("of the daemon");
+    let message = format!(
+        "source {name} watches the cluster {cluster}, which is only read: what a component writes goes to the cluster of its controller"
+    );
+    CallError::new(CallReason::Denied, message)
 }
 
 /// The cached object, if there is one, and the document to compare with: given, or of the cached object.

@@ -13,4 +13,4 @@ pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
 pub(crate) use schema::words;
 pub(crate) use stack::with_room;
-pub(crate) use tree::{Quoted, Tree, Value, documents};
+pub(crate) use tree::{Quoted, Tree, Value, documents, join};

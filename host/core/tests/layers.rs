@@ -13,7 +13,7 @@ const ROWS: &[&[&str]] = &[
     &["budget", "bucket", "health", "text", "wire", "yaml"],
     &["object", "patch", "cel"],
     &["cluster", "room", "kinds", "network"],
-    &["guest", "cpu"],
+    &["guest", "cpu", "kubeconfig"],
     &["workflow"],
     &["manifest"],
     &["cache", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],

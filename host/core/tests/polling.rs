@@ -190,6 +190,7 @@ impl Bench {
         let primaries = Arc::new(Source::new(Spec {
             name: "primaries".into(),
             gvk: spec.primary.clone(),
+            cluster: None,
             role: Role::Primary,
             filter: Filter::default(),
             indexes: BTreeMap::new(),
@@ -215,6 +216,7 @@ impl Bench {
             guest: Arc::new(script),
             permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),
             cluster: Arc::new(Nobody),
+            elsewhere: BTreeMap::new(),
             tell: {
                 let told = Arc::clone(&told);
                 Arc::new(move |triggers| told.lock().extend(triggers))

@@ -30,7 +30,7 @@ use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::departed::Trace;
 use capstan_core::reconciler::verdicts::Verdicts;
-use capstan_core::reconciler::{Controller, execute};
+use capstan_core::reconciler::{Controller, Elsewhere, execute};
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
 use capstan_core::source::registered::Registered;
@@ -356,7 +356,7 @@ impl Bench {
     /// A bench whose plugin has these grants, in YAML flow style.
     fn granted(script: Script, grants: &str, fields: &str) -> Self {
         let text = format!(
-            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  clusters: {{ edge: {{ kubeconfig: {{ secret: {{ name: edge }} }} }} }}\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
             fields.lines().map(|line| format!("      {line}\n")).collect::<String>()
         );
         let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
@@ -369,6 +369,7 @@ impl Bench {
         let source = |gvk: Gvk, role, (keep, bounded): (&Keep, Option<Bounded>), writer: &Writer| {
             let source = Source::new(Spec {
                 name: "s".into(),
+                cluster: None,
                 gvk,
                 role,
                 filter: Filter::default(),
@@ -409,6 +410,7 @@ impl Bench {
             guest: Arc::new(script),
             permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
+            elsewhere: BTreeMap::new(),
             tell: {
                 let told = Arc::clone(&told);
                 Arc::new(move |triggers| told.lock().extend(triggers))
@@ -2306,4 +2308,84 @@ async fn an_edit_of_what_a_bounded_cache_has_forgotten_is_upon_what_is_there() {
     // Each was forgotten when it was looked at: twice by the component, and once for the edit.
     assert_eq!((answers, writes), (strings(&["done", "done", "3"]), strings(&["patch ConfigMap one"])));
     assert_eq!(bench.data("one"), json!({ "k": "w" }));
+}
+
+/// Gives a bench a source `remote` of config maps in another cluster, which has listed `far` or nothing yet.
+fn remote(bench: &mut Bench, listed: bool, away: bool) -> Writer {
+    let mut writer = Writer::default();
+    let mapper = Mapping::Annotations(manifest::MappingKeys::default());
+    let source = Source::new(Spec {
+        name: "remote".into(),
+        gvk: config_map(),
+        cluster: Some("edge".into()),
+        role: Role::Secondary(Mapper::new(bench.controller.spec.primary.clone(), Scope::Namespaced, mapper)),
+        filter: Filter::default(),
+        indexes: BTreeMap::new(),
+        fields: Keep::Whole.fields(),
+        bounded: None,
+        faults: Arc::default(),
+    });
+    source.attach(None, writer.cache());
+    if listed {
+        writer.start_list();
+        writer.finish_list(capstan_core::object::Version(0));
+        let tree = json!({ "metadata": { "namespace": "n", "name": "far", "uid": "far" }, "data": { "k": "v" } });
+        let map = bench.server.put(&config_map(), tree);
+        writer.apply(Watch::Applied(map));
+    }
+    let controller = Arc::get_mut(&mut bench.controller).expect("nothing runs yet");
+    controller.secondaries.insert("remote".into(), Arc::new(source));
+    let cluster = Arc::clone(&controller.cluster);
+    controller.elsewhere.insert("edge".into(), Elsewhere { cluster, away: Box::new(move || away) });
+    writer
+}
+
+const REMOTE: &str = "sources: { remote: { informer: { apiVersion: v1, kind: ConfigMap, cluster: edge, mapper: { annotations: {} } } } }\nworkflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+
+#[tokio::test(start_paused = true)]
+async fn what_another_cluster_has_is_read_by_the_name_of_its_source_and_not_written() {
+    // CU-4, CU-5
+    let ask = |run: Arc<dyn Context>| async move {
+        let key = || ObjectRef::namespaced("n", "far");
+        let kind = || Place::Kind(config_map());
+        let mut answers = Vec::new();
+        for place in [Place::Source("remote".to_owned()), kind()] {
+            let found = run.find_named(place, key()).await.unwrap();
+            answers.push(found.map_or("none", |_| "found").to_owned());
+        }
+        let document =
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "n", "name": "far" } });
+        for source in [Some("remote".to_owned()), None] {
+            let options = WriteOptions { source, ..WriteOptions::default() };
+            let verb = WriteVerb::Apply(document.to_string());
+            answers.push(told(run.write(WriteRequest { verb, options }).await));
+        }
+        answers
+    };
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply] }";
+    let mut bench = asking(grants, REMOTE, ask);
+    let _remote = remote(&mut bench, true, false);
+    let before = bench.controller.secondaries["remote"].get(&ObjectRef::namespaced("n", "far")).unwrap();
+    let (answers, writes) = asked_and_written(&bench).await;
+    let denied = "Denied: source remote watches the cluster edge, which is only read: what a component writes goes to the cluster of its controller";
+    assert_eq!(answers, ["found", "none", denied, "done"]);
+    assert_eq!(writes.len(), 1);
+    let after = bench.controller.secondaries["remote"].get(&ObjectRef::namespaced("n", "far")).unwrap();
+    assert_eq!(after.version(), before.version(), "what is written here is not what is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_reads_of_a_cluster_which_is_away_uses_up_no_attempt() {
+    // CU-7
+    for (away, expected) in [(true, queue::Failure::Outage), (false, queue::Failure::Unhandled)] {
+        let ask: Ask =
+            Arc::new(|run| async move { vec![told(run.find_one(Place::Source("remote".to_owned())).await)] }.boxed());
+        let reconcile = Err(Failure::new(Cause::Returned, "what it reads is not known"));
+        let mut bench = Bench::new(Script { ask: Some(ask), reconcile, ..Script::default() }, REMOTE);
+        bench.page(json!({ "uid": "page" }));
+        let _remote = remote(&mut bench, false, away);
+        let (finished, calls, _) = bench.run().await;
+        assert!(calls[0] == "reconcile" && calls[1].starts_with("Unreachable: "), "{calls:?}");
+        assert_eq!(finished, Finished::Failed(expected));
+    }
 }

@@ -1,6 +1,7 @@
 //! Listens to whether the API server does its work, asks it when nothing is heard, and tells those that wait when it is back.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::Error;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{ApiServer, Identity, REFUSAL, chain, collect};
+use super::{ApiServer, Identity, Link, REFUSAL, chain, collect};
 
 /// An API server that has not even told its version after this time does not answer.
 const ASKED: Duration = Duration::from_secs(2);
@@ -27,6 +28,8 @@ pub struct Pulse {
     health: Mutex<Health>,
     /// Told when it is back after it did not answer.
     back: watch::Sender<()>,
+    /// The cluster; none: that of the daemon.
+    cluster: Option<Arc<str>>,
 }
 
 /// Whether a request changes something.
@@ -45,23 +48,38 @@ struct Waiting<'a> {
 
 impl Default for Pulse {
     fn default() -> Self {
-        Self { health: Mutex::new(Health::new(Instant::now())), back: watch::Sender::new(()) }
+        Self::of(None)
     }
 }
 
 impl Pulse {
+    /// Returns what is heard of the API server of a cluster.
+    pub(super) fn of(cluster: Option<Arc<str>>) -> Self {
+        Self { health: Mutex::new(Health::new(Instant::now())), back: watch::Sender::new(()), cluster }
+    }
+
+    /// Tells whoever waits for the API server to ask it again.
+    pub(super) fn returned(&self) {
+        self.back.send_replace(());
+    }
+
     /// Takes in a sign of life.
     pub(crate) fn heard(&self) {
         let sign = self.health.lock().heard(Instant::now());
         if sign == Sign::Back {
-            tracing::info!("the API server is back");
-            self.back.send_replace(());
+            tracing::info!(cluster = self.cluster.as_deref(), "the API server is back");
+            self.returned();
         }
     }
 
     /// Says what is wrong with the API server for so long that somebody should know.
     pub fn trouble(&self) -> Option<String> {
         self.health.lock().trouble(Instant::now())
+    }
+
+    /// Says whether the last that was heard of the API server is a failure.
+    pub(super) fn falters(&self) -> bool {
+        self.health.lock().falters()
     }
 
     /// Returns what is told when the API server is back.
@@ -137,18 +155,23 @@ impl ApiServer {
             Err(_) => format!("no answer to GET {SIGN} within {ASKED:?}"),
         };
         if self.pulse.health.lock().silent(&trouble) {
-            tracing::warn!(error = %trouble, "the API server gives no sign of life");
+            tracing::warn!(cluster = self.pulse.cluster.as_deref(), error = %trouble, "the API server gives no sign of life");
         }
     }
 
     async fn version(&self) -> Result<(), String> {
         let request = Identity::Daemon.asks(Method::GET, SIGN, None);
         let request = request.map_err(|error| error.to_string())?;
-        let response = self.client.send(request.map(Body::from)).await;
+        let client = match &*self.way.link.borrow() {
+            Link::Open(client) => client.clone(),
+            Link::Closed(why) => return Err(why.to_string()),
+            Link::Unread => return Err("it is not known yet what leads to it".to_owned()),
+        };
+        let response = client.send(request.map(Body::from)).await;
         let response = response.map_err(|error| chain(&error))?;
         let status = response.status();
         drop(collect(response.into_body(), REFUSAL).await);
-        if status.is_server_error() {
+        if status.is_server_error() || self.way.is_refusal(status) {
             return Err(format!("GET {SIGN}: HTTP {}", status.as_u16()));
         }
         Ok(())

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Access, ApiServer, Identity};
+use crate::client::Access;
 
 mod bounds;
 
@@ -35,15 +35,14 @@ pub struct Recorder(Arc<Shared>);
 
 /// Writes the events that recorders took.
 pub struct Writer {
-    api: Arc<ApiServer>,
     instance: String,
     shared: Arc<Shared>,
 }
 
 /// Whose events a recorder is given.
 pub struct Origin {
-    /// In whose name they are written.
-    pub who: Identity,
+    /// Where they are written, and in whose name.
+    pub api: Access,
     /// The plugin, as `operator/plugin`: each has its own share.
     pub plugin: Arc<str>,
     /// The controller.
@@ -56,13 +55,12 @@ pub struct Origin {
 
 #[derive(Default)]
 struct Shared {
-    outbox: Mutex<Outbox<Record>>,
+    outbox: Mutex<Outbox<(Record, Access)>>,
     posted: Notify,
 }
 
 /// An event, and what is needed of its primary.
 struct Record {
-    who: Identity,
     controller: Arc<str>,
     gvk: Gvk,
     about: ObjectRef,
@@ -72,9 +70,9 @@ struct Record {
 }
 
 /// Returns a recorder, and the writer to run as a task. `instance` is who reports (`ER-2`): the pod or host name.
-pub fn recorder(api: Arc<ApiServer>, instance: String) -> (Recorder, Writer) {
+pub fn recorder(instance: String) -> (Recorder, Writer) {
     let shared = Arc::<Shared>::default();
-    let writer = Writer { api, instance, shared: Arc::clone(&shared) };
+    let writer = Writer { instance, shared: Arc::clone(&shared) };
     (Recorder(shared), writer)
 }
 
@@ -85,7 +83,6 @@ impl Recorder {
         let why = match bounds::bounded(event) {
             Ok(event) => {
                 let record = Record {
-                    who: origin.who.clone(),
                     controller: Arc::clone(&origin.controller),
                     gvk: origin.gvk.clone(),
                     about: about.key().clone(),
@@ -98,7 +95,7 @@ impl Recorder {
                     object: format!("{} {}", record.uid, record.about),
                     size: bounds::size(&record.event),
                     times: 1,
-                    content: record,
+                    content: (record, origin.api.clone()),
                 };
                 match shared.outbox.lock().post(&origin.plugin, message, now) {
                     Posted::Waits => {
@@ -159,9 +156,9 @@ impl Writer {
     }
 
     /// `ER-6`: a failure is logged and nothing else.
-    async fn send(&self, plugin: &Arc<str>, message: &Message<Record>) {
-        let record = &message.content;
-        let why = match timeout(PATIENCE, self.write(record, message.times)).await {
+    async fn send(&self, plugin: &Arc<str>, message: &Message<(Record, Access)>) {
+        let (record, api) = &message.content;
+        let why = match timeout(PATIENCE, self.write(record, message.times, api)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.message,
             Err(_) => format!("it takes longer than {PATIENCE:?}"),
@@ -169,12 +166,11 @@ impl Writer {
         tracing::warn!(%plugin, controller = %record.controller, key = %record.about, error = why, "kubernetes event not written");
     }
 
-    async fn write(&self, record: &Record, times: u64) -> Result<(), Error> {
+    async fn write(&self, record: &Record, times: u64, api: &Access) -> Result<(), Error> {
         let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };
         let key = ObjectRef::namespaced(record.namespace(), &name(record));
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let manager: Arc<str> = "capstan".into();
-        let api = Access::new(Arc::clone(&self.api), record.who.clone());
         let verb = match api.get(&gvk, &key).await? {
             None => Verb::Create { body: body(record, times, &now, &self.instance).to_string(), manager },
             Some(old) => {
@@ -259,7 +255,6 @@ mod tests {
             uid: "u".to_owned(),
             version: "1".to_owned(),
             event,
-            who: Identity::Daemon,
         }
     }
 

@@ -6,7 +6,7 @@ use capstan_core::manifest;
 use capstan_core::permission::Permissions;
 use capstan_core::queue::Queue;
 use capstan_core::reconciler::verdicts::Verdicts;
-use capstan_core::reconciler::{self, Controller};
+use capstan_core::reconciler::{self, Controller, Elsewhere};
 use capstan_core::source::Listener;
 use capstan_core::source::registered::Registered;
 use prometheus_client::metrics::counter::Counter;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::declared::{Declared, Environment};
 use super::sources::Sources;
 use crate::client::recorder::Origin;
-use crate::client::{Access, Identity};
+use crate::client::{Access, ApiServer, Identity};
 
 /// The state that stays from one version of a controller to the next.
 pub(super) struct Kept {
@@ -49,9 +49,19 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
     let counters = environment.metrics.plugins.of(operator, &spec.plugin);
     let per_second = plugin.limits.requests_per_second.min(environment.requests_per_second);
     let unit = (operator, &spec.plugin);
-    let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
-    let api = Access::new(Arc::clone(&environment.api), who.clone());
-    let cluster = environment.meters.api_of(unit, per_second, api, counters.throttled);
+    let who = declared.who(environment);
+    let metered = |api: &Arc<ApiServer>, who: Identity| {
+        let api = Access::new(Arc::clone(api), who);
+        environment.meters.api_of(unit, per_second, api, counters.throttled.clone())
+    };
+    let own = declared.site(environment).api;
+    let cluster = metered(&own, who.clone());
+    let elsewhere = declared.others.iter().map(|(name, other)| {
+        let api = Arc::clone(&other.site.api);
+        let cluster = Arc::new(metered(&api, Identity::Daemon));
+        (Arc::clone(name), Elsewhere { cluster, away: Box::new(move || api.is_away()) })
+    });
+    let elsewhere = elsewhere.collect();
     Controller {
         operator: Arc::clone(operator),
         limits: plugin.limits.clone(),
@@ -62,24 +72,26 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         registered,
         finalizer,
         guest: Arc::clone(guest),
-        permissions: Permissions::new(spec, &plugin.capabilities, environment.home.clone()),
+        permissions: Permissions::new(spec, &plugin.capabilities, declared.home(environment)),
         cluster: Arc::new(cluster),
+        elsewhere,
         tell,
         queue,
         verdicts,
         edition,
         settings: settings(spec, environment),
-        events: events(declared, environment, who, counters.dropped),
+        events: events(declared, environment, Access::new(own, who), counters.dropped),
         spec: spec.clone(),
     }
 }
 
 /// Returns the function that publishes the Kubernetes Events of a controller.
-fn events(declared: &Declared, environment: &Environment, who: Identity, dropped: Counter) -> reconciler::Events {
+fn events(declared: &Declared, environment: &Environment, api: Access, dropped: Counter) -> reconciler::Events {
     let Declared { operator, spec, .. } = declared;
-    let recorder = environment.recorder.clone();
+    let of_other = spec.cluster.as_ref().and_then(|cluster| declared.others.get(cluster));
+    let recorder = of_other.map_or(&environment.recorder, |other| &other.recorder).clone();
     let origin = Origin {
-        who,
+        api,
         plugin: format!("{operator}/{}", spec.plugin).into(),
         controller: Arc::clone(&spec.name),
         gvk: spec.primary.clone(),

@@ -1,6 +1,7 @@
 //! The inputs of a controller: its part of a manifest, its plugin, and what it shares with other controllers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use capstan_core::rollout::{Shape, Version};
 
 use crate::client::meter::Meters;
 use crate::client::recorder::Recorder;
-use crate::client::{ApiServer, Kind};
+use crate::client::{ApiServer, Identity, Kind};
+use crate::clusters::{Clusters, Other, Site};
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
 use crate::workers::Workers;
@@ -30,6 +32,8 @@ pub struct Environment {
     pub api: Arc<ApiServer>,
     /// The informers.
     pub pool: Pool,
+    /// The other clusters that operators use.
+    pub clusters: Arc<Clusters>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
     /// Takes Kubernetes Events.
@@ -62,15 +66,107 @@ pub struct Declared {
     pub component: Arc<str>,
     /// The account of the CPU time that its plugin has used.
     pub account: Account,
+    /// The other clusters that it uses, by name.
+    pub others: BTreeMap<Arc<str>, Arc<Other>>,
 }
 
 /// The kinds that a controller needs, as discovery knows them.
-pub(super) type Kinds = BTreeMap<Gvk, Kind>;
+pub(super) type Kinds = BTreeMap<KindAt, Kind>;
+
+/// A kind in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct KindAt {
+    /// The cluster, as `operator/name`; none: that of the daemon.
+    pub(super) cluster: Option<Arc<str>>,
+    pub(super) gvk: Gvk,
+}
+
+/// The clusters that a controller uses.
+#[derive(Clone)]
+pub(super) struct Sites {
+    own: Site,
+    /// As `operator/name`.
+    others: BTreeMap<Arc<str>, Site>,
+}
+
+impl Sites {
+    /// Returns the cluster of this name, as `operator/name`; that of the daemon without one.
+    pub(super) fn at(&self, cluster: Option<&Arc<str>>) -> &Site {
+        cluster.and_then(|cluster| self.others.get(cluster)).unwrap_or(&self.own)
+    }
+
+    /// Returns all of them but that of the daemon.
+    pub(super) fn others(&self) -> impl Iterator<Item = (&Arc<str>, &Site)> {
+        self.others.iter()
+    }
+}
+
+impl KindAt {
+    /// Returns the kind of a controller's primaries.
+    pub(super) fn of_primaries(spec: &manifest::Controller) -> Self {
+        Self::of(spec, spec.cluster.as_ref(), &spec.primary)
+    }
+
+    /// Returns a kind in the cluster that has this name in the manifest; in that of the daemon without one.
+    pub(super) fn of(spec: &manifest::Controller, cluster: Option<&Arc<str>>, gvk: &Gvk) -> Self {
+        let remote = cluster.and_then(|cluster| spec.remotes.get(cluster));
+        Self { cluster: remote.map(|remote| Arc::clone(&remote.id)), gvk: gvk.clone() }
+    }
+}
+
+impl fmt::Display for KindAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster, gvk } = self;
+        match cluster {
+            Some(cluster) => write!(f, "{gvk} of cluster {cluster}"),
+            None => gvk.fmt(f),
+        }
+    }
+}
 
 impl Declared {
     /// True if something needs cleanup before a primary is deleted (`DI-2`).
     pub(super) fn needs_finalizer(&self) -> bool {
         self.spec.deletes_dependents() || self.guest.exports(Interface::Cleaner)
+    }
+
+    /// Whether its primaries may be those of another version: of the same kind, in the same cluster.
+    pub(super) fn is_kin_of(&self, other: &Self) -> bool {
+        let of = |declared: &Self| {
+            let spec = &declared.spec;
+            spec.cluster.as_ref().and_then(|cluster| spec.remotes.get(cluster)).cloned()
+        };
+        self.spec.primary.is_kind_of(&other.spec.primary) && of(self) == of(other)
+    }
+
+    /// Whether other clusters of one name are the same ones in another version, so that what is known of their objects goes on.
+    pub(super) fn leads_as(&self, other: &Self) -> bool {
+        let mut remotes = self.spec.remotes.iter();
+        remotes.all(|(name, remote)| other.spec.remotes.get(name).is_none_or(|then| then == remote))
+    }
+
+    /// Returns the clusters that it uses.
+    pub(super) fn sites(&self, environment: &Environment) -> Sites {
+        let own = Site { api: Arc::clone(&environment.api), pool: environment.pool.clone() };
+        let others = self.others.values().map(|other| (Arc::clone(&other.id), other.site.clone()));
+        Sites { own, others: others.collect() }
+    }
+
+    /// Returns the cluster in which its primaries are.
+    pub(super) fn site(&self, environment: &Environment) -> Site {
+        self.sites(environment).at(KindAt::of_primaries(&self.spec).cluster.as_ref()).clone()
+    }
+
+    /// Returns who asks the API server of that. In another cluster, that is whom its kubeconfig names.
+    pub(super) fn who(&self, environment: &Environment) -> Identity {
+        let account = self.spec.service_account.as_ref().filter(|_| self.spec.cluster.is_none());
+        Identity::of(account, &environment.home.own)
+    }
+
+    /// Returns the namespace of the daemon, as far as it is in the cluster of its primaries.
+    pub(super) fn home(&self, environment: &Environment) -> Home {
+        let closed = environment.home.closed.clone().filter(|_| self.spec.cluster.is_none());
+        Home { closed, ..environment.home.clone() }
     }
 
     pub(super) fn shape(&self) -> Shape<'_> {

@@ -9,25 +9,26 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::declared::Sites;
 use super::late::{Failing, Places};
 use super::plan::Planned;
-use crate::informer::Subscriber;
-use crate::informer::pool::Pool;
+use crate::client::Kind;
+use crate::informer::{Scope, Subscriber};
 
 /// The informers of a source that is watched.
 struct Demanded(Places);
 
 /// Returns what has a source of a plan watched.
-pub(super) fn join(source: &Arc<Source>, planned: &Planned, pool: &Pool, listener: &Listener) -> Join {
-    let (source, pool, listener) = (Arc::clone(source), pool.clone(), Arc::clone(listener));
+pub(super) fn join(source: &Arc<Source>, planned: &Planned, sites: &Sites, listener: &Listener) -> Join {
+    let (source, sites, listener) = (Arc::clone(source), sites.clone(), Arc::clone(listener));
     let scopes = planned.scopes.clone();
     Box::new(move || {
         tracing::debug!(source = %source.spec().name, "a dependent is active: its source is watched");
-        let join = |(scope, kind)| {
+        let join = |(scope, kind): &(Scope, Kind)| {
             let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&listener) };
-            pool.join(scope, kind, subscriber)
+            sites.at(scope.cluster.as_ref()).pool.join(scope, kind, subscriber)
         };
-        let all = scopes.iter().map(|(scope, kind)| join((scope, kind))).collect();
+        let all = scopes.iter().map(join).collect();
         let woken = Arc::clone(&source);
         Arc::new(Demanded(Places::new(all, move || woken.wake_all())))
     })

@@ -28,7 +28,6 @@ use super::assemble::{Kept, assemble};
 use super::declared::{Declared, Environment, finalizer_name};
 use super::registering::registered;
 use super::sources::Sources;
-use crate::client::ApiServer;
 use crate::control::Unready;
 use crate::metrics::ControllerRuns;
 
@@ -175,7 +174,7 @@ impl Handle {
         &self,
         spec: &manifest::Controller,
         guest: &dyn Guest,
-        api: &ApiServer,
+        environment: &Environment,
     ) -> Result<BTreeMap<Arc<str>, usize>, Doubt> {
         let Some(controller) = self.controller() else {
             return Ok(BTreeMap::new());
@@ -183,9 +182,11 @@ impl Handle {
         let known = controller.primaries.shows_all(Within::Everywhere);
         // Without primaries, no finalizer is left behind: one that comes before this version runs is let go by it.
         let none = || known.is_ok() && controller.primaries.list(None).is_empty();
-        if !controller.spec.primary.is_kind_of(&spec.primary) || none() {
+        let elsewhere = controller.spec.cluster != spec.cluster;
+        if elsewhere || !controller.spec.primary.is_kind_of(&spec.primary) || none() {
             return Ok(BTreeMap::new());
         }
+        let api = self.wanted.borrow().site(environment).api;
         let name = finalizer_name(spec, api.known(&spec.primary).as_ref());
         // In all-events mode the component sees to it.
         let used = spec.all_events() || spec.deletes_dependents() || guest.exports(Interface::Cleaner);
@@ -288,7 +289,9 @@ impl Handle {
             Phase::Stopped => "stopped".to_owned(),
             Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
         };
-        Some(Unready { what: format!("controller {}", self.name), why })
+        // CU-7: what another cluster is to blame for is no matter of the daemon's.
+        let elsewhere = self.wanted.borrow().others.values().any(|other| other.site.api.trouble().is_some());
+        Some(Unready { what: format!("controller {}", self.name), why, elsewhere })
     }
 
     /// Returns its name.

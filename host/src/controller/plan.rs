@@ -13,7 +13,7 @@ use capstan_core::source::mapper::Mapper;
 use capstan_core::source::{Bounded, Role, Source, Spec};
 use capstan_core::startup::Needed;
 
-use super::declared::Kinds;
+use super::declared::{KindAt, Kinds};
 use crate::client::Kind;
 use crate::informer::{PageSize, Scope, Selectors};
 
@@ -50,7 +50,7 @@ pub(super) struct Planned {
 
 /// What is to be watched.
 struct Watch<'a> {
-    gvk: &'a Gvk,
+    at: KindAt,
     namespaces: &'a Namespaces,
     selectors: Selectors,
     /// The source that has informers of its own.
@@ -64,7 +64,7 @@ struct Planner<'a> {
     spec: &'a manifest::Controller,
     kinds: &'a Kinds,
     /// Why other kinds are not known.
-    missing: &'a BTreeMap<Gvk, String>,
+    missing: &'a BTreeMap<KindAt, String>,
     home: &'a Home,
     faults: &'a Arc<Faults>,
 }
@@ -75,7 +75,7 @@ impl Plan {
     pub(super) fn new(
         spec: &manifest::Controller,
         finalizer: Option<Arc<str>>,
-        (kinds, missing): (&Kinds, &BTreeMap<Gvk, String>),
+        (kinds, missing): (&Kinds, &BTreeMap<KindAt, String>),
         home: &Home,
         faults: &Arc<Faults>,
     ) -> Self {
@@ -94,17 +94,19 @@ impl Plan {
     }
 
     /// Returns true if a kind is watched in a namespace, or anywhere (`None`).
-    pub(super) fn watches(&self, kind: &Gvk, namespace: Option<&str>) -> bool {
+    pub(super) fn watches(&self, kind: &KindAt, namespace: Option<&str>) -> bool {
         let within = |place: &Option<Arc<str>>| namespace.is_none() || place.is_none() || place.as_deref() == namespace;
-        self.scopes().any(|(scope, ..)| scope.gvk == *kind && within(&scope.namespace))
+        let same = |scope: &Scope| scope.gvk == kind.gvk && scope.cluster == kind.cluster;
+        self.scopes().any(|(scope, ..)| same(scope) && within(&scope.namespace))
     }
 
-    /// Leaves out what may not be read, which `why` says of a kind in a namespace or everywhere (none).
+    /// Leaves out what may not be read, which `why` says of a kind of the daemon's cluster in a namespace or everywhere (none).
     pub(super) fn deny(&mut self, why: impl Fn(&Kind, Option<&str>) -> Option<String>) {
         for planned in self.secondaries.values_mut().chain([&mut self.primaries]) {
             let Planned { scopes, denied, .. } = planned;
             scopes.retain(|(scope, kind)| {
-                let why = why(kind, scope.namespace.as_deref());
+                let own = scope.cluster.is_none();
+                let why = own.then(|| why(kind, scope.namespace.as_deref())).flatten();
                 let permitted = why.is_none();
                 denied.extend(why.map(|why| (scope.namespace.clone(), why)));
                 permitted
@@ -150,6 +152,7 @@ impl Planner<'_> {
         let source = Spec {
             name: "primaries".into(),
             gvk: spec.primary.clone(),
+            cluster: spec.cluster.clone(),
             role: Role::Primary,
             filter: Filter::primary(built_in, spec.filters.clone()),
             indexes: spec.indexes.clone(),
@@ -158,7 +161,7 @@ impl Planner<'_> {
             faults: Arc::clone(self.faults),
         };
         let watch = Watch {
-            gvk: &spec.primary,
+            at: KindAt::of_primaries(spec),
             namespaces: &spec.namespaces,
             selectors: Selectors {
                 labels: spec.label_selector.clone(),
@@ -186,13 +189,16 @@ impl Planner<'_> {
         };
         let page = PageSize(declared.page_size);
         let alone = (!declared.shared).then(|| format!("{}/{name}", self.spec.name).into());
-        let watch = Watch { gvk: &declared.gvk, namespaces, selectors, alone, page, needed: Needed::Always };
+        let cluster = self.spec.cluster_of(declared);
+        let at = KindAt::of(self.spec, cluster, &declared.gvk);
+        let watch = Watch { at: at.clone(), namespaces, selectors, alone, page, needed: Needed::Always };
         let mapper = self.mapper(declared.mapper.clone()).across(declared.across_namespaces);
         let mapper = match &declared.secondaries {
-            Some(names) => mapper.led_by(names.clone(), self.scope(&declared.gvk)),
+            Some(names) => mapper.led_by(names.clone(), self.scope(&at)),
             None => mapper,
         };
         let source = Spec {
+            cluster: cluster.cloned(),
             filter: Filter::secondary(declared.filters.clone()),
             indexes: declared.indexes.clone(),
             fields: declared.fields(),
@@ -222,7 +228,8 @@ impl Planner<'_> {
                 continue;
             }
             let (namespaces, selectors, page) = (&self.spec.namespaces, Selectors::default(), PageSize::default());
-            let watch = Watch { gvk, namespaces, selectors, alone: None, page, needed };
+            let at = KindAt::of(self.spec, self.spec.cluster.as_ref(), gvk);
+            let watch = Watch { at, namespaces, selectors, alone: None, page, needed };
             let source = Spec {
                 filter: Filter::secondary(dependent.filters.clone()),
                 ..self.secondary(name, gvk, self.mapper(mapper.clone()))
@@ -234,19 +241,20 @@ impl Planner<'_> {
         (own, shared)
     }
 
-    fn scope(&self, gvk: &Gvk) -> ObjectScope {
-        self.kinds.get(gvk).map_or(ObjectScope::Namespaced, |kind| kind.scope)
+    fn scope(&self, at: &KindAt) -> ObjectScope {
+        self.kinds.get(at).map_or(ObjectScope::Namespaced, |kind| kind.scope)
     }
 
     fn mapper(&self, declared: manifest::Mapper) -> Mapper {
         let primary = &self.spec.primary;
-        Mapper::new(primary.clone(), self.scope(primary), declared)
+        Mapper::new(primary.clone(), self.scope(&KindAt::of_primaries(self.spec)), declared)
     }
 
     fn secondary(&self, name: &Arc<str>, gvk: &Gvk, mapper: Mapper) -> Spec {
         Spec {
             name: Arc::clone(name),
             gvk: gvk.clone(),
+            cluster: self.spec.cluster.clone(),
             role: Role::Secondary(mapper),
             filter: Filter::default(),
             indexes: BTreeMap::new(),
@@ -257,13 +265,13 @@ impl Planner<'_> {
     }
 
     fn plan(&self, watch: &Watch<'_>, spec: Spec) -> Planned {
-        let scopes = self.kinds.get(watch.gvk).map(|kind| watch.scopes(kind, self.home));
+        let scopes = self.kinds.get(&watch.at).map(|kind| watch.scopes(kind, self.home));
         Planned {
             spec,
             scopes: scopes.unwrap_or_default(),
             needed: watch.needed,
             on_demand: false,
-            lacking: self.missing.get(watch.gvk).cloned(),
+            lacking: self.missing.get(&watch.at).cloned(),
             denied: Vec::new(),
         }
     }
@@ -271,7 +279,9 @@ impl Planner<'_> {
 
 impl Watch<'_> {
     fn scopes(&self, kind: &Kind, home: &Home) -> Vec<(Scope, Kind)> {
-        let closed = home.unwatched(self.gvk);
+        let KindAt { cluster, gvk } = &self.at;
+        // Nothing of the daemon is in another cluster.
+        let closed = home.unwatched(gvk).filter(|_| cluster.is_none());
         let namespaces: Vec<_> = match self.namespaces {
             _ if kind.scope == ObjectScope::Cluster => vec![None],
             Namespaces::All => vec![None],
@@ -280,9 +290,16 @@ impl Watch<'_> {
         };
         let scope = |namespace: Option<&Arc<str>>| {
             let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced).cloned();
-            let (gvk, selectors, page) = (self.gvk.clone(), self.selectors.clone(), self.page);
-            let alone = self.alone.clone();
-            (Scope { gvk, namespace: namespace.cloned(), except, selectors, alone, page }, kind.clone())
+            let scope = Scope {
+                gvk: gvk.clone(),
+                namespace: namespace.cloned(),
+                cluster: cluster.clone(),
+                except,
+                selectors: self.selectors.clone(),
+                alone: self.alone.clone(),
+                page: self.page,
+            };
+            (scope, kind.clone())
         };
         let open = namespaces.into_iter().filter(|namespace| namespace.is_none() || *namespace != closed);
         open.map(scope).collect()
@@ -305,7 +322,7 @@ mod tests {
     use super::*;
 
     /// Returns the kinds that are served, and why one is not.
-    fn kinds() -> (Kinds, BTreeMap<Gvk, String>) {
+    fn kinds() -> (Kinds, BTreeMap<KindAt, String>) {
         let served = [
             ("sample.dev/v1", "Page", "pages", ObjectScope::Namespaced),
             ("v1", "ConfigMap", "configmaps", ObjectScope::Namespaced),
@@ -314,9 +331,10 @@ mod tests {
         ];
         let served = served.map(|(version, kind, plural, scope)| {
             let gvk = Gvk::parse(version, kind).unwrap();
-            (gvk.clone(), Kind { gvk, plural: plural.into(), scope })
+            (KindAt { cluster: None, gvk: gvk.clone() }, Kind { gvk, plural: plural.into(), scope })
         });
-        (served.into(), [(Gvk::parse("sample.dev/v1", "Theme").unwrap(), "not served".to_owned())].into())
+        let theme = KindAt { cluster: None, gvk: Gvk::parse("sample.dev/v1", "Theme").unwrap() };
+        (served.into(), [(theme, "not served".to_owned())].into())
     }
 
     fn plan(fields: &str, home: &Home) -> Plan {

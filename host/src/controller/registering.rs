@@ -19,11 +19,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::asking::{Asker, Asking};
-use super::declared::{Declared, Environment, Kinds};
+use super::declared::{Declared, Environment, KindAt, Kinds};
 use super::late::{Failing, Places};
 use super::plan::{self, Planned};
 use super::rights::{Lost, Rights};
 use crate::client::{ApiServer, Identity};
+use crate::clusters::Site;
 use crate::informer::Subscriber;
 use crate::informer::pool::Pool;
 
@@ -63,15 +64,16 @@ pub(super) fn registered(
     (faults, queue): (Arc<Faults>, Queue),
 ) -> Arc<Registered> {
     let Declared { spec, plugin, guest, .. } = declared;
-    let home = &environment.home;
+    let home = declared.home(environment);
+    let Site { api, pool } = declared.site(environment);
     let registrar = Arc::new(Registrar {
         permissions: Permissions::new(spec, &plugin.capabilities, home.clone()),
         guest: Arc::clone(guest),
         primaries: Arc::clone(primaries),
-        who: Identity::of(spec.service_account.as_ref(), &home.own),
-        api: Arc::clone(&environment.api),
-        pool: environment.pool.clone(),
-        home: home.clone(),
+        who: declared.who(environment),
+        api,
+        pool,
+        home,
         faults,
         asker,
         queue,
@@ -93,7 +95,8 @@ impl Registrar {
     ) -> Result<Begun, Refused> {
         let mut kinds = Kinds::new();
         for gvk in [&self.spec.primary, &declared.gvk] {
-            kinds.insert(gvk.clone(), self.api.resolve(gvk).await.map_err(away)?);
+            let at = KindAt::of(&self.spec, self.spec.cluster.as_ref(), gvk);
+            kinds.insert(at, self.api.resolve(gvk).await.map_err(away)?);
         }
         let planned = plan::registered(&self.spec, (&name, &declared), &kinds, &self.home, &self.faults);
         self.permit(&planned)?;

@@ -3,6 +3,7 @@
 //! Caches are shared, and filled with the daemon's rights. So the API server is asked about the account before a controller
 //! starts, and again and again while it runs.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +44,8 @@ pub(super) struct Read {
 /// A right that is gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// Its name, if the API server says that it is missing.
-    pub(super) name: Option<Arc<str>>,
+    /// What is not there any more by name, if it is known to be missing.
+    pub(super) names: BTreeSet<Arc<str>>,
     pub(super) why: String,
 }
 
@@ -57,7 +58,9 @@ type Answer = Result<Option<Lost>, Error>;
 impl Rights {
     /// Returns what a plan reads in the name of an account; none if the daemon reads for itself.
     pub(super) fn of(who: &Identity, plan: &Plan, api: &Arc<ApiServer>) -> Option<Self> {
-        Self::to_read(who, plan.scopes().map(|(scope, kind, planned)| (scope, kind, planned.needed)), api)
+        // In another cluster, the rights of whom its kubeconfig names count.
+        let here = plan.scopes().filter(|(scope, ..)| scope.cluster.is_none());
+        Self::to_read(who, here.map(|(scope, kind, planned)| (scope, kind, planned.needed)), api)
     }
 
     /// Returns what is read in the name of an account, given what is watched; none if the daemon reads for itself.
@@ -157,7 +160,7 @@ impl Rights {
     async fn look(&self) -> Answer {
         for (read, _) in &self.reads {
             if let Fill::Lacking(why) = self.ask(read).await? {
-                return Ok(Some(Lost { name: Some(read.name()), why: why.to_string() }));
+                return Ok(Some(Lost { names: [read.name()].into(), why: why.to_string() }));
             }
         }
         Ok(None)
@@ -192,7 +195,7 @@ fn verdict(answer: Answer, age: Duration) -> Verdict {
         Err(error) => {
             let seconds = age.as_secs();
             let why = format!("what the operator may read could not be asked for {seconds} s: {}", error.message);
-            Verdict::Lost(Lost { name: None, why })
+            Verdict::Lost(Lost { names: BTreeSet::new(), why })
         }
     }
 }
@@ -257,7 +260,10 @@ mod tests {
     #[test]
     fn what_may_not_be_read_stops_and_silence_counts_as_the_last_answer_for_five_minutes() {
         let minutes = Duration::from_mins;
-        let lost = |name: Option<&str>, why: &str| Lost { name: name.map(Arc::from), why: why.to_owned() };
+        let lost = |name: Option<&str>, why: &str| Lost {
+            names: name.map(Arc::from).into_iter().collect(),
+            why: why.to_owned(),
+        };
         let silent = "what the operator may read could not be asked for 300 s: away";
         let table = [
             (Ok(None), minutes(60), Verdict::Granted),

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use capstan_core::external::External;
 use capstan_core::guest::Guest;
-use capstan_core::object::Gvk;
 use capstan_core::reconciler::Controller;
 use capstan_core::rollout::Step;
 use capstan_core::source::on_demand::{OnDemand, Users};
 use capstan_core::source::{Listener, Source, Spec, Touched};
 
+use super::declared::Sites;
 use super::demand::join;
 use super::plan::{Plan, Planned};
 use crate::client::Kind;
-use crate::informer::pool::{Pool, Subscription};
+use crate::informer::pool::Subscription;
 use crate::informer::{Scope, Selectors, Subscriber};
 
 /// The sources of a controller, and the finalizer for which changes are looked at.
@@ -73,14 +73,14 @@ impl Sources {
         let new = |spec: &Spec, known: Option<&Arc<Source>>| new(spec, known).charging(|| guest.lasting());
         let controller = before.map(|(controller, _)| controller);
         let known = controller.map(|now| &now.primaries);
-        let known = known.filter(|known| known.spec().gvk == plan.primaries.spec.gvk);
+        let known = known.filter(|known| shows_the_same(known, &plan.primaries.spec));
         let primaries = match known {
             Some(known) if stays => Arc::clone(known),
             _ => Arc::new(new(&plan.primaries.spec, known).touching(&joined.touched)),
         };
         let secondaries = plan.secondaries.iter().map(|(name, planned)| {
             let shows_as = |source: &Arc<Source>| joined.selectors(source) == planned.selectors();
-            let known = controller.and_then(|now| predecessor(&now.secondaries, (name, &planned.spec.gvk), shows_as));
+            let known = controller.and_then(|now| predecessor(&now.secondaries, (name, &planned.spec), shows_as));
             let source = match known {
                 Some(known) if stays => Arc::clone(known),
                 _ => Arc::new(new(&planned.spec, known).beside(&primaries)),
@@ -135,13 +135,13 @@ impl Sources {
         &'a mut self,
         plan: &'a Plan,
         users: &Users,
-        pool: &Pool,
+        sites: &Sites,
         listener: &Listener,
     ) -> Vec<(Arc<Source>, Option<Arc<str>>)> {
         let mut all = OnDemand::default();
         for (name, planned) in plan.secondaries.iter().filter(|(_, planned)| planned.on_demand) {
             if let Some(source) = self.secondaries.get(name) {
-                let join = join(source, planned, pool, listener);
+                let join = join(source, planned, sites, listener);
                 let held = self.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
                 let dependents = held.map(|(dependent, _)| Arc::clone(dependent)).collect();
                 all.insert(Arc::clone(source), dependents, users, join);
@@ -186,9 +186,9 @@ impl Joined {
         sources: &mut Sources,
         plan: &Plan,
         users: &Users,
-        (pool, listener): (&Pool, &Listener),
+        (sites, listener): (&Sites, &Listener),
     ) {
-        let demanded = sources.demand(plan, users, pool, listener);
+        let demanded = sources.demand(plan, users, sites, listener);
         let wanted = sources.wanted(plan);
         let Self { places: joined, .. } = self;
         let stays = |place: &Place| wanted.iter().any(|wanted| wanted.is(place));
@@ -203,7 +203,7 @@ impl Joined {
             joined.push(Place {
                 source: Arc::clone(source),
                 scope: scope.clone(),
-                _membership: pool.join(scope, kind, subscriber),
+                _membership: sites.at(scope.cluster.as_ref()).pool.join(scope, kind, subscriber),
             });
         }
         drop(left);
@@ -229,20 +229,26 @@ impl Wanted<'_> {
     }
 }
 
+/// Whether a source shows objects of the kind, in the cluster, that another one shows.
+fn shows_the_same(source: &Source, spec: &Spec) -> bool {
+    source.spec().gvk == spec.gvk && source.spec().cluster == spec.cluster
+}
+
 /// Returns the source from which a source of this kind continues: the one of the same name, or else any that shows
 /// the same objects. An object that only another source shows is not gone because this one does not show it.
 fn predecessor<'a>(
     before: &'a BTreeMap<Arc<str>, Arc<Source>>,
-    (name, gvk): (&str, &Gvk),
+    (name, spec): (&str, &Spec),
     shows_as: impl Fn(&Arc<Source>) -> bool,
 ) -> Option<&'a Arc<Source>> {
-    let same = |source: &&Arc<Source>| source.spec().gvk == *gvk;
+    let same = |source: &&Arc<Source>| shows_the_same(source, spec);
     let named = before.get(name).filter(same);
     named.or_else(|| before.values().find(|source| same(source) && shows_as(source)))
 }
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::object::Gvk;
     use capstan_core::object::fields::Fields;
     use capstan_core::source::Role;
     use capstan_core::source::filter::Filter;
@@ -257,6 +263,7 @@ mod tests {
             let spec = Spec {
                 name: name.into(),
                 gvk: gvk(kind),
+                cluster: None,
                 role: Role::Primary,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
@@ -276,7 +283,8 @@ mod tests {
             ("other", "Pod", "all", None),
         ] {
             let shows_as = |source: &Arc<Source>| *source.spec().name == *shown;
-            let found = predecessor(&before, (name, &gvk(kind)), shows_as);
+            let (_, wanted) = source((name, kind));
+            let found = predecessor(&before, (name, wanted.spec()), shows_as);
             let found = found.map(|source| &*source.spec().name);
             assert_eq!(found, expected, "{name}, a {kind}, shows as {shown}");
         }

@@ -8,19 +8,18 @@ use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::manifest::{self, OnStartError};
-use capstan_core::object::Gvk;
 use capstan_core::startup::{Fill, Needed, Verdict, Watched, decide};
 use futures::FutureExt;
 use futures::future::select_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::declared::{Declared, Environment, Kinds, LONGEST_PAUSE, finalizer_name};
+use super::declared::{Declared, Environment, KindAt, Kinds, LONGEST_PAUSE, Sites, finalizer_name};
 use super::handle::{Handle, Phase};
 use super::plan::Plan;
 use super::rights::{Read, Rights};
 use crate::backoff::Backoff;
-use crate::client::{ApiServer, Identity};
+use crate::client::ApiServer;
 use crate::informer::pool::Subscription;
 use crate::informer::{Need, Scope, State};
 
@@ -51,8 +50,8 @@ pub(super) enum Entry {
 /// What a controller was started without.
 #[derive(Default)]
 pub(super) struct Rest {
-    /// Kinds that the API server does not serve.
-    kinds: BTreeSet<Gvk>,
+    /// Kinds that an API server does not serve.
+    kinds: BTreeSet<KindAt>,
     /// Informers whose first list is not complete.
     unfilled: Vec<Subscription>,
     /// All of that by name: it is not waited for again.
@@ -63,7 +62,7 @@ pub(super) struct Rest {
 #[derive(Clone, Debug)]
 pub(super) struct Lack {
     needed: Needed,
-    kind: Gvk,
+    kind: KindAt,
     /// The namespace; `None`: all.
     namespace: Option<Arc<str>>,
 }
@@ -79,6 +78,7 @@ pub(super) enum Come {
 /// How long a controller waits, and what for.
 struct Patience<'a> {
     spec: &'a manifest::Controller,
+    sites: &'a Sites,
     policy: OnStartError,
     until: Instant,
     /// What it is without already.
@@ -88,8 +88,8 @@ struct Patience<'a> {
 /// Questions that are put to the API server until the answers are enough.
 struct Questions {
     pause: Backoff,
-    /// Is told when the API server is back.
-    returns: watch::Receiver<()>,
+    /// Are told when an API server is back.
+    returns: Vec<watch::Receiver<()>>,
     until: Option<Instant>,
 }
 
@@ -102,8 +102,10 @@ pub(super) async fn prepare(
     without: &BTreeSet<Arc<str>>,
 ) -> Prepared {
     let spec = &declared.spec;
+    let sites = declared.sites(environment);
     let patience = Patience {
         spec,
+        sites: &sites,
         // What runs goes on: the last good version always does.
         policy: match (entry, spec.on_start_error) {
             (Entry::Keep, OnStartError::Fail) => OnStartError::Wait,
@@ -113,17 +115,16 @@ pub(super) async fn prepare(
         without,
     };
     let wait = |why| handle.set(entry.waiting(why));
-    let (kinds, missing) = match patience.kinds(&environment.api, &wait).await {
+    let (kinds, missing) = match patience.kinds(&wait).await {
         Ok(found) => found,
         Err(why) => return handle.failed(why).await,
     };
-    let finalizer = finalizer_name(spec, kinds.get(&spec.primary));
+    let finalizer = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
     let used = declared.needs_finalizer().then(|| Arc::clone(&finalizer));
     let mut plan = Plan::new(spec, used, (&kinds, &missing), &environment.home, &handle.faults);
-    let who = Identity::of(spec.service_account.as_ref(), &environment.home.own);
-    let mut rights = Rights::of(&who, &plan, &environment.api);
+    let mut rights = Rights::of(&declared.who(environment), &plan, &environment.api);
     let denied = match &mut rights {
-        Some(rights) => match patience.rights(rights, &environment.api, &wait).await {
+        Some(rights) => match patience.rights(rights, &wait).await {
             Ok(seen) => leave_out(rights, &mut plan, seen),
             Err(why) => return handle.failed(why).await,
         },
@@ -133,7 +134,8 @@ pub(super) async fn prepare(
     // What is watched on demand is waited for by those who demand it.
     let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
     let keep = watched.map(|(scope, kind, planned)| {
-        let subscription = environment.pool.keep(scope, kind, Need::of(&planned.spec));
+        let pool = &sites.at(scope.cluster.as_ref()).pool;
+        let subscription = pool.keep(scope, kind, Need::of(&planned.spec));
         (scope.to_string().into(), planned.needed, subscription)
     });
     let mut places: Vec<_> = keep.collect();
@@ -173,23 +175,28 @@ impl Entry {
 
 impl Patience<'_> {
     /// Asks for all kinds until it is decided that they are enough. Returns those that are served, and why others are not.
-    async fn kinds(&self, api: &ApiServer, wait: impl Fn(String)) -> Result<(Kinds, BTreeMap<Gvk, String>), String> {
+    async fn kinds(&self, wait: impl Fn(String)) -> Result<(Kinds, BTreeMap<KindAt, String>), String> {
         let wanted = kinds_of(self.spec);
-        let mut questions = Questions::new(api, Some(self.until));
+        let mut questions = Questions::new(self.sites, Some(self.until));
         loop {
-            let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<Gvk, Error>::new());
-            for gvk in wanted.keys() {
-                match api.resolve(gvk).await {
-                    Ok(kind) => drop(kinds.insert(gvk.clone(), kind)),
-                    Err(error) => drop(missing.insert(gvk.clone(), error)),
+            let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<KindAt, Error>::new());
+            for at in wanted.keys() {
+                match self.sites.at(at.cluster.as_ref()).api.resolve(&at.gvk).await {
+                    Ok(kind) => drop(kinds.insert(at.clone(), kind)),
+                    Err(error) => drop(missing.insert(at.clone(), error)),
                 }
             }
-            let seen = wanted.iter().map(|(gvk, needed)| Watched {
-                what: gvk.to_string().into(),
+            let fill = |at: &KindAt| {
+                let error = missing.get(at)?;
+                Some(lacking(error, &self.sites.at(at.cluster.as_ref()).api))
+            };
+            let seen = wanted.iter().map(|(at, needed)| Watched {
+                what: at.to_string().into(),
                 needed: *needed,
-                fill: missing.get(gvk).map_or(Fill::Filled, lacking),
+                fill: fill(at).unwrap_or(Fill::Filled),
             });
-            match (self.decide(seen.collect(), kinds.contains_key(&self.spec.primary)), missing.values().last()) {
+            let primaries = kinds.contains_key(&KindAt::of_primaries(self.spec));
+            match (self.decide(seen.collect(), primaries), missing.values().last()) {
                 (Verdict::Fail(why), _) => return Err(why),
                 (Verdict::Wait(_), Some(error)) => {
                     let after = questions.pause.after(error);
@@ -202,7 +209,7 @@ impl Patience<'_> {
                     questions.rest(after).await;
                 }
                 (Verdict::Start | Verdict::Wait(_), _) => {
-                    let missing = missing.into_iter().map(|(gvk, error)| (gvk, error.message));
+                    let missing = missing.into_iter().map(|(at, error)| (at, error.message));
                     return Ok((kinds, missing.collect()));
                 }
             }
@@ -210,13 +217,8 @@ impl Patience<'_> {
     }
 
     /// Asks for the rights of the operator's account until it is decided that they are enough. Returns what is known of them.
-    async fn rights(
-        &self,
-        rights: &Rights,
-        api: &ApiServer,
-        wait: impl Fn(String),
-    ) -> Result<Vec<(Read, Watched)>, String> {
-        let mut questions = Questions::new(api, Some(self.until));
+    async fn rights(&self, rights: &Rights, wait: impl Fn(String)) -> Result<Vec<(Read, Watched)>, String> {
+        let mut questions = Questions::new(self.sites, Some(self.until));
         loop {
             let (seen, away) = rights.seen().await;
             let all = seen.iter().map(|(_, watched)| watched.clone()).collect();
@@ -275,8 +277,11 @@ impl Patience<'_> {
 }
 
 impl Questions {
-    fn new(api: &ApiServer, until: Option<Instant>) -> Self {
-        Self { pause: Backoff::up_to(LONGEST_PAUSE, api.chance()), returns: api.pulse().returns(), until }
+    fn new(sites: &Sites, until: Option<Instant>) -> Self {
+        let own = &sites.at(None).api;
+        let all = sites.others().map(|(_, site)| &site.api).chain([own]);
+        let returns = all.map(|api| api.pulse().returns()).collect();
+        Self { pause: Backoff::up_to(LONGEST_PAUSE, own.chance()), returns, until }
     }
 
     /// Waits for so long, or until the API server is back or the time is up.
@@ -285,7 +290,7 @@ impl Questions {
         let until = self.until.filter(|until| *until > Instant::now());
         tokio::select! {
             biased;
-            Ok(()) = self.returns.changed() => {}
+            _ = select_all(self.returns.iter_mut().map(|returns| returns.changed().boxed())) => {}
             () = sleep_until(until.map_or(next, |until| until.min(next))) => {}
         }
     }
@@ -295,17 +300,18 @@ impl Rest {
     /// Returns what is lacking: kinds, caches that are not filled, and what may not be read.
     fn of(
         spec: &manifest::Controller,
-        missing: BTreeMap<Gvk, String>,
+        missing: BTreeMap<KindAt, String>,
         unfilled: Vec<(Arc<str>, Needed, Subscription)>,
         denied: BTreeMap<Arc<str>, Lack>,
     ) -> Self {
         let needed = kinds_of(spec).into_iter();
-        let kinds_missing = needed.filter(|(gvk, _)| missing.contains_key(gvk));
+        let kinds_missing = needed.filter(|(at, _)| missing.contains_key(at));
         let kinds_missing =
             kinds_missing.map(|(kind, needed)| (Arc::from(kind.to_string()), Lack { needed, kind, namespace: None }));
         let lists = unfilled.iter().map(|(name, needed, place)| {
-            let Scope { gvk, namespace, .. } = place.scope();
-            (Arc::clone(name), Lack { needed: *needed, kind: gvk.clone(), namespace: namespace.clone() })
+            let Scope { gvk, namespace, cluster, .. } = place.scope();
+            let kind = KindAt { cluster: cluster.clone(), gvk: gvk.clone() };
+            (Arc::clone(name), Lack { needed: *needed, kind, namespace: namespace.clone() })
         });
         Self {
             names: kinds_missing.chain(lists).chain(denied).collect(),
@@ -329,7 +335,7 @@ impl Rest {
     pub(super) fn has_come(
         &self,
         before: &BTreeMap<Arc<str>, Lack>,
-        watched: impl Fn(&Gvk, Option<&str>) -> bool,
+        watched: impl Fn(&KindAt, Option<&str>) -> bool,
     ) -> bool {
         let mut come = before.iter().filter(|(name, _)| !self.names.contains_key(*name));
         come.any(|(_, Lack { kind, namespace, .. })| watched(kind, namespace.as_deref()))
@@ -344,11 +350,11 @@ impl Rest {
 
     /// Waits until something of it is there, or may be read; for ever, if there is nothing.
     /// Kinds and rights are asked for only if the controller is `settled`, and not being prepared anew for them.
-    pub(super) async fn come(&mut self, rights: Option<&Rights>, api: &ApiServer, settled: bool) -> Come {
+    pub(super) async fn come(&mut self, rights: Option<&Rights>, sites: &Sites, settled: bool) -> Come {
         let Self { kinds, unfilled, .. } = self;
         tokio::select! {
             biased;
-            () = can_be_had(kinds, rights, api), if settled => Come::Anew,
+            () = can_be_had(kinds, rights, sites), if settled => Come::Anew,
             scope = filled(unfilled) => {
                 self.names.remove(&scope);
                 Come::Cache
@@ -358,13 +364,13 @@ impl Rest {
 }
 
 /// Waits until one of these kinds is served, or something may be read that a controller goes on without; for ever, if there is nothing.
-async fn can_be_had(kinds: &BTreeSet<Gvk>, rights: Option<&Rights>, api: &ApiServer) {
+async fn can_be_had(kinds: &BTreeSet<KindAt>, rights: Option<&Rights>, sites: &Sites) {
     let denied = rights.filter(|rights| rights.lacks_any());
-    let mut questions = Questions::new(api, None);
+    let mut questions = Questions::new(sites, None);
     while !kinds.is_empty() || denied.is_some() {
         let mut after = questions.pause.longer();
-        for gvk in kinds {
-            match api.resolve(gvk).await {
+        for KindAt { cluster, gvk } in kinds {
+            match sites.at(cluster.as_ref()).api.resolve(gvk).await {
                 Ok(_) => return,
                 Err(error) if error.is_outage() => after = questions.pause.after(&error),
                 Err(_) => {}
@@ -406,7 +412,8 @@ fn leave_out(rights: &mut Rights, plan: &mut Plan, seen: Vec<(Read, Watched)>) -
         })
     });
     let lack = |(Read { kind, namespace }, watched): &(Read, Watched)| {
-        let lack = Lack { needed: watched.needed, kind: kind.gvk.clone(), namespace: namespace.clone() };
+        let at = KindAt { cluster: None, gvk: kind.gvk.clone() };
+        let lack = Lack { needed: watched.needed, kind: at, namespace: namespace.clone() };
         (Arc::clone(&watched.what), lack)
     };
     let names = denied.iter().map(lack).collect();
@@ -415,24 +422,30 @@ fn leave_out(rights: &mut Rights, plan: &mut Plan, seen: Vec<(Read, Watched)>) -
 }
 
 /// Returns what a controller watches, and whether it needs each.
-fn kinds_of(spec: &manifest::Controller) -> BTreeMap<Gvk, Needed> {
+pub(super) fn kinds_of(spec: &manifest::Controller) -> BTreeMap<KindAt, Needed> {
     let mut kinds = BTreeMap::new();
     for (_, dependent) in spec.dependents() {
-        let needed = kinds.entry(dependent.gvk.clone()).or_insert(Needed::IfActive);
+        let at = KindAt::of(spec, spec.cluster.as_ref(), &dependent.gvk);
+        let needed = kinds.entry(at).or_insert(Needed::IfActive);
         if dependent.conditions.activation.is_none() {
             *needed = Needed::Always;
         }
     }
-    let sources = spec.sources.values().map(|source| &source.gvk);
-    for gvk in sources.chain([&spec.primary]) {
-        kinds.insert(gvk.clone(), Needed::Always);
+    let sources = spec.sources.values();
+    let sources = sources.map(|source| KindAt::of(spec, spec.cluster_of(source), &source.gvk));
+    for at in sources.chain([KindAt::of_primaries(spec)]) {
+        kinds.insert(at, Needed::Always);
     }
     kinds
 }
 
-/// Says what an error means for a kind: only an answer says that it is not served.
-fn lacking(error: &Error) -> Fill {
-    if error.reason == Reason::UnknownKind { Fill::Lacking(error.message.as_str().into()) } else { Fill::UnderWay }
+/// Says what an error means for a kind: only an answer says that it is not served, or that nobody leads there who could.
+fn lacking(error: &Error, api: &ApiServer) -> Fill {
+    if error.reason == Reason::UnknownKind || api.closed().is_some() {
+        Fill::Lacking(error.message.as_str().into())
+    } else {
+        Fill::UnderWay
+    }
 }
 
 fn fill(subscription: &Subscription) -> Fill {
@@ -447,12 +460,14 @@ fn fill(subscription: &Subscription) -> Fill {
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::object::Gvk;
+
     use super::*;
 
     #[test]
     fn what_is_given_up_has_not_come() {
         // NS-2
-        let kind = || Gvk::parse("v1", "ConfigMap").unwrap();
+        let kind = || KindAt { cluster: None, gvk: Gvk::parse("v1", "ConfigMap").unwrap() };
         let lack = |namespace: &str| Lack { needed: Needed::Always, kind: kind(), namespace: Some(namespace.into()) };
         let lacks = |names: &[&str]| names.iter().map(|name| (Arc::from(*name), lack(name))).collect();
         for (before, after, watched, expected) in [
@@ -464,7 +479,7 @@ mod tests {
             (&[], &["b"], &["a", "b"], false),
         ] {
             let rest = Rest { names: lacks(after), ..Rest::default() };
-            let watches = |gvk: &Gvk, namespace: Option<&str>| *gvk == kind() && watched.contains(&namespace.unwrap());
+            let watches = |at: &KindAt, namespace: Option<&str>| *at == kind() && watched.contains(&namespace.unwrap());
             assert_eq!(rest.has_come(&lacks(before), watches), expected, "{before:?} {after:?} {watched:?}");
         }
     }

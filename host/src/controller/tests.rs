@@ -22,7 +22,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::declared::Kinds;
+use super::declared::{KindAt, Kinds};
 use super::late::{Failing as WhatFails, Places};
 use super::plan::Plan;
 use super::*;
@@ -30,6 +30,7 @@ use crate::client::ApiServer;
 use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
+use crate::clusters::{Clusters, Own};
 use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
 use crate::informer::{Need, Subscriber};
@@ -72,8 +73,17 @@ fn environment_of(
     let size = (1 << 20, Room::default());
     let slots = Slots { usual: 1, extra: 1 };
     let environment = Environment {
+        clusters: Arc::new(Clusters::new(Own {
+            api: Arc::clone(&api),
+            metrics: Arc::clone(&metrics),
+            size: size.clone(),
+            stop: CancellationToken::new(),
+            namespace: "home".into(),
+            reach: Arc::new(|_, _| Ok(())),
+            identity: "test".into(),
+        })),
         pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), size, CancellationToken::new()),
-        recorder: recorder(Arc::clone(&api), "test".to_owned()).0,
+        recorder: recorder("test".to_owned()).0,
         api,
         metrics,
         meters: Meters::default(),
@@ -111,6 +121,7 @@ fn pages_with(fields: &str, environment: &Environment) -> Declared {
         guest: Arc::new(Unasked),
         component: "p".into(),
         account: environment.workers.account("a/p", None),
+        others: BTreeMap::new(),
     }
 }
 
@@ -327,7 +338,8 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let mut known = Kinds::new();
     for kind in ["Page", "Theme"] {
         let gvk = Gvk::parse("sample.dev/v1", kind).unwrap();
-        known.insert(gvk.clone(), environment.api.resolve(&gvk).await.unwrap());
+        let kind = environment.api.resolve(&gvk).await.unwrap();
+        known.insert(KindAt { cluster: None, gvk }, kind);
     }
     let plan = |declared: &Declared| {
         Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default())
@@ -352,7 +364,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let (handle, first) = (Arc::new(Handle::new(pages("[n]", &environment), &environment)), plan(&before));
     let mut joined = Joined::default();
     let mut sources = Sources::planned(&first, "f".into(), None, &joined, &Unasked);
-    joined.become_as(&mut sources, &first, &Users::new(), (&environment.pool, &listener));
+    joined.become_as(&mut sources, &first, &Users::new(), (&before.sites(&environment), &listener));
     until(|| has("n/a"));
     let controller = handle.assemble(&before, &environment, sources, None);
     *pages_cache.lock() = controller.primaries.places().into_values().next();
@@ -365,7 +377,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
         .collect();
     until(|| kept.iter().all(|kept| kept.cache.is_synced()));
     let mut sources = Sources::planned(&second, "f".into(), Some((&controller, Step::Rewatch)), &joined, &Unasked);
-    joined.become_as(&mut sources, &second, &Users::new(), (&environment.pool, &listener));
+    joined.become_as(&mut sources, &second, &Users::new(), (&before.sites(&environment), &listener));
     until(|| has("n/b"));
 }
 
@@ -382,7 +394,7 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     });
     let (declared, mut known) = (pages("[n]", &environment), Kinds::new());
     let gvk = &declared.spec.primary;
-    known.insert(gvk.clone(), environment.api.resolve(gvk).await.unwrap());
+    known.insert(KindAt { cluster: None, gvk: gvk.clone() }, environment.api.resolve(gvk).await.unwrap());
     let plan = Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default());
     let (scope, kind) = &plan.primaries.scopes[0];
     let source = Arc::new(Source::new(plan.primaries.spec.clone()));

@@ -51,6 +51,8 @@ pub struct Scope {
     pub gvk: capstan_core::object::Gvk,
     /// The namespace; none = all.
     pub namespace: Option<Arc<str>>,
+    /// The cluster, as `operator/name`; none = that of the daemon.
+    pub cluster: Option<Arc<str>>,
     /// Where all namespaces are watched: the one that is left out.
     pub except: Option<Arc<str>>,
     /// What selects objects.
@@ -245,6 +247,7 @@ impl ListWatch {
         // So many bytes of an unfinished line are known to have no end in them.
         let mut searched = 0;
         let (mut returns, mut patience) = (self.api.pulse().returns(), silence(self.chance()));
+        let mut relinked = self.api.relinked();
         loop {
             while let Some(found) = buffer.get(searched..).and_then(|rest| memchr::memchr(b'\n', rest)) {
                 let line = buffer.split_to(searched + found);
@@ -260,8 +263,10 @@ impl ListWatch {
                 return Err(self.unusable(&what));
             }
             let frame = tokio::select! {
-                // What has come is a better sign than any other.
                 biased;
+                // Whoever may not use the cluster any more is told nothing more of it.
+                Ok(()) = relinked.changed() => return Ok(End::Closed),
+                // What has come is a better sign than any other.
                 frame = tokio::time::timeout(patience, body.frame()) => frame,
                 Ok(()) = returns.changed() => {
                     patience = self.chance().jitter(DOUBT);
@@ -442,6 +447,9 @@ impl fmt::Display for Scope {
         for (at, selector) in all.into_iter().flatten().enumerate() {
             write!(f, " {} {selector}", if at == 0 { "where" } else { "and" })?;
         }
+        if let Some(cluster) = &self.cluster {
+            write!(f, " of cluster {cluster}")?;
+        }
         if let Some(source) = &self.alone {
             write!(f, " for {source} alone")?;
         }
@@ -495,6 +503,7 @@ pub(crate) mod tests {
         Scope {
             gvk: config_maps().gvk,
             namespace: None,
+            cluster: None,
             except: None,
             selectors: Selectors::default(),
             alone: None,

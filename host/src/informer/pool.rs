@@ -222,7 +222,7 @@ impl Running {
                 listing: AtomicBool::new(false),
                 due: AtomicBool::new(false),
                 relist: Notify::new(),
-                metrics: inner.metrics.informers.of(&kind, namespace),
+                metrics: inner.metrics.informers.of(&kind, namespace, scope.cluster.as_deref()),
             };
             Entry { shared: Arc::new(shared), members: 0, stop: inner.stop.child_token() }
         })
@@ -308,7 +308,7 @@ impl Drop for Subscription {
             let same = |other: &Scope| other.gvk == scope.gvk && other.namespace == scope.namespace;
             // Its metrics do not tell selectors apart.
             if !running.informers.keys().any(same) {
-                self.pool.metrics.informers.forget(&kind, namespace);
+                self.pool.metrics.informers.forget(&kind, namespace, scope.cluster.as_deref());
             }
         }
     }
@@ -367,6 +367,7 @@ pub(super) mod tests {
             source: Arc::new(Source::new(Spec {
                 name: "primaries".into(),
                 gvk: config_maps().gvk,
+                cluster: None,
                 role: Role::Primary,
                 filter: Filter::default(),
                 indexes: BTreeMap::new(),
@@ -490,7 +491,7 @@ pub(super) mod tests {
             listing: AtomicBool::new(false),
             due: AtomicBool::new(false),
             relist: Notify::new(),
-            metrics: Metrics::default().informers.of("ConfigMap", None),
+            metrics: Metrics::default().informers.of("ConfigMap", None, None),
         });
         let (late, told_of) = subscriber();
         let (tell, told) = mpsc::channel();
@@ -516,6 +517,7 @@ pub(super) mod tests {
         let scope = |namespace: &str| Scope {
             gvk: config_maps().gvk,
             namespace: Some(namespace.into()),
+            cluster: None,
             except: None,
             selectors: Selectors::default(),
             alone: None,

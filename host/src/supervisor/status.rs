@@ -306,20 +306,17 @@ impl Status {
     /// Lists what the manifests name and is not in force in any version.
     pub fn unready(&self) -> Vec<Unready> {
         if !self.begun.load(Ordering::Acquire) {
-            return vec![Unready { what: "plugins".to_owned(), why: "being loaded".to_owned() }];
+            return vec![Unready::here("plugins", "being loaded")];
         }
         let mut unready = Vec::new();
         for manifest in self.manifests.lock().iter().filter(|m| !m.goes_on) {
-            unready
-                .push(Unready { what: format!("manifest {}", manifest.file.display()), why: manifest.problem.clone() });
+            unready.push(Unready::here(format!("manifest {}", manifest.file.display()), &manifest.problem));
         }
         for (unit, entry) in &*self.plugins.lock() {
             if entry.in_force.is_none() {
                 let why = entry.problem.as_ref().map(|problem| problem.message.clone());
-                unready.push(Unready {
-                    what: format!("plugin {}", unit.plugin),
-                    why: why.unwrap_or_else(|| "being loaded".to_owned()),
-                });
+                let why = why.unwrap_or_else(|| "being loaded".to_owned());
+                unready.push(Unready::here(format!("plugin {}", unit.plugin), why));
             }
         }
         unready.extend(self.controllers().iter().filter_map(|handle| handle.unready()));

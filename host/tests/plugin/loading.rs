@@ -242,6 +242,7 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
 fn mapped_by_exports(filters: Filters) -> Source {
     Source {
         gvk: gvk("v1", "ConfigMap"),
+        cluster: None,
         namespaces: None,
         label_selector: None,
         field_selector: None,

@@ -212,6 +212,8 @@ fn controller(workflow: Workflow) -> Controller {
         label_selector: None,
         field_selector: None,
         shard_selector: None,
+        cluster: None,
+        remotes: BTreeMap::new(),
         page_size: 500,
         keep: capstan_core::manifest::Keep::Whole,
         filters: capstan_core::manifest::Filters::default(),

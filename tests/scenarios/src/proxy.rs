@@ -56,8 +56,13 @@ impl Line {
     pub fn kubeconfig(&self, cluster: &Cluster, user: &User, folder: &tempfile::TempDir) -> PathBuf {
         let text = std::fs::read_to_string(cluster.kubeconfig(user).unwrap()).unwrap();
         let file = folder.path().join("kubeconfig");
-        std::fs::write(&file, text.replace(cluster.url(), &format!("https://{}", self.address))).unwrap();
+        std::fs::write(&file, text.replace(cluster.url(), &self.url())).unwrap();
         file
+    }
+
+    /// Returns its address, as that of an API server.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
     }
 
     /// Ends all connections, and refuses new ones until [`Line::mend`].

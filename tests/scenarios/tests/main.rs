@@ -20,6 +20,7 @@ mod attacks;
 mod bad_input;
 mod base;
 mod chart;
+mod clusters;
 mod compiling;
 mod dependents;
 mod endless;

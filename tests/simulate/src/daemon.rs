@@ -7,6 +7,7 @@ use std::time::Duration;
 use capstan::backoff;
 use capstan::client::meter::Meters;
 use capstan::client::{ApiServer, recorder};
+use capstan::clusters::{Clusters, Own};
 use capstan::controller::Environment;
 use capstan::informer::pool::Pool;
 use capstan::metrics::Metrics;
@@ -54,12 +55,22 @@ impl Daemon {
         });
         let api = ApiServer::new(client, Managers::default()).pausing(chance);
         let (api, metrics) = (Arc::new(api), Arc::<Metrics>::default());
-        let (recorder, writer) = recorder::recorder(Arc::clone(&api), "sim".to_owned());
+        let (recorder, writer) = recorder::recorder("sim".to_owned());
         let stop = CancellationToken::new();
         let slots = Slots { usual: 8, extra: 0 };
         let runtime = tokio::runtime::Handle::current();
         let room = Room::default();
+        let own = Own {
+            api: Arc::clone(&api),
+            metrics: Arc::clone(&metrics),
+            size: (CACHE, room.clone()),
+            stop: stop.clone(),
+            namespace: "capstan".into(),
+            reach: Arc::new(|_, _| Ok(())),
+            identity: "sim".into(),
+        };
         let environment = Arc::new(Environment {
+            clusters: Arc::new(Clusters::new(own)),
             pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), (CACHE, room), stop.clone()),
             api: Arc::clone(&api),
             metrics,

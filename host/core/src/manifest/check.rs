@@ -19,8 +19,8 @@ use super::names::{
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Factor, LONGEST, Objects, Share, Time, Times, Workers};
 use super::{
-    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Retry, ServiceAccount, TriggeredBy,
-    Workflow,
+    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Remote, Retry, ServiceAccount,
+    TriggeredBy, Workflow,
 };
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -30,6 +30,7 @@ const MOST_PLUGINS: usize = 64;
 /// The most dependents of all controllers of one operator, for the same reason: most have a source of their own.
 const MOST_DEPENDENTS: usize = 1024;
 
+mod clusters;
 mod dependent;
 mod filters;
 mod keep;
@@ -49,6 +50,8 @@ pub(super) struct Check<'a> {
     faults: Vec<Fault>,
     /// The operator's name, if it has one.
     operator: Option<Arc<str>>,
+    /// The operator's other clusters, by name; none where there is no operator.
+    clusters: Option<BTreeMap<Arc<str>, Remote>>,
     /// The expressions and pointers of a controller so far that are looked at for each event.
     asked: usize,
 }
@@ -121,7 +124,7 @@ fn object(field: &Maybe<Map<String, Value>>) -> Value {
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], file: &'a Path, faults: Vec<Fault>) -> Self {
-        Self { places, file, faults, operator: None, asked: 0 }
+        Self { places, file, faults, operator: None, clusters: None, asked: 0 }
     }
 
     /// Returns all that is wrong.
@@ -208,6 +211,7 @@ impl<'a> Check<'a> {
         let plugins = self.need(&spec.value.plugins, spec.place, "plugins");
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
         let declared = plugins.map(|plugins| names(&plugins.value));
+        self.clusters = Some(self.clusters(&spec.value.clusters));
         let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
         let (mut controllers, marks) =
             controllers.map(|named| self.controllers(named, declared.as_ref(), defaults)).unwrap_or_default();
@@ -315,6 +319,20 @@ impl<'a> Check<'a> {
         Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()
     }
 
+    /// Returns the plugin of a controller, and finds one that the operator does not have.
+    fn plugin_of(
+        &mut self,
+        raw: &raw::Controller,
+        around: usize,
+        plugins: Option<&BTreeSet<&str>>,
+    ) -> Option<Arc<str>> {
+        let Located { value: Scalar(Name(plugin)), place } = self.need(&raw.plugin, around, "plugin")?;
+        if let Some(plugins) = plugins {
+            self.known(*place, "plugin", plugin, plugins.iter().copied());
+        }
+        Some(Arc::clone(plugin))
+    }
+
     fn controller(
         &mut self,
         name: &Arc<str>,
@@ -323,10 +341,7 @@ impl<'a> Check<'a> {
         defaults: &defaults::Controllers,
     ) -> Option<Controller> {
         let Located { value: raw, place } = controller;
-        let plugin = self.need(&raw.plugin, *place, "plugin");
-        if let (Some(Located { value: Scalar(Name(plugin)), place }), Some(plugins)) = (plugin, plugins) {
-            self.known(*place, "plugin", plugin, plugins.iter().copied());
-        }
+        let plugin = self.plugin_of(raw, *place, plugins);
         let primary = self.need(&raw.primary, *place, "primary");
         let primary = primary.and_then(|p| self.gvk(&p.value.api_version, &p.value.kind, p.place));
         self.asked = 0;
@@ -339,6 +354,7 @@ impl<'a> Check<'a> {
         let indexes = self.indexes(&raw.indexes);
         let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
+        let (cluster, remotes) = self.apart(raw, &sources.watched);
         let keep = self.keep(&raw.keep, &raw.drop);
         let looks_at = keep::of_primaries(
             &filters,
@@ -350,8 +366,10 @@ impl<'a> Check<'a> {
         self.not_too_many(*place);
         Some(Controller {
             name: Arc::clone(name),
-            plugin: Arc::clone(&plugin?.value.0.0),
+            plugin: plugin?,
             primary: primary?,
+            cluster,
+            remotes,
             namespaces,
             label_selector,
             field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),

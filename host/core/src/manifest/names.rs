@@ -35,6 +35,12 @@ pub(super) struct Export(pub(super) Arc<str>);
 /// The key of a label or annotation: `name`, `domain/name`.
 pub(super) struct Key(pub(super) Arc<str>);
 
+/// The name of a Secret: a DNS name.
+pub(super) struct SecretName(pub(super) Arc<str>);
+
+/// A key of the data of a Secret.
+pub(super) struct DataKey(pub(super) Arc<str>);
+
 /// A file.
 pub(super) struct FilePath(pub(super) PathBuf);
 
@@ -237,6 +243,34 @@ impl Form for Shard {
 
     fn schema() -> Schema {
         json_schema!({ "title": "shard selector", "type": "string", "pattern": "^ *shardRange\\(.*\\) *$" })
+    }
+}
+
+impl Form for SecretName {
+    const WHAT: &'static str = "the name of a Secret: lower-case letters, digits, `-` and `.`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        if is_domain(text) { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "name of a Secret", "type": "string", "pattern": "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", "maxLength": 253 })
+    }
+}
+
+impl Form for DataKey {
+    const WHAT: &'static str = "a key of data: letters, digits, `-`, `_` and `.`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let right = (1..=253).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            && !text.starts_with("..")
+            && text != ".";
+        if right { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "key of data", "type": "string", "pattern": "^[-._a-zA-Z0-9]+$", "maxLength": 253 })
     }
 }
 

@@ -16,11 +16,13 @@ use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
+mod clusters;
 pub(super) mod defaults;
 mod dependent;
 mod filters;
 mod polls;
 
+pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
 };
@@ -124,6 +126,9 @@ pub(super) struct Spec {
     /// The controllers, by name; at least one, each name unique in the daemon (`LC-1`).
     #[schemars(extend("minProperties" = 1))]
     pub(super) controllers: Slot<Named<Controller>>,
+    /// Other clusters that controllers and sources may name, at most 16 (`CU-1`).
+    #[schemars(extend("default" = {}))]
+    pub(super) clusters: Maybe<Named<Cluster>>,
     /// Who the operator is to the API server: what its controllers write, and what they read live, is asked for in the name of
     /// this service account, and they run only while it may list all that they watch. Without it, in the daemon's own.
     pub(super) service_account: Maybe<ServiceAccount>,
@@ -304,6 +309,8 @@ pub(super) struct Controller {
     pub(super) plugin: Leaf<Name>,
     /// The kind of its primaries.
     pub(super) primary: Slot<Kind>,
+    /// The cluster, of those in `clusters`, in which its primaries and all that it writes are; without it, that of the daemon (`CU-6`).
+    pub(super) cluster: MaybeLeaf<Name>,
     /// Where primaries are watched: everywhere, in the daemon's own namespace, or in these; secondaries follow (`IN-1`).
     #[schemars(extend("default" = "all"))]
     pub(super) namespaces: Maybe<Namespaces>,
@@ -467,6 +474,8 @@ pub(super) struct Informer {
     pub(super) api_version: Leaf<ApiVersion>,
     /// The kind.
     pub(super) kind: Leaf<KindName>,
+    /// The cluster, of those in `clusters`, in which they are; without it, that of the controller (`IN-3`, `CU-4`).
+    pub(super) cluster: MaybeLeaf<Name>,
     /// Where; without it, where the controller watches its primaries (`IN-1`).
     pub(super) namespaces: Maybe<Namespaces>,
     /// Only objects with these labels, as for `kubectl -l` (`IN-3`).

@@ -37,6 +37,7 @@ impl Controller {
             "name": &*self.name,
             "plugin": &*self.plugin,
             "primary": kind(&self.primary),
+            "cluster": self.cluster.as_deref(),
             "namespaces": namespaces(&self.namespaces),
             "labelSelector": self.label_selector.as_deref(),
             "fieldSelector": self.field_selector.as_deref(),
@@ -103,6 +104,7 @@ fn source(source: &Source) -> Value {
     json!({ "informer": {
         "apiVersion": source.gvk.api_version(),
         "kind": &*source.gvk.kind,
+        "cluster": source.cluster.as_deref(),
         "namespaces": source.namespaces.as_ref().map(namespaces),
         "labelSelector": source.label_selector.as_deref(),
         "fieldSelector": source.field_selector.as_deref(),

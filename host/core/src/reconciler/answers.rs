@@ -168,7 +168,7 @@ impl Recalls for Run {
         async move {
             self.count_request()?;
             self.recalled.fetch_add(1, Ordering::Relaxed);
-            let looking = self.controller.cluster.look(&source.spec().gvk, key);
+            let looking = self.controller.cluster_of(source).look(&source.spec().gvk, key);
             let found = self.asked(looking).await.map_err(writes::refused)?;
             Ok(found.map(|found| source.recall(found)))
         }

@@ -47,8 +47,10 @@ pub struct Controller {
     pub guest: Arc<dyn Guest>,
     /// The permissions of the plugin.
     pub permissions: Permissions,
-    /// The API server.
+    /// The API server of its own cluster.
     pub cluster: Arc<dyn Cluster>,
+    /// The other clusters that its sources watch, by name (`CU-4`).
+    pub elsewhere: BTreeMap<Arc<str>, Elsewhere>,
     /// Receives the triggers of events that were held back.
     pub tell: Listener,
     /// The queue.
@@ -63,6 +65,14 @@ pub struct Controller {
     pub events: Events,
 }
 
+/// Another cluster, of which sources show something.
+pub struct Elsewhere {
+    /// Its API server, which is only read.
+    pub cluster: Arc<dyn Cluster>,
+    /// Whether it is away.
+    pub away: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
 /// Takes Kubernetes Events about a primary; never waits.
 pub type Events = Box<dyn Fn(&Object, Event) + Send + Sync>;
 
@@ -73,6 +83,26 @@ impl Controller {
     pub fn used_finalizer(&self) -> Option<&str> {
         let used = self.guest.exports(Interface::Cleaner) || self.spec.deletes_dependents();
         used.then_some(&*self.finalizer)
+    }
+
+    /// Returns the API server that has the objects of a source.
+    pub(super) fn cluster_of(&self, source: &Source) -> &dyn Cluster {
+        self.elsewhere_of(source).map_or(&*self.cluster, |elsewhere| &*elsewhere.cluster)
+    }
+
+    /// Returns true if a source watches another cluster, and that is away.
+    pub(super) fn is_away(&self, source: &Source) -> bool {
+        self.elsewhere_of(source).is_some_and(|elsewhere| (elsewhere.away)())
+    }
+
+    /// Returns true if a source watches another cluster than that of the primaries.
+    pub(super) fn is_elsewhere(&self, source: &Source) -> bool {
+        source.spec().cluster != self.primaries.spec().cluster
+    }
+
+    fn elsewhere_of(&self, source: &Source) -> Option<&Elsewhere> {
+        let name = source.spec().cluster.as_ref().filter(|_| self.is_elsewhere(source))?;
+        self.elsewhere.get(name)
     }
 
     /// Returns the number of own writes that its sources have not seen in a watch yet.
@@ -120,7 +150,7 @@ impl Controller {
     /// Lets go of the finalizers of the version `before` that primaries of the same kind carry: it may have given them
     /// since it was decided that this one may take its place.
     pub fn heed_finalizers_of(&mut self, before: &Self) {
-        let same = self.spec.primary.is_kind_of(&before.spec.primary);
+        let same = self.spec.primary.is_kind_of(&before.spec.primary) && self.spec.cluster == before.spec.cluster;
         if !same || self.spec.all_events() || before.spec.all_events() {
             return;
         }

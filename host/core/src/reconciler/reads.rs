@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         let Some(newest) = newest else {
             for source in &sources {
                 is_watched(source)?;
-                source.known(Within::Object(key)).map_err(|doubt| doubtful(&doubt))?;
+                source.known(Within::Object(key)).map_err(|doubt| self.doubtful(source, &doubt))?;
             }
             return Ok(None);
         };
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
             Some(run) => run.heed(source).await,
             None => source.heeded(self.primary()?.key()),
         };
-        heeded.map_err(|doubt| doubtful(&doubt))
+        heeded.map_err(|doubt| self.doubtful(source, &doubt))
     }
 
     /// Returns the primary of the call.
@@ -239,7 +239,9 @@ impl<'a> Reader<'a> {
             Place::Kind(gvk) => {
                 let mut seen = Vec::<Arc<Source>>::new();
                 let all = controller.secondaries.values().chain(registered.values());
-                for source in all.filter(|source| source.spec().gvk == *gvk) {
+                // CU-4: what another cluster has of the kind is asked for by the source's name.
+                let here = |source: &&Arc<Source>| !controller.is_elsewhere(source);
+                for source in all.filter(|source| source.spec().gvk == *gvk).filter(here) {
                     if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
                         seen.push(Arc::clone(source));
                     }
@@ -321,7 +323,7 @@ impl<'a> Reader<'a> {
             Selection::Namespaced(namespace) => Within::Namespace(namespace),
             Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
         };
-        source.shows_all(within).map_err(|doubt| doubtful(&doubt))?;
+        source.shows_all(within).map_err(|doubt| self.doubtful(source, &doubt))?;
         match selection {
             Selection::Related => self.read(source.related(self.primary()?.key())),
             Selection::Namespaced(namespace) => Ok(source.list(Some(namespace))),
@@ -331,6 +333,15 @@ impl<'a> Reader<'a> {
                 self.read(found.map_err(|e| CallError::new(CallReason::Missing, e.to_string()))?)
             }
         }
+    }
+
+    /// Returns the error of a read of what a source does not know. While another cluster is away that the source watches, the run fails
+    /// for that, and not by its component (`CU-7`).
+    fn doubtful(self, source: &Source, doubt: &Doubt) -> CallError {
+        if let Some(run) = self.run.filter(|_| self.controller.is_away(source)) {
+            run.missed_server();
+        }
+        doubtful(doubt)
     }
 
     /// Charges the budget for objects that had to be read to be found.

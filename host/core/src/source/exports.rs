@@ -498,6 +498,7 @@ pub(super) mod tests {
             let source = Source::new(Spec {
                 name: "s".into(),
                 gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+                cluster: None,
                 role,
                 filter,
                 indexes: BTreeMap::new(),

@@ -189,6 +189,7 @@ mod tests {
         Arc::new(Source::new(Spec {
             name: "maps".into(),
             gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+            cluster: None,
             role: Role::Primary,
             filter: Filter::default(),
             indexes: BTreeMap::new(),

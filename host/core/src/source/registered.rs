@@ -350,6 +350,7 @@ mod tests {
         Spec {
             name: Arc::clone(name),
             gvk: gvk.clone(),
+            cluster: None,
             role: Role::Secondary(mapper),
             filter: Filter::default(),
             indexes: BTreeMap::new(),

@@ -149,6 +149,7 @@ mod tests {
         Source::new(Spec {
             name: "s".into(),
             gvk: gvk(),
+            cluster: None,
             role: Role::Secondary(Mapper::new(gvk(), Scope::Namespaced, Declared::Named(pointer()))),
             filter: Filter::secondary(Filters { on_update, ..Filters::default() }),
             indexes: BTreeMap::from([("by-a".into(), pointer())]),

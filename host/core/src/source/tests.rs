@@ -51,6 +51,7 @@ fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
     Source::new(Spec {
         name: "test".into(),
         gvk: gvk("Page"),
+        cluster: None,
         role,
         filter,
         indexes,

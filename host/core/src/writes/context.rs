@@ -62,6 +62,11 @@ impl WriteContext<'_> {
             || self.is_registered(source)
     }
 
+    /// Returns true if a source watches another cluster than the one that is written.
+    pub(super) fn is_elsewhere(&self, source: &Source) -> bool {
+        source.spec().cluster != self.primaries.spec().cluster
+    }
+
     fn is_registered(&self, source: &Arc<Source>) -> bool {
         self.registered.watched().values().any(|found| Arc::ptr_eq(found, source))
     }
@@ -87,11 +92,13 @@ impl WriteContext<'_> {
     }
 }
 
-/// Returns all sources of a kind, that of the primaries first, those that runs have registered last.
+/// Returns all sources of a kind in the controller's own cluster, where its writes go: that of the primaries first, those that runs
+/// have registered last.
 pub(super) fn sources(context: &WriteContext<'_>, gvk: &Gvk) -> Vec<Arc<Source>> {
     let registered = context.registered.watched();
     let all = std::iter::once(context.primaries).chain(context.secondaries.values()).chain(registered.values());
-    all.filter(|source| source.spec().gvk == *gvk).cloned().collect()
+    let cluster = &context.primaries.spec().cluster;
+    all.filter(|source| source.spec().gvk == *gvk && source.spec().cluster == *cluster).cloned().collect()
 }
 
 pub(super) fn cached(context: &WriteContext<'_>, primary: &Object, target: &ObjectTarget) -> Option<Object> {

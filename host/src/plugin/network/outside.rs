@@ -36,7 +36,7 @@ impl Outside {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn check(&self, entry: &Destination, address: SocketAddr) -> Result<(), Closed> {
+    pub fn check(&self, entry: &Destination, address: SocketAddr) -> Result<(), Closed> {
         let Common { guarded, own, .. } = &*self.0;
         if address.ip().to_canonical().is_loopback() && own.contains(&address.port()) {
             return Err(Closed::Own);

@@ -69,6 +69,13 @@ fn manifests() -> Vec<(&'static str, Value)> {
         { "apiVersion": "v1", "kind": "Namespace", "verbs": ["patch"], "namespaces": "all" },
         { "apiVersion": "v1", "kind": "PersistentVolume", "verbs": ["patch"], "namespaces": ["a"] },
     ] } });
+    let in_clusters = |controller: Value| {
+        let mut manifest = manifest(grants.clone(), controller);
+        let cluster = |secret: &str| json!({ "kubeconfig": { "secret": { "name": secret } } });
+        manifest["spec"]["clusters"] =
+            json!({ "edge": cluster("z"), "spare": cluster("a.kubeconfig"), "unused": cluster("u") });
+        manifest
+    };
     let condition = json!({ "cel": "primary.spec.exposed" });
     let acting = |account: Value, controller: Value| {
         let mut manifest = manifest(grants.clone(), controller);
@@ -156,6 +163,18 @@ fn manifests() -> Vec<(&'static str, Value)> {
             "pod": pod(json!({ "source": "here" })),
         } } }),
             ),
+        ),
+        (
+            "other clusters",
+            in_clusters(json!({ "namespaces": ["a"], "sources": {
+                    "far": informer(json!({ "cluster": "edge", "mapper": { "annotations": {} } })),
+                    "here": informer(json!({ "kind": "ConfigMap" })),
+                    "too": informer(json!({ "kind": "Secret", "cluster": "spare", "mapper": { "annotations": {} } })),
+                } })),
+        ),
+        (
+            "a controller in another cluster",
+            in_clusters(json!({ "cluster": "spare", "sources": { "too": informer(json!({})) } })),
         ),
         (
             "a cluster-scoped primary",

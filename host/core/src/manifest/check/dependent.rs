@@ -323,6 +323,9 @@ impl Check<'_> {
         {
             self.fault(*place, format!("found `{name}`, which watches {}; expected a source of {gvk}", source.gvk));
         }
+        if let Some(cluster) = watched.get(name).and_then(|source| source.cluster.as_ref()) {
+            self.fault(*place, format!("found `{name}`, which watches the cluster `{cluster}`; expected a source of the controller's own cluster, in which its dependents are"));
+        }
         Some(Arc::clone(name))
     }
 

@@ -111,6 +111,7 @@ impl Check<'_> {
     fn source_of(&mut self, informer: &Located<raw::Informer>, primaries: &Indexes) -> Option<Source> {
         let Located { value: raw, place } = informer;
         let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
+        let cluster = self.cluster(&raw.cluster);
         let namespaces = self.namespaces(&raw.namespaces);
         let label_selector = self.label_selector(&raw.label_selector);
         let mapper = located(&raw.mapper).map(|mapper| self.mapper(mapper, primaries));
@@ -120,6 +121,7 @@ impl Check<'_> {
         let indexes = self.indexes(&raw.indexes);
         let source = Source {
             gvk: gvk?,
+            cluster,
             namespaces,
             label_selector,
             field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),

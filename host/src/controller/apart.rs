@@ -1,0 +1,40 @@
+//! Waits until a controller has to do without another cluster, or one is back that was away.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::sync::Arc;
+
+use capstan_core::manifest::Controller;
+use futures::FutureExt;
+use futures::future::select_all;
+use tokio::sync::watch;
+
+use super::declared::Sites;
+use super::rights::Lost;
+use super::start::kinds_of;
+
+/// Waits until another cluster may not be used any more; for ever, if the controller uses none. `without` has the names of what it goes
+/// on without already.
+pub(super) async fn closed(spec: &Controller, sites: &Sites, without: &BTreeSet<Arc<str>>) -> Lost {
+    let kinds = kinds_of(spec);
+    let used = sites.others().filter_map(|(id, site)| {
+        let of_it = kinds.keys().filter(|at| at.cluster.as_ref() == Some(id));
+        let names: BTreeSet<Arc<str>> = of_it.map(|at| at.to_string().into()).collect();
+        let is_used = names.iter().any(|name| !without.contains(name));
+        let lost = async move { Lost { why: format!("cluster {id}: {}", site.api.shut().await), names } };
+        is_used.then(|| lost.boxed())
+    });
+    match used.collect::<Vec<_>>() {
+        none if none.is_empty() => pending().await,
+        used => select_all(used).await.0,
+    }
+}
+
+/// Waits until another cluster that a controller uses is back after it was away.
+pub(super) async fn back(returns: &mut [watch::Receiver<()>]) {
+    if returns.is_empty() {
+        return pending().await;
+    }
+    let changed = returns.iter_mut().map(|returns| returns.changed().boxed());
+    drop(select_all(changed).await);
+}
