@@ -249,3 +249,140 @@ impl fmt::Debug for Clusters {
         f.debug_list().entries(self.all()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::object::Managers;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::client::tests::{Answer, Step, scripted};
+
+    /// What the API server says of the Secret; none: that there is none.
+    type Secret = Arc<Mutex<Option<Value>>>;
+
+    fn encoded(text: &str) -> Value {
+        serde_json::to_value(k8s_openapi::ByteString(text.into())).unwrap()
+    }
+
+    /// Returns a Secret for operator `pages` that leads to a server on this machine, where nobody listens.
+    fn secret(port: u16, token: &str) -> Value {
+        let authority = rcgen::generate_simple_self_signed(vec!["edge".to_owned()]).unwrap().cert.pem();
+        let server = format!("https://127.0.0.1:{port}");
+        let kubeconfig = json!({
+            "clusters": [{ "name": "c", "cluster": { "server": server, "certificate-authority-data": encoded(&authority) } }],
+            "users": [{ "name": "u", "user": { "token": token } }],
+            "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
+        });
+        json!({
+            "metadata": { "name": "edge", "namespace": "home", "uid": "u", "resourceVersion": "1", "labels": { "capstan.dev/kubeconfig-for": "pages" } },
+            "data": { "kubeconfig": encoded(&kubeconfig.to_string()) },
+        })
+    }
+
+    /// Returns the clusters of a daemon whose API server has this Secret.
+    fn clusters(secret: &Secret) -> Clusters {
+        let secret = Arc::clone(secret);
+        let (client, _) = scripted(move |path| match (path, &*secret.lock()) {
+            ("/api/v1", _) => {
+                let secrets = json!({ "name": "secrets", "kind": "Secret", "namespaced": true });
+                Answer(Some(200), vec![Step::Comes(json!({ "resources": [secrets] }).to_string())])
+            }
+            (_, Some(secret)) => Answer(Some(200), vec![Step::Comes(secret.to_string())]),
+            (_, None) => {
+                let missing = json!({ "kind": "Status", "reason": "NotFound", "message": "not found", "code": 404 });
+                Answer(Some(404), vec![Step::Comes(missing.to_string())])
+            }
+        });
+        Clusters::new(Own {
+            api: Arc::new(ApiServer::new(client, Managers::default())),
+            metrics: Arc::default(),
+            size: (1 << 20, Room::default()),
+            stop: CancellationToken::new(),
+            namespace: "home".into(),
+            reach: Arc::new(|_, _| Ok(())),
+            identity: "test".into(),
+        })
+    }
+
+    fn remote(operator: &str) -> Remote {
+        Remote {
+            id: format!("{operator}/edge").into(),
+            operator: operator.into(),
+            secret: "edge".into(),
+            key: "kubeconfig".into(),
+        }
+    }
+
+    /// Waits until a Secret has been read again, by the stopped clock.
+    async fn read_again() {
+        sleep(REST + AGAIN + Duration::from_secs(1)).await;
+    }
+
+    fn closed(other: &Other) -> String {
+        other.site.api.closed().map_or_else(|| "open".to_owned(), |why| why.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn operators_have_clusters_of_their_own_which_their_controllers_share() {
+        // CU-1
+        let clusters = clusters(&Arc::new(Mutex::new(Some(secret(1, "a")))));
+        let [one, same, other] = ["pages", "pages", "shop"].map(|operator| clusters.of(&remote(operator)));
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        read_again().await;
+        assert_eq!(closed(&one), "open");
+        assert_eq!(
+            closed(&other),
+            "Secret home/edge: its label capstan.dev/kubeconfig-for does not name the operator shop"
+        );
+        drop((one, other));
+        assert_eq!(clusters.all().len(), 1);
+        drop(same);
+        assert_eq!(clusters.all().len(), 0, "nobody has it any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_leads_to_a_cluster_is_what_its_secret_says_at_the_time() {
+        // CU-2, CU-7
+        let found = Arc::new(Mutex::new(None));
+        let clusters = clusters(&found);
+        let other = clusters.of(&remote("pages"));
+        let mut relinked = other.site.api.relinked();
+        for (says, expected, leads_anew) in [
+            (None, "Secret home/edge: there is none", true),
+            (None, "Secret home/edge: there is none", false),
+            (Some(secret(1, "a")), "open", true),
+            (Some(secret(1, "b")), "open", true),
+            (
+                Some(secret(2, "b")),
+                "Secret home/edge: it leads to another server now, https://127.0.0.1:2 and no more https://127.0.0.1:1; give that another name under `clusters` of the manifest, or start the daemon anew",
+                true,
+            ),
+            (Some(secret(1, "b")), "open", true),
+            (
+                Some(
+                    json!({ "metadata": { "name": "edge", "namespace": "home", "uid": "u", "resourceVersion": "2" } }),
+                ),
+                "Secret home/edge: its label capstan.dev/kubeconfig-for does not name the operator pages",
+                true,
+            ),
+        ] {
+            *found.lock() = says;
+            read_again().await;
+            assert_eq!(closed(&other), expected);
+            assert_eq!(relinked.has_changed().unwrap(), leads_anew, "{expected}");
+            relinked.mark_unchanged();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_has_not_changed_leads_nowhere_else() {
+        // CU-2
+        let clusters = clusters(&Arc::new(Mutex::new(Some(secret(1, "a")))));
+        let other = clusters.of(&remote("pages"));
+        read_again().await;
+        let relinked = other.site.api.relinked();
+        read_again().await;
+        assert_eq!((closed(&other).as_str(), relinked.has_changed().unwrap()), ("open", false), "watches go on");
+    }
+}

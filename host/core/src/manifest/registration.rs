@@ -36,6 +36,8 @@ impl Registration {
     /// let read = |text| Registration::parse("keys", text, &BTreeMap::new());
     /// assert_eq!(&*read(r#"{"informer": {"apiVersion": "v1", "kind": "Secret"}}"#).unwrap().source.gvk.kind, "Secret");
     /// assert_eq!(read(r#"{"informer": {"apiVersion": "v1"}}"#).unwrap_err(), "informer: the field `kind` is missing");
+    /// let elsewhere = r#"{"informer": {"apiVersion": "v1", "kind": "Secret", "cluster": "edge"}}"#;
+    /// assert!(read(elsewhere).unwrap_err().contains("which other clusters are watched only a manifest says"));
     /// ```
     pub fn parse(name: &str, text: &str, indexes: &BTreeMap<Arc<str>, Keys>) -> Result<Self, String> {
         Name::text(name).map_err(|right| format!("found the name {}; {right}", Quoted(name)))?;
