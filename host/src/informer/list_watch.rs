@@ -422,12 +422,13 @@ impl Scope {
 }
 
 impl Scope {
-    /// Returns the account of its cache: that of the namespace, or of the kind if it is read in all namespaces. Whoever watches a namespace
-    /// in many ways has no more for it than others have.
+    /// Returns the account of its cache: that of the namespace, or of the kind if it is read in all namespaces; that of another cluster for
+    /// all of it. Whoever watches a namespace in many ways has no more for it than others have.
     pub(super) fn account(&self) -> Arc<str> {
-        match &self.namespace {
-            Some(namespace) => format!("namespace {namespace}").into(),
-            None => self.gvk.to_string().into(),
+        match (&self.cluster, &self.namespace) {
+            (Some(cluster), _) => format!("cluster {cluster}").into(),
+            (None, Some(namespace)) => format!("namespace {namespace}").into(),
+            (None, None) => self.gvk.to_string().into(),
         }
     }
 }
@@ -638,6 +639,12 @@ pub(crate) mod tests {
             ("namespace team".into(), "namespace team".into())
         );
         assert_eq!(of(None, "a=b"), "v1 ConfigMap");
+        // CU-1
+        let remote = |namespace: Option<&str>| {
+            let cluster = Some("pages/edge".into());
+            Scope { namespace: namespace.map(Arc::from), cluster, ..scope() }.account().to_string()
+        };
+        assert_eq!([remote(Some("team")), remote(None)], ["cluster pages/edge", "cluster pages/edge"]);
     }
 
     #[test]
