@@ -73,6 +73,23 @@ pub fn until_done<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Look
     }
 }
 
+/// Looks again and again for so long, to see that something stays as it is.
+///
+/// # Errors
+/// The first error of `look`; names `what`, and how long it has held.
+pub fn holds<E: Display>(time: Duration, what: &str, mut look: impl FnMut() -> Result<(), E>) -> anyhow::Result<()> {
+    let started = Instant::now();
+    loop {
+        let spent = started.elapsed();
+        look().map_err(|error| anyhow!("{what} held for {spent:?} instead of {time:?}: {error:#}"))?;
+        // The last look is after all of the time.
+        if spent >= time {
+            return Ok(());
+        }
+        sleep(LONGEST_PAUSE.min(time.saturating_sub(spent)));
+    }
+}
+
 /// Measures real time since it was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
@@ -108,6 +125,29 @@ mod tests {
         let wrong: anyhow::Result<()> = until_ok(limit, "a pod", || Err("it is a node"));
         let texts = [none, wrong].map(|result| result.unwrap_err().to_string());
         assert_eq!(texts, ["waited 5ms for a pod", "waited 5ms for a pod; last seen: it is a node"]);
+    }
+
+    #[test]
+    fn what_is_to_hold_is_looked_at_until_the_time_has_passed() {
+        let (time, started, mut last) = (Duration::from_millis(60), Instant::now(), Duration::ZERO);
+        let look = || {
+            last = started.elapsed();
+            Ok::<_, Error>(())
+        };
+        holds(time, "peace", look).unwrap();
+        assert!(last >= time, "{last:?}");
+    }
+
+    #[test]
+    fn what_does_not_hold_is_told_at_once() {
+        let mut looks = 0;
+        let result = holds(Duration::from_mins(1), "one pod", || {
+            looks += 1;
+            if looks == 2 { Err("there are two") } else { Ok(()) }
+        });
+        let text = result.unwrap_err().to_string();
+        assert!(text.starts_with("one pod held for ") && text.ends_with(" instead of 60s: there are two"), "{text}");
+        assert_eq!(looks, 2);
     }
 
     #[test]

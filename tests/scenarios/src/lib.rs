@@ -139,7 +139,19 @@ impl Place {
 
     /// Waits until `wanted` returns true for an object, and returns it.
     pub fn await_object(&self, path: &str, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let found = wait::until_ok(SOON, what, || match self.find(path, name) {
+        self.await_within(SOON, path, name, what, wanted)
+    }
+
+    /// As [`Place::await_object`], in this time.
+    pub fn await_within(
+        &self,
+        limit: Duration,
+        path: &str,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let found = wait::until_ok(limit, what, || match self.find(path, name) {
             Some(object) if wanted(&object) => Ok(object),
             Some(object) => Err(object.to_string()),
             None => Err(format!("no {name}")),
@@ -493,21 +505,34 @@ impl Daemon {
         .unwrap();
     }
 
-    /// Waits until no run is under way, none is due, and none has begun for several looks in a row, so that all
-    /// effects of the test so far are there.
+    /// Waits until no run is under way, none is due, and none has begun for several looks in a row; watches have shown the own
+    /// writes by then, and the log tells how each run has ended. So all effects of the test so far are there.
     pub fn await_quiet(&self) {
         const LOOKS: u32 = 8;
-        let (mut before, mut same) = (u64::MAX, 0);
-        wait::until(SOON, "the daemon to be quiet", || {
+        // Three seconds: what a selector leaves out is no longer awaited upon a bookmark, a minute later, and a run that was aborted
+        // logs no end.
+        const LOOKS_AT_MOST: u32 = 60;
+        let (mut before, mut same, mut still) = (u64::MAX, 0, 0);
+        wait::until_ok(SOON, "the daemon to be quiet", || {
             let controllers = self.controllers();
             let busy = |field: &str| controllers["controllers"].as_array().unwrap().iter().any(|c| c[field] != 0);
             let runs = self.runs();
-            let quiet = runs == before && !busy("due") && !busy("inFlight");
-            same = if quiet { same + 1 } else { 0 };
+            let is_still = runs == before && !busy("due") && !busy("inFlight");
+            let is_quiet = is_still && !busy("ownWrites") && self.runs_told() >= runs;
+            same = if is_quiet { same + 1 } else { 0 };
+            still = if is_still { still + 1 } else { 0 };
             before = runs;
-            (same >= LOOKS).then_some(())
+            if same >= LOOKS || still >= LOOKS_AT_MOST { Ok(()) } else { Err(controllers) }
         })
         .unwrap();
+    }
+
+    /// Returns how many runs have ended, as the log tells it.
+    fn runs_told(&self) -> u64 {
+        let log = self.log();
+        let ends = ["reconciled", "the run failed", "the run's outcome is ignored: the controller was stopped"];
+        let told = ends.map(|end| log.matches(&format!("\"message\":\"{end}\"")).count());
+        u64::try_from(told.iter().sum::<usize>()).unwrap()
     }
 
     /// Returns the page `/debug/controllers`, once it is served.
