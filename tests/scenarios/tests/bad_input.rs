@@ -176,14 +176,27 @@ fn s007_a_daemon_without_any_right_starts_and_says_what_it_lacks() {
     let place = Place::new("s007");
     let visitor = place.cluster.kubeconfig(place.cluster.user(cluster::VISITOR).unwrap()).unwrap();
     let primary = "{ apiVersion: v1, kind: ConfigMap }";
-    let manifest = place.manifest("probe", primary, "", "cacheSyncTimeout: 2s\nonStartError: goOn\n");
-    let daemon = Start::new(&manifest).kubeconfig(visitor).run(&place);
+    let manifest = |seconds: u32, on_start_error: &str| {
+        let fields = format!("cacheSyncTimeout: {seconds}s\nonStartError: {on_start_error}\n");
+        place.manifest("probe", primary, "", &fields)
+    };
+    // When the second gives up, the first has had more than its time.
+    let both = format!("{}---\n{}", manifest(2, "goOn"), place.renamed(&manifest(3, "fail"), "fails"));
+    let daemon = Start::new(&both).kubeconfig(visitor).run(&place);
     assert_eq!(daemon.get("/livez").0, 200);
-    wait::until_ok(SOON, "what is lacking", || match daemon.get("/readyz?verbose") {
+    wait::until_ok(LATER, "what is lacking", || match daemon.get("/readyz?verbose") {
         (503, body) if ["ConfigMap", "visitor", "403"].iter().all(|word| body.contains(word)) => Ok(()),
         (code, body) => Err(format!("{code} {body}")),
     })
     .unwrap();
+    let name = place.namespace.name();
+    let phase = |name: &str| daemon.controller(name).map_or(Value::Null, |controller| controller["phase"].clone());
+    wait::until_ok(LATER, "the end of its time", || match phase(&format!("{name}-fails")) {
+        phase if phase == "failed" => Ok(()),
+        phase => Err(phase),
+    })
+    .unwrap();
+    assert_eq!((phase(name), daemon.get("/livez").0), (json!("running"), 200));
 }
 
 #[test]
@@ -405,8 +418,9 @@ fn of_both(one: &Place, two: &Place, fields: &str) -> String {
 
 const SEEN: &str = "seen";
 
+/// Waits for a run, which may take until a component is compiled.
 fn await_seen(place: &Place) {
-    place.await_object(&place.probes(), "p", "its run", |p| p["status"][SEEN] == true);
+    place.await_within(LATER, &place.probes(), "p", "its run", |p| p["status"][SEEN] == true);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Reconciling, cleaning up, retrying, rescheduling: what any controller does.
 
+use std::fs;
 use std::time::Duration;
 
 use cluster::wait;
-use scenarios::{Daemon, Folder, LATER, Place, SOON, run};
+use scenarios::{Daemon, Folder, LATER, Place, SOON, Start, run};
 use serde_json::{Value, json};
 
 /// The probe has a cleaner, so the first run of each probe adds the finalizer and does no more (DI-4).
@@ -29,6 +30,7 @@ fn s001_a_controller_is_found_by_its_name_and_none_is_an_error() {
     let daemon = folder.daemon(&place);
     let running = |name: &str| daemon.controller(name).map(|controller| controller["phase"].clone());
     assert_eq!((running(&first), running(&second)), (Some(json!("running")), None));
+    assert_eq!(daemon.controllers()["controllers"].as_array().unwrap().len(), 1);
     folder.put("second.yaml", place.renamed(&manifest, "second"));
     wait::until(LATER, "the second", || (running(&second) == Some(json!("running"))).then_some(())).unwrap();
     assert_eq!(daemon.controllers()["controllers"].as_array().unwrap().len(), 2);
@@ -72,14 +74,22 @@ fn s012_cleanup_comes_back_until_it_lets_the_resource_go() {
 #[test]
 fn s016_settings_of_the_manifest_hold() {
     let place = Place::new("s016");
-    let fields = "concurrency: 2\nretry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 5 }\n";
-    let daemon = place.daemon(&place.probe_manifest(fields));
+    let defaults = tempfile::NamedTempFile::new().unwrap();
+    let document =
+        "apiVersion: capstan.dev/v1alpha1\nkind: Defaults\nspec: { controllers: { concurrency: 2, retry: none } }\n";
+    fs::write(defaults.path(), document).unwrap();
+    let manifest = place.probe_manifest("retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 5 }\n");
+    let defaults = ["--defaults", defaults.path().to_str().unwrap()];
+    let daemon = Start::new(&manifest).arguments(&defaults).run(&place).until_ready();
     let steps = json!([{ "failTimes": 2 }, { "see": ["settings"] }]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": { "state": "SUCCESS" } } }));
     let probe = place.await_object(&place.probes(), "p", "success", |p| p["status"]["state"] == "SUCCESS");
     let controller = &probe["status"]["settings"]["controller"];
-    let interval = &controller["retry"]["initialInterval"];
-    assert_eq!((&controller["concurrency"], interval), (&json!(2), &json!("100ms")));
+    let retry = &controller["retry"];
+    assert_eq!(
+        (&controller["concurrency"], &retry["initialInterval"], &retry["maxAttempts"]),
+        (&json!(2), &json!("100ms"), &json!(5))
+    );
     daemon.await_quiet();
     assert_eq!(daemon.runs(), FINALIZER_RUN + 3);
 }
@@ -105,6 +115,8 @@ fn s022_a_rescheduled_primary_comes_back_by_itself() {
     place.probe("p", json!({ "reconcile": { "reschedule": 500 } }));
     let four = || (daemon.runs() >= FINALIZER_RUN + 4).then_some(());
     wait::until(Duration::from_secs(5), "four runs", four).unwrap();
+    // Of more gaps a long one is a smaller part.
+    daemon.await_runs(FINALIZER_RUN + 8);
     // From the end of a run to that of the next.
     let gaps = gaps(&daemon);
     let after_reschedule = &gaps[usize::try_from(FINALIZER_RUN).unwrap()..];
@@ -160,7 +172,8 @@ fn s064_events_between_retries_use_up_no_attempt() {
     let attempts = json!([{ "see": ["retry"], "tell": true }, { "fail": "always" }]);
     place.probe("p", json!({ "reconcile": { "do": attempts } }));
     for n in 0..6 {
-        daemon.await_runs(FINALIZER_RUN + 1 + n);
+        let due = || (daemon.runs() > FINALIZER_RUN + n).then_some(());
+        wait::until(Duration::from_secs(5), "a run", due).unwrap();
         daemon.await_quiet();
         if n < 5 {
             place.merge(&place.probes(), "p", &json!({ "spec": { "anything": n } }));
@@ -178,7 +191,8 @@ fn s063_failures_are_retried_until_they_cease() {
     let daemon = place.daemon(&place.probe_manifest(retry));
     let steps = json!([{ "failTimes": 3 }, { "see": ["retry"] }]);
     place.probe("p", json!({ "reconcile": { "do": steps, "status": { "state": "SUCCESS" } } }));
-    let probe = place.await_object(&place.probes(), "p", "success", |p| p["status"]["state"] == "SUCCESS");
+    let succeeds = |p: &Value| p["status"]["state"] == "SUCCESS";
+    let probe = place.await_within(Duration::from_secs(5), &place.probes(), "p", "success", succeeds);
     assert_eq!(probe["status"]["retry"]["attempt"], 3);
     assert_eq!(probe["status"]["retry"]["last"], false);
     daemon.await_quiet();

@@ -1,7 +1,7 @@
 //! Expectations: one thing per primary that is to come true in time, and what is told if it does not.
 
 use cluster::wait;
-use scenarios::{LATER, Place};
+use scenarios::{Daemon, LATER, Place};
 use serde_json::{Value, json};
 
 /// Deployments belong to the probe that their label names.
@@ -25,13 +25,15 @@ fn probe(place: &Place, name: &str, timeout_ms: u32, ready: u32) -> Value {
     let expect = json!({ "name": "ready", "timeoutMs": timeout_ms, "source": "deployments", "pointer": "/status/readyReplicas", "is": ready });
     let steps = json!([
         { "write": { "verb": "forceApply", "object": deployment }, "when": "present" },
+        { "expect": expect, "when": "present", "tell": true, "as": format!("expected {name}") },
         { "expect": expect, "when": "present" },
     ]);
     json!({ "reconcile": { "do": steps, "status": {} } })
 }
 
-/// Has probes wait for their deployments, long and short, and asserts that in the end each is told that it is ready.
-fn comes_true(place: &Place) {
+/// Has probes wait for their deployments, long and short, and asserts that each expects something at first, and is told in the end
+/// that it is ready.
+fn comes_true(place: &Place, daemon: &Daemon) {
     for (name, timeout_ms) in [("patient", 30_000), ("hasty", 300)] {
         place.probe(name, probe(place, name, timeout_ms, REPLICAS));
     }
@@ -41,6 +43,9 @@ fn comes_true(place: &Place) {
             if expected["outcome"] == "Fulfilled" { Ok(expected) } else { Err(expected) }
         });
         assert_eq!(expected.unwrap()["pending"], Value::Null, "it is expected no more");
+        daemon.await_quiet();
+        let told = daemon.told(&format!("expected {name}"));
+        assert_eq!(told.first(), Some(&json!({ "outcome": "Pending", "pending": "ready" })), "{told:?}");
     }
 }
 
@@ -48,8 +53,8 @@ fn comes_true(place: &Place) {
 fn s023_what_is_expected_comes_true_in_all_events_mode() {
     // XP-1, XP-2, XP-3
     let place = Place::new("s023");
-    let _daemon = place.daemon(&manifest(&place, "probe-events", "triggerOnAllEvents: true\n"));
-    comes_true(&place);
+    let daemon = place.daemon(&manifest(&place, "probe-events", "triggerOnAllEvents: true\n"));
+    comes_true(&place, &daemon);
 }
 
 #[test]
@@ -57,7 +62,7 @@ fn s024_what_is_expected_comes_true_or_times_out_and_goes_with_its_primary() {
     // XP-3, XP-4, XP-5
     let place = Place::new("s024");
     let daemon = place.daemon(&manifest(&place, "probe", ""));
-    comes_true(&place);
+    comes_true(&place, &daemon);
 
     let mut never = probe(&place, "never", 300, REPLICAS + 1);
     never["reconcile"]["reschedule"] = 400.into();

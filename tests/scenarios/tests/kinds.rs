@@ -1,12 +1,16 @@
 //! Kinds: built-in ones, those of the whole cluster, several versions of one, several controllers of one, and objects that no
 //! component can read.
 
+use std::time::Duration;
+
 use cluster::{Call, wait};
 use scenarios::{LATER, Place, SOON};
 use serde_json::{Value, json};
 
 /// The annotation by which the probe reads what to do from an object of another kind.
 const SPEC: &str = "test.capstan.dev/spec";
+
+const THIRTY_SECONDS: Duration = Duration::from_secs(30);
 
 /// A kind `Thing` of a test's own, with these versions; the last one is stored. Dropping it removes it.
 struct Things<'a> {
@@ -115,7 +119,7 @@ fn s010_a_built_in_kind_is_reconciled_and_cleaned_up() {
     });
     place.delete(&services, "s");
     place.await_gone(&services, "s");
-    assert!(daemon.log().contains("\"cleans up\""), "{}", daemon.log());
+    daemon.await_line("\"cleans up\"");
     assert_eq!(place.find(&services, "other").unwrap()["metadata"]["finalizers"], Value::Null);
 }
 
@@ -165,6 +169,7 @@ fn s015_two_controllers_let_go_of_one_primary_at_once() {
         place.delete(&place.probes(), &name);
         place.await_gone(&place.probes(), &name);
     }
+    daemon.await_quiet();
     assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
 }
 
@@ -241,6 +246,10 @@ fn s041_versions_of_a_kind_have_a_controller_each_and_what_can_not_be_read_stops
     things.create("v2", "bad", json!({ "spec": { "reconcile": "a text" } }));
     let line = daemon.await_line("the run failed");
     assert!(line.contains("/bad") && line.contains("invalid type: string"), "{line}");
+    let line: Value = serde_json::from_str(&line).unwrap();
+    let spans = line["spans"].as_array().unwrap();
+    let controllers: Vec<_> = spans.iter().filter_map(|span| span.get("controller")).collect();
+    assert_eq!(controllers, [place.namespace.name()], "that of v1");
     both(2);
     assert_eq!(place.find(&things.path("v1"), "bad").unwrap()["status"], Value::Null);
     assert_eq!(daemon.get("/readyz").0, 200);
@@ -255,7 +264,8 @@ fn s043_an_owner_reference_of_an_old_version_leads_to_the_primary() {
     let daemon = place.daemon(&things.manifest("v1", fields));
     let map = json!({ "metadata": { "name": "s043" }, "data": { "v": "made" } });
     things.create("v1", "t", json!({ "spec": { "dependents": { "cm": map } } }));
-    let has = || place.await_object(&place.config_maps(), "s043", "what is desired", |map| map["data"]["v"] == "made");
+    let made = |map: &Value| map["data"]["v"] == "made";
+    let has = || place.await_within(THIRTY_SECONDS, &place.config_maps(), "s043", "what is desired", made);
     let owners = has()["metadata"]["ownerReferences"].clone();
     assert_eq!(owners.as_array().unwrap().len(), 1);
     assert_eq!(owners[0]["apiVersion"], format!("{}/v1", things.group));

@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use cluster::{Query, wait};
+use cluster::{ADMIN, Query, wait};
+use scenarios::proxy::Line;
 use scenarios::{LATER, Place, SOON, Start};
 use serde_json::{Value, json};
 
@@ -20,7 +21,13 @@ fn count(place: &Place, path: &str, wanted: impl Fn(&Value) -> bool) -> usize {
 fn s006_a_daemon_that_has_not_started_its_work_ends_at_once() {
     // LC-20
     let place = Place::new("s006");
-    let mut daemon = Start::new(&place.probe_manifest("")).run(&place);
+    // The API server answers nothing.
+    let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
+    let kubeconfig = line.kubeconfig(place.cluster, place.cluster.user(ADMIN).unwrap(), &folder);
+    line.hold();
+    let mut daemon = Start::new(&place.probe_manifest("")).kubeconfig(kubeconfig).run(&place);
+    line.await_held();
+    assert_eq!(daemon.get("/readyz").0, 503);
     daemon.terminate();
     let status = wait::until(Duration::from_secs(5), "its end", || daemon.ended());
     assert!(status.unwrap().success());
@@ -30,7 +37,7 @@ fn s006_a_daemon_that_has_not_started_its_work_ends_at_once() {
 fn s030_a_run_under_way_ends_before_the_daemon_does() {
     let place = Place::new("s030");
     let daemon = place.daemon(&place.probe_manifest(""));
-    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 1000 }], "status": {} } }));
+    place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 2000 }], "status": {} } }));
     place.await_object(&place.probes(), "p", "generation 1", |p| p["status"]["observedGeneration"] == 1);
     place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
     // After that of the finalizer, and not the end of the first.

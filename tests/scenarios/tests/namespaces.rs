@@ -3,7 +3,7 @@
 use std::fs;
 
 use cluster::wait;
-use scenarios::{Daemon, Folder, LATER, Place, replaced_exports};
+use scenarios::{Daemon, Folder, LATER, Place, SOON, replaced_exports};
 use serde_json::{Value, json};
 
 /// A place and a neighbour of it, and a daemon whose controller watches in changing namespaces.
@@ -64,11 +64,13 @@ impl Two {
         self.daemon.await_quiet();
     }
 
-    /// Asserts how often these primaries have run once all is quiet.
+    /// Waits until these primaries have run so often, and asserts that they have not run more often once all is quiet.
     fn ran(&self, runs: &[(&str, usize)]) {
+        let found = || runs.iter().map(|(name, _)| (*name, self.daemon.runs_of(name))).collect::<Vec<_>>();
+        let ran = || if found() == runs { Ok(()) } else { Err(format!("{:?}", found())) };
+        wait::until_ok(SOON, "these runs", ran).unwrap();
         self.daemon.await_quiet();
-        let found: Vec<_> = runs.iter().map(|(name, _)| (*name, self.daemon.runs_of(name))).collect();
-        assert_eq!(found, runs);
+        assert_eq!(found(), runs);
     }
 }
 

@@ -269,8 +269,7 @@ fn s158_a_resource_outside_of_the_cluster_keeps_its_id_in_the_status() {
     let port = store.start();
     let plugin = format!("capabilities: {{ http: [\"http://127.0.0.1:{port}\"] }}\n");
     let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
-    let fields =
-        "sources: { things: { pollEach: { every: 300ms, id: /id, when: { cel: \"has(primary.status.id)\" } } } }\n";
+    let fields = "sources: { things: { pollEach: { every: 300ms, id: /id, when: { cel: \"has(primary.status) && has(primary.status.id)\" } } } }\n";
     let daemon = place.daemon(&place.manifest("probe-http", primary, &plugin, fields));
     let keep = |data: &str| json!({ "keep": { "url": format!("http://127.0.0.1:{port}/things"), "data": data } });
     place.probe("p", keep("first"));

@@ -1,6 +1,9 @@
 //! Which changes of what a controller watches make which primaries run.
 
-use scenarios::Place;
+use std::time::Duration;
+
+use cluster::wait;
+use scenarios::{Daemon, Place};
 use serde_json::{Value, json};
 
 /// The probe has a cleaner, so the first run of each probe adds the finalizer and does no more (DI-4).
@@ -38,8 +41,9 @@ sources:
     ));
     place.probe("p", json!({ "reconcile": { "do": applied(&place, "first") } }));
     place.await_object(&place.config_maps(), "map", "the config map", |map| map["data"]["value"] == "first");
-    daemon.await_quiet();
     let settled = FINALIZER_RUN + 2;
+    daemon.await_runs(settled);
+    daemon.await_quiet();
     assert_eq!(daemon.runs(), settled, "its own run, and that for the config map");
 
     place.merge(&place.probes(), "p", &json!({ "spec": { "value": "custom_resource_skip_this" } }));
@@ -178,6 +182,7 @@ fn s048_an_index_of_primaries_says_who_refers_to_an_object() {
     daemon.await_quiet();
     let settled = daemon.runs();
     place.merge(&place.config_maps(), "common-config-map", &json!({ "data": { "a": "c" } }));
+    daemon.await_runs(settled + 1);
     daemon.await_quiet();
     assert_eq!(daemon.runs(), settled + 1);
 }
@@ -269,22 +274,28 @@ fn s067_two_operators_share_primaries_by_shards() {
     let shard = |from: &str, to: &str| {
         place.probe_manifest(&format!("shardSelector: \"shardRange(object.metadata.uid, '0x{from}', '0x{to}')\"\n"))
     };
-    let folder = scenarios::Folder::new();
-    folder.put("one.yaml", shard("0000000000000000", "8000000000000000"));
-    folder.put("two.yaml", place.renamed(&shard("8000000000000000", "10000000000000000"), "two"));
-    let daemon = folder.daemon(&place);
-    let names: Vec<String> = (0..6).map(|n| format!("p{n}")).collect();
+    let daemons = [
+        place.daemon(&shard("0000000000000000", "8000000000000000")),
+        place.daemon(&place.renamed(&shard("8000000000000000", "10000000000000000"), "two")),
+    ];
+    let names: Vec<String> = (0..20).map(|n| format!("p{n}")).collect();
     for name in &names {
         place.probe(name, json!({ "reconcile": { "status": { "seen": true } } }));
     }
     for name in &names {
         place.await_object(&place.probes(), name, "its status", |p| p["status"]["seen"] == true);
     }
-    daemon.await_quiet();
+    daemons.iter().for_each(Daemon::await_quiet);
     // Exactly one of both reconciles each of them, whether the API server knows shards or not.
-    let count = u64::try_from(names.len()).unwrap();
-    assert_eq!(daemon.count("capstan_custom_resources", ""), count);
-    assert_eq!(daemon.runs(), count * (FINALIZER_RUN + 1));
+    wait::holds(Duration::from_millis(500), "each primary's one daemon", || {
+        let keys = daemons.each_ref().map(|daemon| daemon.count("capstan_custom_resources", ""));
+        let ran = |name: &String| daemons.each_ref().map(|daemon| daemon.runs_of(name) as u64);
+        let once = FINALIZER_RUN + 1;
+        let divided = names.iter().all(|name| [[once, 0], [0, once]].contains(&ran(name)));
+        let both = keys.iter().all(|keys| *keys > 0) && keys.iter().sum::<u64>() == names.len() as u64;
+        if both && divided { Ok(()) } else { Err(format!("{keys:?} {:?}", names.iter().map(ran).collect::<Vec<_>>())) }
+    })
+    .unwrap();
 }
 
 #[test]

@@ -245,13 +245,25 @@ fn s145_a_reconciler_can_write_everything_itself() {
     place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "site", json!({ "spec": { "html": HTML } }));
     let ready = |d: &Value| d["status"]["readyReplicas"].as_u64().unwrap_or(0) >= 1;
     wait::until(LATER, "ready replicas", || place.find(&deployments, "site").filter(ready)).unwrap();
-    place.await_object(&place.pages(), "site", "a good status", |page| page["status"]["areWeGood"] == true);
+    place.await_within(LATER, &place.pages(), "site", "a good status", |page| page["status"]["areWeGood"] == true);
     assert!(place.find(&services, "site").is_some());
+    let slices = place.namespace.path("discovery.k8s.io/v1", "endpointslices");
+    let of_service = format!("{slices}?labelSelector=kubernetes.io/service-name=site");
+    wait::until_ok(LATER, "a ready endpoint", || {
+        let slices = place.cluster.api().get(&of_service).unwrap();
+        let is_ready = |endpoint: &Value| endpoint["conditions"]["ready"] == true;
+        let mut endpoints =
+            slices["items"].as_array().into_iter().flatten().filter_map(|slice| slice["endpoints"].as_array());
+        if endpoints.any(|endpoints| endpoints.iter().any(is_ready)) { Ok(()) } else { Err(slices) }
+    })
+    .unwrap();
+    assert_eq!((daemon.get("/livez").0, daemon.get("/readyz").0), (200, 200));
     assert!(place.find(&ingresses, "site").is_none());
     let map = place.find(&place.pages(), "site").unwrap()["status"]["htmlConfigMap"].as_str().unwrap().to_owned();
     assert_eq!(place.find(&place.config_maps(), &map).unwrap()["data"]["index.html"], HTML);
 
-    let changed = HTML.replace('x', "y");
+    let changed = HTML.replace("Grüße", "Servus");
+    assert_ne!(changed, HTML);
     place.merge(&place.pages(), "site", &json!({ "spec": { "html": changed, "exposed": true } }));
     place.await_object(&place.config_maps(), &map, "the new title", |map| map["data"]["index.html"] == changed);
     place.await_object(&ingresses, "site", "the ingress", |_| true);
