@@ -370,6 +370,12 @@ impl Process {
         why
     }
 
+    /// Waits until it has ended.
+    async fn over(&self) {
+        // If nobody tells of it, nobody watches it any more.
+        drop(self.ended.clone().wait_for(Option::is_some).await);
+    }
+
     /// Returns how it ended, when it has hung up.
     async fn ended(&self) -> Ended {
         let mut ended = self.ended.clone();

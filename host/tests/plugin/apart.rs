@@ -111,6 +111,20 @@ async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() 
 }
 
 #[tokio::test]
+async fn a_process_that_is_killed_while_it_waits_for_an_answer_costs_its_run_at_once() {
+    let limits = Limits { timeout: Duration::from_mins(1), ..Limits::default() };
+    let plugin = apart(&reconciler(WORKFLOW, IF_TOLD), limits).await;
+    let run = endless();
+    let session = plugin.open(Arc::clone(&run) as _);
+    let kill = async {
+        until("it asks", || !run.asked.lock().is_empty()).await;
+        kill_process(process(&plugin), Signal::KILL).unwrap();
+    };
+    let (ended, ()) = futures::join!(session.reconcile("{}"), kill);
+    assert_eq!(ended.unwrap_err().cause, Cause::Trap);
+}
+
+#[tokio::test]
 async fn warm_instances_of_a_process_that_is_gone_are_not_used() {
     let instances = Instances::Warm(Warm::within(Limits::default().memory));
     let limits = Limits::default();

@@ -161,7 +161,13 @@ impl Remote {
                     return fits(call, done);
                 }
             };
-            let answer = self.serve(asked).await?;
+            let process = Arc::clone(&self.process);
+            let answer = tokio::select! {
+                biased;
+                answer = self.serve(asked) => answer?,
+                // Nobody waits for an answer any more.
+                () = process.over() => return Err(Stop::Gone),
+            };
             self.hand_over(&answer).await?;
             // One that asks ahead never lets this wait.
             if rested.elapsed() >= SLICE {
