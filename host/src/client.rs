@@ -38,6 +38,9 @@ pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
 /// A request that has no answer after this time has failed. Watches are not bound by it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The most kinds that are remembered.
+const MOST_KINDS: usize = 10_000;
+
 /// The longest answer about one object, and the longest list of kinds. An object is never longer than 3 MiB.
 const ANSWER: usize = 16 << 20;
 
@@ -154,7 +157,14 @@ impl ApiServer {
             .map_err(|error| self.way.named(error))?
             .into_iter()
             .map(|kind| (kind.gvk.clone(), kind));
-        self.kinds.write().extend(found);
+        {
+            let mut kinds = self.kinds.write();
+            // No cluster has as many, unless it names others each time: then they are asked for again.
+            if kinds.len() > MOST_KINDS {
+                kinds.clear();
+            }
+            kinds.extend(found);
+        }
         self.known(gvk).ok_or_else(|| self.way.named(about.unknown()))
     }
 

@@ -207,14 +207,14 @@ impl Keeper {
             return Ok(None);
         }
         // What is known of objects is of the cluster that it was.
-        let server = self.server.get_or_insert_with(|| found.server.clone());
-        if *server != found.server {
+        if let Some(server) = self.server.as_ref().filter(|server| **server != found.server) {
             return Err(format!(
                 "it leads to another server now, {} and no more {server}; give that another name under `clusters` of the manifest, or start the daemon anew",
                 found.server
             ));
         }
         let client = connect::connect(&found, &self.reach)?;
+        self.server = Some(found.server.clone());
         self.known = Some(found);
         Ok(Some(client))
     }

@@ -181,6 +181,7 @@ impl External {
             state.primaries.extend(known);
         }
         // Their reasons may differ each time: those are told once.
+        let useless = answer.is_empty() && !refused.is_empty();
         let refused_anew = !refused.keys().eq(state.refused.keys()) && !refused.is_empty();
         state.refused = refused;
         let mut changed = Vec::new();
@@ -193,7 +194,9 @@ impl External {
         }
         changed.extend(before.into_keys());
         let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
-        state.failures = 0;
+        if !useless {
+            state.failures = 0;
+        }
         Ok(Changed { primaries: changed, known_now, refused_anew })
     }
 

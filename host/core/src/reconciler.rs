@@ -82,8 +82,9 @@ pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Time
         return depart(controller, ticket).await;
     }
     // EP-14: the object may be newer than the event; if it is gone, the run is done.
-    let Some(primary) = controller.primaries.get(ticket.key()) else {
-        return absent(&controller, ticket.key());
+    let primary = match found(&controller, ticket.key()) {
+        Ok(primary) => primary,
+        Err(ended) => return ended,
     };
     ticket.about(&primary);
     let header = primary.header();
@@ -137,16 +138,22 @@ pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Time
     }
 }
 
-/// Ends a run about a primary that the cache does not show.
-fn absent(controller: &Controller, key: &ObjectRef) -> Ended {
-    // It may exist all the same.
+/// Returns the primary of a run, or how the run ends without it.
+fn found(controller: &Controller, key: &ObjectRef) -> Result<Object, Ended> {
+    let get = || controller.primaries.get(key);
+    if let Some(primary) = get() {
+        return Ok(primary);
+    }
+    // What is not shown may exist all the same.
     if let Err(doubt) = controller.primaries.known(Within::Object(key)) {
-        return Ended::failed(doubt.to_string(), queue::Failure::Unhandled);
+        return Err(Ended::failed(doubt.to_string(), queue::Failure::Unhandled));
     }
-    if !controller.spec.all_events() {
-        controller.verdicts.forget_unless(key, controller.primaries.get(key).as_ref());
+    // By now it may be shown.
+    let primary = get();
+    if primary.is_none() && !controller.spec.all_events() {
+        controller.verdicts.forget_unless(key, None);
     }
-    Ended::well(Finished::Gone)
+    primary.ok_or(Ended::well(Finished::Gone))
 }
 
 /// Executes a run about a primary that is gone, in all-events mode (`AE-2`). What is gone can't be paused any more; its

@@ -150,15 +150,6 @@ pub enum TriggerKind {
     },
 }
 
-/// The way in which [`union`] treats versions of one object that several sources hold (`CX-1`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duplicates {
-    /// Returns all versions.
-    Keep,
-    /// Returns the newest only.
-    NewestOnly,
-}
-
 /// The reason why a source can't answer. Retrying does not help.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -500,18 +491,6 @@ impl TriggerKind {
             Change::Deleted { last, unknown } => Self::Deleted { last, unknown },
         }
     }
-}
-
-/// Returns the objects of several sources of one kind as one list, ordered by namespace and name (`CX-1`). Versions of
-/// one object are ordered by version.
-pub fn union(lists: impl IntoIterator<Item = Vec<Object>>, duplicates: Duplicates) -> Vec<Object> {
-    let mut objects: Vec<Object> = lists.into_iter().flatten().collect();
-    objects.sort_by(|a, b| a.key().cmp(b.key()).then(b.version().cmp(&a.version())));
-    match duplicates {
-        Duplicates::Keep => {}
-        Duplicates::NewestOnly => objects.dedup_by(|older, newer| older.key() == newer.key()),
-    }
-    objects
 }
 
 #[cfg(test)]

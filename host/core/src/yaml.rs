@@ -1,16 +1,18 @@
 //! Reads YAML into serde types, with all that is wrong in it at its place in the text; knows no operator.
 //!
-//! `tree.rs` reads the text, `de.rs` takes types out of the tree, and `diagnostic.rs` shows what is wrong at its place in the text.
+//! `tree.rs` reads the text, `de.rs` takes types out of the tree, `slot.rs` has those of fields that may be wrong, and `diagnostic.rs` shows what is wrong at its place in the text.
 
 mod de;
 mod diagnostic;
 mod schema;
+mod slot;
 mod stack;
 mod tree;
 
-pub(crate) use de::{Entries, Form, Leaf, Located, OrWord, Reader, Scalar, Slot, Word};
+pub(crate) use de::Reader;
 pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
 pub(crate) use schema::words;
+pub(crate) use slot::{Entries, Form, Leaf, Located, OrWord, Scalar, Slot, Word};
 pub(crate) use stack::with_room;
 pub(crate) use tree::{Quoted, Tree, Value, documents, join};

@@ -318,6 +318,19 @@ async fn those_run_whose_things_have_changed_if_they_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_one_primary_does_not_keep_what_has_gone_of_another() {
+    // PP-1
+    let answers = [Ok(vec![json!({ "id": 1, "of": "a" })]), Ok(vec![json!({ "name": 1, "of": "b" })])];
+    let mut bench = Bench::new(Script::new(&answers), TOGETHER);
+    bench.page("a", json!({}));
+    for (woken, things, ends) in [(vec!["a by x"], 1, Ok(())), (vec!["a by x"], 0, Err(()))] {
+        assert_eq!(bench.poll().await.map_err(drop), ends);
+        assert_eq!(bench.woken(), woken);
+        assert_eq!(bench.source.counts().things, things);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_sees_what_was_polled_and_is_refused_what_was_not() {
     // PP-1
     let thing = json!({ "id": 1, "of": "a" });

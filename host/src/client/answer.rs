@@ -9,7 +9,7 @@ use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::text::{LONGEST, said_within};
 use http::StatusCode;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResourceList, Status};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -27,6 +27,21 @@ pub(super) struct About<'a> {
 struct List<'a> {
     #[serde(borrow)]
     items: Vec<&'a RawValue>,
+}
+
+/// The kinds of a group and version, as far as they count. All has to be there: an answer made of nothing would take many times its
+/// length in memory.
+#[derive(Deserialize)]
+struct Served {
+    resources: Vec<Resource>,
+}
+
+/// A kind, or a part of one.
+#[derive(Deserialize)]
+struct Resource {
+    name: String,
+    kind: String,
+    namespaced: bool,
 }
 
 impl<'a> About<'a> {
@@ -161,7 +176,7 @@ impl<'a> About<'a> {
     /// Returns the kinds of a group and version.
     pub(super) fn kinds(&self, answer: Result<Bytes, Error>) -> Result<Vec<Kind>, Error> {
         let bytes = answer.map_err(|error| if is_absent(&error) { self.unknown() } else { error })?;
-        let list: APIResourceList = serde_json::from_slice(&bytes).map_err(|e| self.broken(&e))?;
+        let list: Served = serde_json::from_slice(&bytes).map_err(|e| self.broken(&e))?;
         let kinds = list.resources.into_iter().filter(|resource| !resource.name.contains('/')).map(|resource| Kind {
             gvk: Gvk { kind: resource.kind.into(), ..self.gvk.clone() },
             plural: resource.name.into(),

@@ -22,6 +22,8 @@ pub trait Context: Send + Sync + 'static {
     fn info(&self) -> RunInfo;
     /// Returns the counter of requests that the component has made in this run, in all of its sessions.
     fn requests(&self) -> &AtomicU32;
+    /// Takes in that whoever waits for an answer has gone: if there is none, nobody else is to blame.
+    fn asker_gone(&self) {}
     /// Returns true if an event for this primary is already waiting (`EP-24`).
     fn next_imminent(&self) -> bool;
     /// Returns the current settings, as a JSON object.

@@ -15,7 +15,7 @@ use crate::guest::{CallError, CallReason, Failure, Session};
 use crate::manifest::polls::PRIMARY;
 use crate::object::{Object, ObjectRef};
 use crate::source::callback::{Asked, Callback, wanted};
-use crate::source::{Trigger, TriggerKind};
+use crate::source::{Trigger, TriggerKind, Within};
 
 /// Polls a source for all primaries at once (`PP-1`). Those whose things have changed run; if nothing was known before, all do.
 ///
@@ -41,19 +41,21 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
         }
     }
     let (first, more) = (refused.first_key_value().map(|(key, why)| (key.clone(), Arc::clone(why))), refused.len());
-    if let Some((_, why)) = first.as_ref().filter(|_| things.is_empty()) {
-        return Err(Failure::other(&**why));
+    // An answer that is of use for nobody is a failure; but what is not in it has gone.
+    let useless = first.as_ref().filter(|_| things.is_empty()).map(|(_, why)| Failure::other(&**why));
+    if let Some(useless) = useless.as_ref().filter(|_| source.known().is_err()) {
+        return Err(useless.clone());
     }
     let changed = source.take_all(things, refused, || controller.guest.lasting());
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
-    if let Some((key, why)) = first.filter(|_| changed.refused_anew) {
+    if let Some((key, why)) = first.filter(|_| changed.refused_anew && useless.is_none()) {
         tracing::warn!(source = %source.name, %key, %why, primaries = more, "what the poller answers about these primaries is of no use: what was known of them stays");
     }
     tell(controller, source, changed.primaries);
     if changed.known_now {
         controller.queue.event_for_all(Instant::now());
     }
-    Ok(())
+    useless.map_or(Ok(()), Err)
 }
 
 /// Polls a source for one primary, as it is now (`PP-2`). Nobody else polls it meanwhile. One that is gone, or has been made again, is not
@@ -153,10 +155,13 @@ fn is_wanted(controller: &Controller, source: &External, primary: &Object) -> bo
     })
 }
 
-/// Has primaries run whose things have changed, if they are there.
+/// Has primaries run whose things have changed, if they are there, or may be.
 fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
-    let there = primaries.into_iter().filter(|primary| controller.primaries.get(primary).is_some());
-    let triggers: Vec<_> = there
+    let own = &controller.primaries;
+    let may_be = |key: &ObjectRef| own.get(key).is_some() || own.known(Within::Object(key)).is_err();
+    let triggers: Vec<_> = primaries
+        .into_iter()
+        .filter(may_be)
         .map(|primary| {
             let what = TriggerKind::Related { source: Arc::clone(&source.name), object: primary.clone() };
             Trigger { primary, what }

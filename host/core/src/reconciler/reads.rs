@@ -101,14 +101,20 @@ impl<'a> Reader<'a> {
         if sources.is_empty() {
             return Err(CallError::new(CallReason::Missing, format!("no source watches {}", describe(place))));
         }
-        sources.iter().try_for_each(|source| is_watched(source))?;
+        let mut watched = Vec::new();
+        for source in sources {
+            if !self.is_idle(&source)? {
+                watched.push(source);
+            }
+        }
+        let sources = watched;
         let newest = sources
             .iter()
             .filter_map(|source| source.get(key).filter(|found| self.may_see(source, found)))
             .max_by_key(|found| (found.version(), found.fields().is_whole()));
         let Some(newest) = newest else {
             for source in &sources {
-                is_watched(source)?;
+                source.watched().map_err(|doubt| unwatched(&doubt))?;
                 source.known(Within::Object(key)).map_err(|doubt| self.doubtful(source, &doubt))?;
             }
             return Ok(None);
@@ -122,7 +128,9 @@ impl<'a> Reader<'a> {
 
     /// Returns the objects of a source that belong to the primary.
     async fn related(self, source: &Source) -> Result<Vec<Object>, CallError> {
-        is_watched(source)?;
+        if self.is_idle(source)? {
+            return Ok(Vec::new());
+        }
         self.heed(source).await?;
         self.shown(source, &Selection::Related)
     }
@@ -311,10 +319,24 @@ impl<'a> Reader<'a> {
 
     /// Returns the objects of a source, if it is watched before and after.
     fn shown(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
-        is_watched(source)?;
+        if self.is_idle(source)? {
+            return Ok(Vec::new());
+        }
         let found = self.select(source, selection)?;
-        is_watched(source)?;
+        source.watched().map_err(|doubt| unwatched(&doubt))?;
         Ok(found)
+    }
+
+    /// Returns true if nobody watches a source because its dependents are inactive for the primary: then it has nothing (`CX-1a`).
+    ///
+    /// # Errors
+    /// `missing`, if nobody watches it and that is not known.
+    fn is_idle(self, source: &Source) -> Result<bool, CallError> {
+        let Err(doubt) = source.watched() else {
+            return Ok(false);
+        };
+        let asleep = |primary| self.controller.verdicts.is_asleep(primary, &source.spec().name);
+        if self.primary.is_some_and(asleep) { Ok(true) } else { Err(unwatched(&doubt)) }
     }
 
     fn select(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
@@ -352,11 +374,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Checks that something is watched for a source: before it is read, and afterwards, as that may have ended meanwhile.
-fn is_watched(source: &Source) -> Result<(), CallError> {
-    source.watched().map_err(|Doubt { source_name, why, .. }| {
-        CallError::new(CallReason::Missing, format!("source {source_name} has no objects to be read: {why}"))
-    })
+/// Returns the error of a read of a source for which nothing is watched.
+fn unwatched(Doubt { source_name, why, .. }: &Doubt) -> CallError {
+    CallError::new(CallReason::Missing, format!("source {source_name} has no objects to be read: {why}"))
 }
 
 fn doubtful(doubt: &Doubt) -> CallError {

@@ -35,6 +35,8 @@ pub(super) struct Run {
     pub(crate) budget: Mutex<Budget>,
     /// True if the API server was away at a request of this run.
     outage: AtomicBool,
+    /// True if the guest has gone while it waited.
+    pub(super) asker_gone: AtomicBool,
     pub(super) kept: Mutex<Kept>,
 }
 
@@ -63,6 +65,7 @@ impl Run {
             recalled: AtomicU32::new(0),
             budget: Mutex::new(budget),
             outage: AtomicBool::new(false),
+            asker_gone: AtomicBool::new(false),
             kept: Mutex::default(),
         };
         Arc::new_cyclic(make)
@@ -91,9 +94,12 @@ impl Run {
         &self,
         answer: impl Future<Output = Result<T, cluster::Error>>,
     ) -> Result<T, cluster::Error> {
-        let mut waiting = Waiting { outage: &self.outage, answered: false };
+        let mut waiting = Waiting { run: self, answered: false };
         let answer = answer.await;
-        waiting.answered = !matches!(&answer, Err(error) if error.is_outage());
+        waiting.answered = true;
+        if matches!(&answer, Err(error) if error.is_outage()) {
+            self.missed_server();
+        }
         answer
     }
 
@@ -143,16 +149,16 @@ impl Run {
     }
 }
 
-/// A request that waits for its answer. If the answer does not come, or shows an outage, the run remembers an outage.
+/// A request that waits for its answer. If the answer does not come, the run remembers an outage; unless nobody waits for it any more.
 struct Waiting<'a> {
-    outage: &'a AtomicBool,
+    run: &'a Run,
     answered: bool,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if !self.answered {
-            self.outage.store(true, Ordering::Relaxed);
+        if !self.answered && !self.run.asker_gone.load(Ordering::Relaxed) {
+            self.run.missed_server();
         }
     }
 }

@@ -145,6 +145,17 @@ impl Verdicts {
         !alone && (!theirs || others)
     }
 
+    /// Returns true if all dependents that a source is for are known to be inactive for a primary.
+    pub fn is_asleep(&self, primary: &Object, source: &str) -> bool {
+        let primaries = self.primaries.lock();
+        let Some(remembered) = primaries.get(primary.key()).and_then(|remembered| remembered.of(primary)) else {
+            return false;
+        };
+        let mut there = remembered.asleep.iter().filter(|(_, asleep)| *asleep.source == *source);
+        let is_asleep = |name: &Arc<str>| remembered.asleep.iter().any(|(asleep, _)| asleep == name);
+        there.next().is_some_and(|(_, asleep)| asleep.sharers.iter().all(is_asleep))
+    }
+
     /// Sets the edition of the running controller. If it changes, inactive dependents are forgotten.
     pub fn begin(&self, edition: u64) {
         let mut primaries = self.primaries.lock();

@@ -199,7 +199,7 @@ impl Source {
         if let Role::Secondary(mapper) = &self.spec.role
             && mapper.leading_export().is_some()
         {
-            let object = self.primaries.as_ref().and_then(|primaries| primaries.get(primary));
+            let object = self.leader(primary)?;
             let said = object.is_none_or(|object| self.state.read().led.is_current(&object));
             let doubt =
                 || self.doubt(&primary.namespace, "its `secondaries` has not been asked about this version of it yet");
@@ -239,7 +239,7 @@ impl Source {
         let Some((name, scope)) = mapper.leading_export() else {
             return Ok(());
         };
-        let Some(object) = self.primaries.as_ref().and_then(|primaries| primaries.get(primary)) else {
+        let Some(object) = self.leader(primary)? else {
             return Ok(());
         };
         let in_force = self.has_in_force(exports);

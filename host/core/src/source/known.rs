@@ -174,6 +174,15 @@ impl Source {
         watched && state.places.values().all(whole)
     }
 
+    /// Checks that what was written to an object is known, if anything was.
+    ///
+    /// # Errors
+    /// [`Doubt`] if it has found no memory.
+    pub(super) fn knows_writes_of(&self, key: &ObjectRef) -> Result<(), Doubt> {
+        let lost = self.state.read().overlay.lost(key);
+        lost.map_or(Ok(()), |_| Err(self.doubt(&key.namespace, LOST)))
+    }
+
     fn knows(&self, state: &State, key: &ObjectRef) -> Result<(), Doubt> {
         let own = state.overlay.get(key);
         let Some((place, cache)) = watcher(&state.places, key) else {

@@ -8,7 +8,7 @@ use super::callback::{Asked, Callback};
 use super::keys::{named, texts};
 use super::mapper::Mapper;
 use super::state::{Candidates, State};
-use super::{Role, Source};
+use super::{Doubt, Role, Source};
 use crate::manifest::Keys;
 use crate::object::{Object, ObjectRef};
 
@@ -109,14 +109,35 @@ impl Source {
         self.led(primary)?.err()
     }
 
+    /// Returns a primary that is asked for its secondaries; `None` if it is gone.
+    ///
+    /// # Errors
+    /// [`Doubt`] if it is not shown because what was written to it has found no memory.
+    pub(super) fn leader(&self, primary: &ObjectRef) -> Result<Option<Object>, Doubt> {
+        let Some(primaries) = &self.primaries else {
+            return Ok(None);
+        };
+        match primaries.get(primary) {
+            Some(found) => Ok(Some(found)),
+            None => primaries.knows_writes_of(primary).map(|()| None),
+        }
+    }
+
     /// Returns what a primary itself says of its secondaries; `None` if it is not asked.
     fn led(&self, primary: &ObjectRef) -> Option<Result<Led, String>> {
         let Role::Secondary(mapper) = &self.spec.role else {
             return None;
         };
-        let object = || self.primaries.as_ref().and_then(|primaries| primaries.get(primary));
+        if mapper.secondaries().is_none() && mapper.leading_export().is_none() && mapper.index().is_none() {
+            return None;
+        }
+        let found = match self.leader(primary) {
+            Ok(found) => found,
+            Err(doubt) => return Some(Err(doubt.to_string())),
+        };
+        let object = || found.as_ref();
         if let Some((keys, scope)) = mapper.secondaries() {
-            let texts = object().map(|object| texts(keys, "primary", &object)).transpose();
+            let texts = object().map(|object| texts(keys, "primary", object)).transpose();
             let name = |text: &str| named(text, scope, primary.namespace.as_ref());
             let names = texts.map(|texts| {
                 let names = texts.iter().flatten().filter_map(|text| name(text));
@@ -128,7 +149,7 @@ impl Source {
             }));
         }
         if mapper.leading_export().is_some() {
-            let said = object().map(|object| self.state.read().led.of(&object).cloned());
+            let said = object().map(|object| self.state.read().led.of(object).cloned());
             // A primary that is gone leads nowhere.
             let said = said.map_or(Some(BTreeSet::new()), |said| said);
             return Some(said.map(Led::Named).ok_or_else(|| NOT_ASKED.to_owned()));
@@ -136,8 +157,7 @@ impl Source {
         let by = mapper.index()?;
         let primaries = self.primaries.as_ref()?;
         let keys = primaries.spec.indexes.get(&by.name)?;
-        let texts =
-            object().map(|object| primaries.asked().texts(keys, "object", &object, (Callback::Index, &by.name)));
+        let texts = object().map(|object| primaries.asked().texts(keys, "object", object, (Callback::Index, &by.name)));
         Some(Ok(Led::Keyed(texts.unwrap_or_default())))
     }
 

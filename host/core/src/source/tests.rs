@@ -1339,6 +1339,27 @@ fn a_primary_can_name_its_secondaries_itself() {
 }
 
 #[test]
+fn a_primary_whose_own_write_is_not_known_leads_nobody_knows_where() {
+    // OV-1, IM-4
+    let room = Room::new(0);
+    let cel = |text: &str, variable| Keys::Cel(Expression::parse(text, &[variable]).unwrap());
+    let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
+    let mapper = mapper.led_by(Secondaries::Named(cel("[primary.spec.key]", "primary")), Scope::Namespaced);
+    let primaries = Arc::new(primaries().charging(|| Some(room.holding(&"p".into()))));
+    let secondaries = source(Role::Secondary(mapper), Filter::default(), &[]).beside(&primaries);
+    let (mut pages, mut maps) = (Informer::new(&primaries, None), Informer::new(&secondaries, None));
+    pages.list([keyed("p", 1, "s")], 1);
+    maps.list([object("s", 1, "")], 1);
+    assert_eq!(secondaries.known(Within::Related(&key("p"))), Ok(()));
+    let spec = format!(r#","spec":{{"key":"s","filler":{:?}}}"#, "x".repeat(2 << 20));
+    primaries.put(parse(r#""namespace":"n","name":"p","resourceVersion":"2""#, &spec));
+    let doubt = secondaries.known(Within::Related(&key("p"))).unwrap_err().to_string();
+    assert!(doubt.contains("--plugin-memory"), "{doubt}");
+    pages.event(Event::Deleted(keyed("p", 3, "s")));
+    assert_eq!((secondaries.known(Within::Related(&key("p"))), secondaries.related(&key("p"))), (Ok(()), vec![]));
+}
+
+#[test]
 fn an_own_write_is_found_although_the_source_is_not_told_yet_that_the_cache_has_it() {
     // OV-4
     let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, Declared::OwnerReference);
@@ -1382,15 +1403,6 @@ fn annotations_map_a_secondary_in_another_namespace() {
     assert_eq!(names(&source.related(&ObjectRef::namespaced("m", "p"))), ["n/s@1"]);
     assert_eq!(informer.applied(object("s", 2, "")), ["m/p related"]);
     assert_eq!(source.related(&ObjectRef::namespaced("m", "p")), []);
-}
-
-#[test]
-fn lists_of_several_sources_become_one() {
-    // CX-1
-    let lists = || [vec![object("b", 1, ""), object("c", 5, "")], vec![object("a", 3, ""), object("c", 7, "")]];
-    assert_eq!(names(&union(lists(), Duplicates::Keep)), ["n/a@3", "n/b@1", "n/c@7", "n/c@5"]);
-    assert_eq!(names(&union(lists(), Duplicates::NewestOnly)), ["n/a@3", "n/b@1", "n/c@7"]);
-    assert_eq!(union([], Duplicates::Keep), []);
 }
 
 // === the whole source, with a watch that is late ===

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::de::{Entries, Form, OrWord, Scalar, Slot, Word};
+use super::slot::{Entries, Form, OrWord, Scalar, Slot, Word};
 
 /// Lists the words of an enum alone, without what each of them means.
 pub(crate) fn words(schema: &mut Schema) {

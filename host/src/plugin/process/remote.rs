@@ -161,12 +161,18 @@ impl Remote {
                     return fits(call, done);
                 }
             };
-            let process = Arc::clone(&self.process);
+            let (process, run) = (Arc::clone(&self.process), self.run.clone());
+            // Before the request is given up: it is to know that nobody waits for an answer any more.
+            let over = async {
+                process.over().await;
+                if let Some(run) = &run {
+                    run.asker_gone();
+                }
+            };
             let answer = tokio::select! {
                 biased;
                 answer = self.serve(asked) => answer?,
-                // Nobody waits for an answer any more.
-                () = process.over() => return Err(Stop::Gone),
+                () = over => return Err(Stop::Gone),
             };
             self.hand_over(&answer).await?;
             // One that asks ahead never lets this wait.
