@@ -271,12 +271,16 @@ impl Source {
         let key = self.touched.is_some().then(|| change.object().key().clone());
         if self.is_costly() {
             let refused = self.state.write().take_later(change);
-            key.as_ref().inspect(|key| self.touch(key));
+            if let Some(key) = &key {
+                self.touch(key);
+            }
             return self.waits(refused);
         }
         let facts = self.facts(&change);
         let verdict = self.state.write().take(change, Some(&facts));
-        key.as_ref().inspect(|key| self.touch(key));
+        if let Some(key) = &key {
+            self.touch(key);
+        }
         match verdict {
             Verdict::Held => Vec::new(),
             Verdict::Pass(change) => self.triggers(&change, facts.primaries.either()),
@@ -322,7 +326,7 @@ impl Source {
             let mut state = self.state.write();
             let ghosts = state.drop_overtaken(ghosts);
             let State { windows, places, overlay, .. } = &mut *state;
-            // What is left of this place is newer than the list.
+            // Of what has found no memory only the version is there to be overtaken.
             overlay.retain(|key, version| !is_in(places, key, &place) || version > cache.look(key).1);
             let released = windows.listed(synced, |key| is_in(places, key, &place));
             state.borrow();
@@ -347,9 +351,8 @@ impl Source {
             let synced = cache.version();
             let covers = |key: &ObjectRef| is_in(places, key, &place);
             let is_past = |key: &ObjectRef, version| covers(key) && version <= cache.look(key).1;
-            let lost = overlay.all_lost().filter_map(|key| Some((key, overlay.lost(key)?)));
-            let written = overlay.iter().map(|own| (own.key(), own.version())).chain(lost);
-            let past: Vec<_> = written.filter(|(key, own)| is_past(key, *own)).map(|(key, _)| key.clone()).collect();
+            let past = overlay.versions().filter(|(key, own)| is_past(key, *own)).map(|(key, _)| key.clone());
+            let past: Vec<_> = past.collect();
             overlay.retain(|key, version| !is_past(key, version));
             let released = windows.overtaken(synced, covers);
             state.forget_unshown(past);

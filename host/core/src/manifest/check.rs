@@ -30,6 +30,9 @@ const MOST_PLUGINS: usize = 64;
 /// The most dependents of all controllers of one operator, for the same reason: most have a source of their own.
 const MOST_DEPENDENTS: usize = 1024;
 
+/// What an operator that has more of them is told.
+const SHARED: &str = " in one operator: several operators may share a component";
+
 mod clusters;
 mod dependent;
 mod filters;
@@ -255,7 +258,7 @@ impl<'a> Check<'a> {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one plugin");
         }
-        self.few(named, "plugins", MOST_PLUGINS);
+        self.few(named, "plugins", MOST_PLUGINS, SHARED);
         let mut plugins = BTreeMap::new();
         for (name, _, plugin) in self.each(&named.value) {
             plugins.extend(self.plugin(plugin).map(|plugin| (Arc::clone(name), plugin)));
@@ -273,7 +276,7 @@ impl<'a> Check<'a> {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one controller");
         }
-        self.few(named, "controllers", MOST_CONTROLLERS);
+        self.few(named, "controllers", MOST_CONTROLLERS, SHARED);
         let mut controllers = BTreeMap::new();
         let mut marks = BTreeMap::new();
         for (name, place, controller) in self.each(&named.value) {
@@ -285,16 +288,19 @@ impl<'a> Check<'a> {
         let dependents: usize =
             controllers.values().map(|controller: &Controller| controller.dependents().count()).sum();
         if dependents > MOST_DEPENDENTS {
-            self.fault(named.place, format!("found {dependents} dependents in all; expected at most {MOST_DEPENDENTS} in one operator: several operators may share a component"));
+            self.fault(
+                named.place,
+                format!("found {dependents} dependents in all; expected at most {MOST_DEPENDENTS}{SHARED}"),
+            );
         }
         (controllers, marks)
     }
 
-    /// Finds a mapping with more than `most` names.
-    fn few<T>(&mut self, named: &Located<Named<T>>, what: &str, most: usize) {
+    /// Finds a mapping with more than `most` names. `instead` ends the message.
+    fn few<T>(&mut self, named: &Located<Named<T>>, what: &str, most: usize, instead: &str) {
         let found = named.value.0.len();
         if found > most {
-            self.fault(named.place, format!("found {found} {what}; expected at most {most} in one operator: several operators may share a component"));
+            self.fault(named.place, format!("found {found} {what}; expected at most {most}{instead}"));
         }
     }
 

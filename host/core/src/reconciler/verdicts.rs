@@ -130,19 +130,17 @@ impl Verdicts {
         let Some(remembered) = primaries.get(primary) else {
             return true;
         };
-        let all = remembered.asleep.iter().map(|(_, asleep)| asleep);
-        let there: Vec<_> = all.filter(|asleep| *asleep.source == *source).collect();
-        let theirs = there.iter().any(|asleep| asleep.object.as_ref() == Some(object));
+        let theirs = remembered.of_source(source).any(|asleep| asleep.object.as_ref() == Some(object));
         // Two dependents may have one object, if only one of them is ever active.
-        let awake = |name: &Arc<str>| remembered.asleep.iter().all(|(asleep, _)| asleep != name);
         let has = |name: &Arc<str>| {
             let mut verdicts = remembered.verdicts.iter().filter(|(known, _)| known == name);
             verdicts.next().is_none_or(|(_, verdict)| verdict.key == *object)
         };
-        let mut sharers = there.first().into_iter().flat_map(|asleep| &asleep.sharers).filter(|name| awake(name));
-        let others = sharers.clone().any(has);
-        let alone = !there.is_empty() && sharers.next().is_none();
-        !alone && (!theirs || others)
+        let Some(Asleep { sharers, .. }) = remembered.of_source(source).next() else {
+            return true;
+        };
+        let mut awake = sharers.iter().filter(|name| remembered.is_awake(name)).peekable();
+        awake.peek().is_some() && (!theirs || awake.any(has))
     }
 
     /// Returns true if all dependents that a source is for are known to be inactive for a primary.
@@ -151,9 +149,10 @@ impl Verdicts {
         let Some(remembered) = primaries.get(primary.key()).and_then(|remembered| remembered.of(primary)) else {
             return false;
         };
-        let mut there = remembered.asleep.iter().filter(|(_, asleep)| *asleep.source == *source);
-        let is_asleep = |name: &Arc<str>| remembered.asleep.iter().any(|(asleep, _)| asleep == name);
-        there.next().is_some_and(|(_, asleep)| asleep.sharers.iter().all(is_asleep))
+        remembered
+            .of_source(source)
+            .next()
+            .is_some_and(|asleep| !asleep.sharers.iter().any(|name| remembered.is_awake(name)))
     }
 
     /// Sets the edition of the running controller. If it changes, inactive dependents are forgotten.
@@ -206,12 +205,6 @@ impl Verdicts {
         self.paused.lock().retain(keep);
     }
 
-    /// Forgets a primary that is gone.
-    pub fn forget(&self, primary: &ObjectRef) {
-        self.primaries.lock().remove(primary);
-        self.note_pause(primary, false);
-    }
-
     /// Forgets a primary, unless what is remembered is of another one that has come under its name.
     pub fn forget_of(&self, primary: &Object) {
         let mut primaries = self.primaries.lock();
@@ -260,6 +253,16 @@ impl Remembered {
     /// Returns the memory if it is of a primary with the same uid.
     fn of(&self, primary: &Object) -> Option<&Self> {
         (self.uid == primary.header().uid).then_some(self)
+    }
+
+    /// Returns the inactive dependents that a source is for.
+    fn of_source(&self, source: &str) -> impl Iterator<Item = &Asleep> {
+        self.asleep.iter().map(|(_, asleep)| asleep).filter(move |asleep| *asleep.source == *source)
+    }
+
+    /// Returns true if a dependent is not known to be inactive.
+    fn is_awake(&self, dependent: &Arc<str>) -> bool {
+        self.asleep.iter().all(|(asleep, _)| asleep != dependent)
     }
 }
 

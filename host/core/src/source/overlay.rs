@@ -49,6 +49,12 @@ impl Overlay {
         self.lost.keys()
     }
 
+    /// Returns all objects with the versions of their answers, with those that have found no memory.
+    pub fn versions(&self) -> impl Iterator<Item = (&ObjectRef, Version)> {
+        let kept = self.answers.iter().map(|(key, own)| (key, own.version()));
+        kept.chain(self.lost.iter().map(|(key, version)| (key, *version)))
+    }
+
     /// Drops the answer that a change from the watch, or from a list, has caught up with (`OV-2`). A deletion that was
     /// missed has no version of its own: it happened before `synced`, which the cache has come to.
     pub fn saw(&mut self, change: &Change, synced: Version) {

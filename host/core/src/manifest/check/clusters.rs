@@ -15,14 +15,8 @@ const MOST_CLUSTERS: usize = 16;
 impl Check<'_> {
     /// Returns the other clusters of an operator, by name.
     pub(super) fn clusters(&mut self, field: &Maybe<Named<raw::Cluster>>) -> BTreeMap<Arc<str>, Remote> {
-        if let Some(Located { value, place }) = located(field).filter(|named| named.value.0.len() > MOST_CLUSTERS) {
-            let found = value.0.len();
-            self.fault(
-                *place,
-                format!(
-                    "found {found} clusters; expected at most {MOST_CLUSTERS}: an operator with more is better divided"
-                ),
-            );
+        if let Some(named) = located(field) {
+            self.few(named, "clusters", MOST_CLUSTERS, ": an operator with more is better divided");
         }
         let operator = self.operator.clone().unwrap_or_default();
         let mut clusters = BTreeMap::new();

@@ -48,9 +48,9 @@ impl Check<'_> {
 
     pub(super) fn sources(&mut self, field: &Maybe<Named<raw::Source>>, primaries: &Indexes) -> Sources {
         let Sources { mut watched, mut polled } = Sources::default();
-        if let Some(Located { value, place }) = located(field).filter(|named| named.value.0.len() > MOST_SOURCES) {
-            let found = value.0.len();
-            self.fault(*place, format!("found {found} sources; expected at most {MOST_SOURCES}: one source may watch several namespaces, and a source without a label selector all objects of its kind"));
+        if let Some(named) = located(field) {
+            let instead = ": one source may watch several namespaces, and a source without a label selector all objects of its kind";
+            self.few(named, "sources", MOST_SOURCES, instead);
         }
         for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let (name, place) = (Arc::clone(name), source.place);
