@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use capstan_core::manifest::{Controller, Operator};
+use capstan_core::manifest::{Controller, Operator, Plugin};
 use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
+use capstan_core::rollout::values::{Given, asked, given};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -22,16 +23,20 @@ pub mod disk;
 mod load;
 pub mod status;
 pub mod supply;
+mod values;
 
 use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
 use supply::{Again, Component, Drain, Refusal, Supply, Unit};
+use values::Values;
 
 /// All that runs.
 pub struct Supervisor {
     supply: Box<dyn Supply>,
+    /// The values of `config` that are elsewhere.
+    values: Values,
     environment: Arc<Environment>,
     status: Arc<Status>,
     /// How many runs of one plugin may be under way.
@@ -75,7 +80,7 @@ struct Running {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Returns a supervisor that runs nothing yet. It ends with `stop`.
+    /// Returns a supervisor that runs nothing yet, on the current runtime. It ends with `stop`.
     pub fn new(
         supply: Box<dyn Supply>,
         environment: Arc<Environment>,
@@ -84,6 +89,7 @@ impl Supervisor {
     ) -> Self {
         Self {
             supply,
+            values: Values::new(&environment.api, &environment.home.own),
             environment,
             status,
             concurrency: usize::MAX,
@@ -123,6 +129,7 @@ impl Supervisor {
                     // The same each time, whatever comes at once.
                     biased;
                     changed = self.supply.changed() => again = Some(changed),
+                    () = self.values.changed() => again = Some(Again::OnceChanged),
                     () = until(self.again_at) => {
                         self.again_at = None;
                         again = Some(Again::OnceChanged);
@@ -152,6 +159,7 @@ impl Supervisor {
         });
         self.status.manifests(bad.collect());
         self.supply.want(&self.operators);
+        self.values.want(asked(&self.operators));
         self.learn_managers();
     }
 
@@ -205,7 +213,15 @@ impl Supervisor {
         let mut rollouts = Vec::new();
         for operator in &self.operators {
             let in_force = |unit: &Unit| self.in_force.get(unit).map(|version| &version.attempt);
-            let attempts = plan::attempts(operator, |component| self.supply.content(component), in_force);
+            let values = |plugin: &Plugin| given(&operator.name, plugin, |asked| self.values.known(asked));
+            let attempts = plan::attempts(operator, |component| self.supply.content(component), values, in_force);
+            if attempts.values().any(|attempt| attempt.values == Given::Unread) {
+                // Looked at again once they have been read.
+                for (unit, attempt) in &attempts {
+                    self.status.loading(unit, &attempt.plugin, attempt.controllers.keys());
+                }
+                continue;
+            }
             let tried = self.tried.get(&operator.name).filter(|_| again == Again::OnceChanged);
             let loading = self.loading.get_mut(&operator.name);
             match (plan::next(&attempts, tried, loading.as_ref().map(|loading| &loading.attempts)), loading) {
@@ -364,6 +380,7 @@ impl Supervisor {
         }
         let before = self.in_force.remove(&unit);
         let cpu = attempt.plugin.limits.cpu;
+        let values = attempt.values.all();
         for (name, spec) in &attempt.controllers {
             let declared = Declared {
                 operator: Arc::clone(&unit.operator),
@@ -371,6 +388,7 @@ impl Supervisor {
                 plugin: attempt.plugin.clone(),
                 guest: Arc::clone(&plugin) as _,
                 component: plugin.digest().into(),
+                values: values.clone(),
                 account: self.environment.workers.account(&unit.to_string(), cpu),
                 others: self.others(spec),
             };

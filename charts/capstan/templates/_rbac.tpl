@@ -4,8 +4,8 @@ is in files/rbac.yaml, which the daemon is built with as well.
 */}}
 
 {{/*
-Returns who needs which rules, as JSON: `daemon`, and below `accounts` each service account of an operator, as `namespace name`; `secrets` has
-the names of the kubeconfigs that the daemon reads in its own namespace. The daemon watches what is to be cached for an operator with an account, and no more.
+Returns who needs which rules, as JSON: `daemon`, and below `accounts` each service account of an operator, as `namespace name`; `granted` has
+by resource the names of what the daemon reads in its own namespace: kubeconfigs, and what has values of `config`. The daemon watches what is to be cached for an operator with an account, and no more.
 
 Rules are by where they hold: "" is the whole cluster, else a namespace. Below that, by `group resource`, the verbs in order.
 */}}
@@ -16,8 +16,15 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $shared := dict -}}
 {{- $accounts := dict -}}
 {{- $secrets := list -}}
+{{- $maps := list -}}
 {{- range $operator := .Values.operators -}}
 {{- $clusters := default dict $operator.manifest.spec.clusters -}}
+{{- range default dict $operator.manifest.spec.plugins -}}
+{{- range default dict .configFrom -}}
+{{- $secrets = append $secrets (dig "secret" "name" "" .) -}}
+{{- $maps = append $maps (dig "configMap" "name" "" .) -}}
+{{- end -}}
+{{- end -}}
 {{- $found := $daemon -}}
 {{- with $operator.manifest.spec.serviceAccount -}}
 {{- $account := printf "%s %s" (default $base.own .namespace) .name -}}
@@ -61,7 +68,7 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $_ := set $rights $account (include "capstan.rbac.rules" (dict "found" $found "table" $table) | fromJson) -}}
 {{- end -}}
 {{- $rules := include "capstan.rbac.rules" (dict "found" $daemon "table" $table) | fromJson -}}
-{{- toJson (dict "daemon" $rules "accounts" $rights "secrets" ($secrets | compact | uniq | sortAlpha)) -}}
+{{- toJson (dict "daemon" $rules "accounts" $rights "granted" (dict "configmaps" ($maps | compact | uniq | sortAlpha) "secrets" ($secrets | compact | uniq | sortAlpha))) -}}
 {{- end -}}
 
 {{/* Returns what a tally has found as JSON, without what is allowed in the whole cluster already. */}}

@@ -11,12 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::budget::Budget;
+use crate::granted::{self, KUBECONFIG_FOR};
 use crate::network::{Closed, Destination, Host};
 use crate::text::said_within;
 use crate::yaml::{Tree, Value, documents, join};
-
-/// The label of a Secret that permits its kubeconfig to operators: one name, or several with `_` between them.
-pub const FOR: &str = "capstan.dev/kubeconfig-for";
 
 /// The annotation of a Secret that names the host of its kubeconfig, if that may have an address of a private network, or be one of this machine.
 pub const REACHES: &str = "capstan.dev/kubeconfig-reaches";
@@ -82,22 +80,9 @@ impl Kubeconfig {
     /// # Errors
     /// Why it is not used: the Secret does not permit it to the operator, or it says what no kubeconfig may say here.
     pub fn of_secret(json: &str, key: &str, operator: &str, budget: &mut Budget) -> Result<Self, String> {
-        let secret = budget.read(json).map_err(|_| "it is too large, or can't be read as a Secret".to_owned())?;
-        let metadata = |map: &str, key: &str| secret.get("metadata")?.get(map)?.get(key)?.as_str();
-        if !metadata("labels", FOR).is_some_and(|names| names.split('_').any(|name| name == operator)) {
-            return Err(format!("its label {FOR} does not name the operator {operator}"));
-        }
-        let Some(text) = secret.get("data").and_then(|data| data.get(key)?.as_str()) else {
-            let data = secret.get("data").and_then(|data| data.as_object());
-            let there = data.map(|data| data.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
-            return Err(format!("it has no {key:?}; there is: {}", said_within(&there.unwrap_or_default(), 200)));
-        };
-        if text.len() > LONGEST / 3 * 4 {
-            return Err(format!("its {key:?} is longer than {LONGEST} bytes"));
-        }
-        let text = STANDARD.decode(text).ok().and_then(|text| String::from_utf8(text).ok());
-        let text = text.ok_or_else(|| format!("its {key:?} is no text"))?;
-        Self::read(&text, metadata("annotations", REACHES)).map_err(|why| format!("its {key:?} is refused: {why}"))
+        let (text, secret) = granted::secret(json, (KUBECONFIG_FOR, operator), (key, LONGEST), budget)?;
+        let reaches = secret.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(REACHES)?.as_str());
+        Self::read(&text, reaches).map_err(|why| format!("its {key:?} is refused: {why}"))
     }
 
     /// Reads a kubeconfig; `reaches` is the host that may have an address of a private network, or of this machine.
@@ -404,7 +389,7 @@ mod tests {
         // CU-2
         let good = STANDARD.encode(text(SERVER, "token: hunter2", CONTEXT));
         let secret = |names: Option<&str>, data: serde_json::Value| {
-            let labels = names.map(|names| json!({ FOR: names }));
+            let labels = names.map(|names| json!({ KUBECONFIG_FOR: names }));
             json!({ "metadata": { "name": "s", "labels": labels }, "data": data }).to_string()
         };
         let long = STANDARD.encode("a".repeat(LONGEST + 100));
@@ -422,7 +407,7 @@ mod tests {
                 "its label capstan.dev/kubeconfig-for does not name the operator pages",
             ),
             (Some("pages"), json!({ "value": good }), "it has no \"kubeconfig\"; there is: value"),
-            (Some("pages"), json!(null), "it has no \"kubeconfig\"; there is: "),
+            (Some("pages"), json!(null), "it has no \"kubeconfig\"; it is empty"),
             (Some("pages"), json!({ "kubeconfig": "%" }), "its \"kubeconfig\" is no text"),
             (Some("pages"), json!({ "kubeconfig": long }), "its \"kubeconfig\" is longer than 65536 bytes"),
             (Some("pages"), json!({ "kubeconfig": "e30=" }), "its \"kubeconfig\" is refused: it has no list clusters"),
@@ -431,7 +416,7 @@ mod tests {
             assert_eq!(found.err().unwrap_or_default(), expected, "{names:?}");
         }
         let found = Kubeconfig::of_secret("[", "kubeconfig", "pages", &mut Budget::of_run());
-        assert_eq!(found.unwrap_err(), "it is too large, or can't be read as a Secret");
+        assert_eq!(found.unwrap_err(), "it is too large, or can't be read");
     }
 
     #[test]

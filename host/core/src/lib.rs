@@ -24,6 +24,7 @@ pub mod cpu;
 pub mod dependent;
 pub mod dispatcher;
 pub mod external;
+pub mod granted;
 pub mod guest;
 pub mod health;
 pub mod kinds;

@@ -22,6 +22,7 @@ pub use crate::yaml::{Errors, Problem};
 
 mod check;
 mod clusters;
+mod config;
 mod dependent;
 mod destinations;
 pub mod filters;
@@ -36,6 +37,7 @@ mod unique;
 mod units;
 
 pub use clusters::Remote;
+pub use config::{ConfigValue, Holder};
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
 pub use filters::Filters;
 pub use keep::{Bound, Keep};
@@ -70,6 +72,8 @@ pub struct Plugin {
     pub capabilities: Capabilities,
     /// Its own configuration, a JSON object.
     pub config: serde_json::Value,
+    /// Where the values are that it does not have itself, by their names in it.
+    pub config_from: BTreeMap<Arc<str>, ConfigValue>,
     /// Whether instances are used again.
     pub instances: Instances,
     /// In which process they are.

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use crate::kinds::{self, kind_name};
-use crate::manifest::{Controller, Dependent, Grant, Namespaces, OnRename, Operator, Permission, Workflow};
+use crate::manifest::{Controller, Dependent, Grant, Holder, Namespaces, OnRename, Operator, Permission, Workflow};
 use crate::object::{Gvk, Scope};
 
 /// The namespace or cluster in which a rule holds.
@@ -145,8 +145,9 @@ pub struct Rights {
     pub daemon: Rules,
     /// The rules of operators' accounts, in whose names the daemon acts.
     pub accounts: BTreeMap<Account, Rules>,
-    /// The Secrets of its own namespace that the daemon reads: the kubeconfigs of other clusters (`CU-2`).
-    pub secrets: BTreeSet<Arc<str>>,
+    /// The objects of its own namespace that the daemon reads, by resource, `secrets` or `configmaps`: the kubeconfigs of other clusters (`CU-2`),
+    /// and what has values of `config` (`CV-2`).
+    pub granted: BTreeMap<&'static str, BTreeSet<Arc<str>>>,
 }
 
 /// Returns the rules that these operators need, if the daemon runs in the namespace `own`.
@@ -154,10 +155,15 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     let own: Arc<str> = own.into();
     let tally = || Tally { kinds, own: Arc::clone(&own), found: BTreeMap::new() };
     let (mut daemon, mut shared) = (tally(), tally());
-    let (mut accounts, mut secrets) = (BTreeMap::new(), BTreeSet::new());
+    let (mut accounts, mut granted) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for operator in operators {
+        for value in operator.plugins.values().flat_map(|plugin| plugin.config_from.values()) {
+            granted.entry(value.holder.resource()).or_default().insert(Arc::clone(&value.name));
+        }
         for controller in operator.controllers.values() {
-            secrets.extend(controller.remotes.values().map(|remote| Arc::clone(&remote.secret)));
+            for remote in controller.remotes.values() {
+                granted.entry(Holder::Secret.resource()).or_default().insert(Arc::clone(&remote.secret));
+            }
             let account = controller.service_account.as_ref().map(|account| {
                 let namespace = account.namespace.as_ref().unwrap_or(&own);
                 (Arc::clone(namespace), Arc::clone(&account.name))
@@ -186,7 +192,7 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     Rights {
         daemon: daemon.rules(),
         accounts: accounts.map(|(account, tally)| (account, tally.rules())).collect(),
-        secrets,
+        granted,
     }
 }
 

@@ -12,8 +12,10 @@ use crate::manifest::{
 };
 use crate::object::Gvk;
 use crate::object::shard::Shard;
+use values::Values;
 
 pub mod plan;
+pub mod values;
 
 /// A file of manifests as it was found.
 #[derive(Clone, Debug)]
@@ -96,6 +98,8 @@ pub struct Version<'a> {
     pub plugin: &'a Plugin,
     /// The digest of its component.
     pub component: &'a str,
+    /// The values of its `config` that are elsewhere.
+    pub values: &'a Values,
 }
 
 /// Returns the ways to write that a new version of a component can ask for and the one before could not, if none of them is
@@ -188,7 +192,9 @@ impl Version<'_> {
         let Controller { namespaces, paused, .. } = before.spec;
         let spec = Controller { namespaces: namespaces.clone(), paused: *paused, ..self.spec.clone() };
         let plugin = Plugin { on_swap: before.plugin.on_swap, ..self.plugin.clone() };
-        spec == *before.spec && plugin == *before.plugin && self.component == before.component
+        spec == *before.spec
+            && plugin == *before.plugin
+            && (self.component, self.values) == (before.component, before.values)
     }
 }
 
@@ -405,7 +411,8 @@ mod tests {
             (", paused: true", OnSwap::Nothing, "2", ALL),
         ] {
             let (before, after) = (read("", OnSwap::Nothing), read(fields, on_swap));
-            let version = |(spec, plugin), component| Version { spec, plugin, component };
+            let none = Values::default();
+            let version = |(spec, plugin), component| Version { spec, plugin, component, values: &none };
             let [before, after] = [&before, &after].map(|(spec, plugin)| (spec, plugin));
             let follows = version(after, component).follows(version(before, "1"));
             assert_eq!(follows, wanted, "{fields} {on_swap:?} {component}");

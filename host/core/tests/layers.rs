@@ -12,7 +12,7 @@ mod circles;
 const ROWS: &[&[&str]] = &[
     &["budget", "bucket", "health", "text", "wire", "yaml"],
     &["object", "patch", "cel"],
-    &["cluster", "room", "kinds", "network"],
+    &["cluster", "granted", "room", "kinds", "network"],
     &["guest", "cpu", "kubeconfig"],
     &["workflow"],
     &["manifest"],

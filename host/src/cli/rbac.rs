@@ -34,7 +34,7 @@ struct Holder<'a> {
 }
 
 /// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and the roles
-/// that let the daemon impersonate these accounts, and read the kubeconfigs of other clusters, and no other.
+/// that let the daemon impersonate these accounts, and read the kubeconfigs of other clusters and what has values of `config`, and no other.
 fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
     let daemon = Holder { role: args.name.clone(), account: &args.service_account, namespace: &args.namespace };
     let bound = |holder: &Holder<'_>, rules: &Rules| -> Vec<Value> {
@@ -62,11 +62,11 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
         objects.push(role_of(&acting, &reach, &[rule]));
         objects.push(binding(&acting, &reach));
     }
-    if !rights.secrets.is_empty() {
-        let reading = Holder { role: format!("{}:kubeconfigs", args.name), ..acting };
+    for (resource, names) in &rights.granted {
+        let reading = Holder { role: format!("{}:{resource}", args.name), ..acting };
         let reach = Reach::Namespace(args.namespace.as_str().into());
-        let names: Vec<&str> = rights.secrets.iter().map(|name| &**name).collect();
-        let rule = json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": names });
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let rule = json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"], "resourceNames": names });
         objects.push(role_of(&reading, &reach, &[rule]));
         objects.push(binding(&reading, &reach));
     }

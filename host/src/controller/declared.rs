@@ -13,6 +13,7 @@ use capstan_core::object::Gvk;
 use capstan_core::permission::Home;
 use capstan_core::queue::{Mode, Policy};
 use capstan_core::reconciler::finalizer;
+use capstan_core::rollout::values::Values;
 use capstan_core::rollout::{Shape, Version};
 
 use crate::client::meter::Meters;
@@ -64,6 +65,8 @@ pub struct Declared {
     pub guest: Arc<dyn Guest>,
     /// The digest of its component.
     pub component: Arc<str>,
+    /// The values of its plugin's `config` that are elsewhere.
+    pub values: Values,
     /// The account of the CPU time that its plugin has used.
     pub account: Account,
     /// The other clusters that it uses, by name.
@@ -174,7 +177,8 @@ impl Declared {
     }
 
     pub(super) fn version(&self) -> Version<'_> {
-        Version { spec: &self.spec, plugin: &self.plugin, component: &self.component }
+        let Self { spec, plugin, component, values, .. } = self;
+        Version { spec, plugin, component, values }
     }
 
     pub(super) fn policy(&self) -> Policy {

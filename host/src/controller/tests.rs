@@ -11,6 +11,7 @@ use capstan_core::guest::{Answer as ToGuest, Call, Context, Failure, Guest, Inte
 use capstan_core::manifest;
 use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
+use capstan_core::rollout::values::Values;
 use capstan_core::room::Room;
 use capstan_core::source::on_demand::Users;
 use capstan_core::source::{Listener, Source, Trigger, TriggerKind};
@@ -120,6 +121,7 @@ fn pages_with(fields: &str, environment: &Environment) -> Declared {
         operator: operator.name,
         guest: Arc::new(Unasked),
         component: "p".into(),
+        values: Values::default(),
         account: environment.workers.account("a/p", None),
         others: BTreeMap::new(),
     }

@@ -1,5 +1,6 @@
 //! Supplies manifests and components from files: watches, reads and compiles what the command line names.
 
+use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +15,7 @@ use futures::future::BoxFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::supply::{Again, Component, Content, Loader, Refusal, Supply};
+use super::supply::{Again, Component, Content, Loader, Refusal, Supply, Values};
 use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};
@@ -151,7 +152,7 @@ impl Loader for FromDisk {
         &'a self,
         operator: &'a Operator,
         plugin: &'a str,
-        content: &'a Content,
+        (content, values): (&'a Content, &'a Values),
     ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>> {
         async move {
             let path = operator.plugins.get(plugin).map(|plugin| plugin.component.clone()).unwrap_or_default();
@@ -160,7 +161,7 @@ impl Loader for FromDisk {
                 return unread("is being written; its end is waited for");
             }
             let file = quiet(&path).await;
-            let loaded = Plugin::load(&self.engine, &self.cache, operator, plugin).await;
+            let loaded = Plugin::load(&self.engine, &self.cache, &given(operator, plugin, values), plugin).await;
             let loaded = loaded.map_err(|error| Refusal::of(&error))?;
             if Stamp::of(&path) != file {
                 return unread("has changed while it was read");
@@ -169,6 +170,17 @@ impl Loader for FromDisk {
         }
         .boxed()
     }
+}
+
+/// Returns an operator, one of whose plugins has these values in its `config`.
+fn given<'a>(operator: &'a Operator, plugin: &str, values: &Values) -> Cow<'a, Operator> {
+    let mut operator = Cow::Borrowed(operator);
+    if !values.is_empty()
+        && let Some(plugin) = operator.to_mut().plugins.get_mut(plugin)
+    {
+        plugin.config = values.within(&plugin.config);
+    }
+    operator
 }
 
 /// Waits until a file has not changed for a moment, but not forever, and returns its stamp.

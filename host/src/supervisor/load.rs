@@ -9,6 +9,7 @@ use capstan_core::cpu::{Account, Job};
 use capstan_core::manifest::{Operator, Permission};
 use capstan_core::rollout;
 use capstan_core::rollout::plan::{Attempt, Attempts};
+use capstan_core::rollout::values::Given;
 use futures::future::join_all;
 use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinError;
@@ -110,7 +111,12 @@ async fn wait_for_last_but_one(unit: &Unit, before: Option<&Drain>, limit: Durat
 
 async fn load_one(rollout: &Rollout, change: &Change) -> Result<Arc<dyn Component>, Refusal> {
     let Change { unit, attempt, .. } = change;
-    let plugin = rollout.loader.load(&rollout.operator, &unit.plugin, &attempt.component).await?;
+    let values = match &attempt.values {
+        Given::All(values) => values,
+        Given::Refused(why) => return Err(Refusal::new("config", why)),
+        Given::Unread => return Err(Refusal::new("config", "its values have not been read")),
+    };
+    let plugin = rollout.loader.load(&rollout.operator, &unit.plugin, (&attempt.component, values)).await?;
     change.check(&*plugin)?;
     Ok(plugin)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use capstan_core::manifest::Operator;
 use capstan_core::rollout::File;
 pub use capstan_core::rollout::plan::{Content, Unit};
+pub use capstan_core::rollout::values::Values;
 use capstan_core::text;
 use futures::future::BoxFuture;
 
@@ -38,7 +39,7 @@ pub trait Supply: Send {
 
 /// Loads plugins.
 pub trait Loader: Send + Sync {
-    /// Loads a plugin of an operator, whose component had this content.
+    /// Loads a plugin of an operator, whose component had this content, with these values in its `config`.
     ///
     /// # Errors
     /// [`Refusal`] if the component is missing, is not a component, or does not fit the manifest.
@@ -46,7 +47,7 @@ pub trait Loader: Send + Sync {
         &'a self,
         operator: &'a Operator,
         plugin: &'a str,
-        content: &'a Content,
+        content: (&'a Content, &'a Values),
     ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>>;
 }
 

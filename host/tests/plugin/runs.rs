@@ -187,6 +187,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
         limits,
         capabilities,
         config,
+        config_from: BTreeMap::new(),
         instances: Instances::Fresh,
         isolation: isolation(),
         on_swap: OnSwap::Nothing,

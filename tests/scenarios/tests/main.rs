@@ -22,6 +22,7 @@ mod base;
 mod chart;
 mod clusters;
 mod compiling;
+mod config;
 mod dependents;
 mod endless;
 mod expectations;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan::plugin::Usage;
-use capstan::supervisor::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply};
+use capstan::supervisor::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply, Values};
 use capstan_core::manifest::{Operator, Permission};
 use capstan_core::rollout::File;
 use futures::FutureExt;
@@ -117,7 +117,7 @@ impl Loader for FromFolder {
         &'a self,
         _: &'a Operator,
         _: &'a str,
-        _: &'a Content,
+        _: (&'a Content, &'a Values),
     ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>> {
         let Folder { stage, setup, files } = &*self.0;
         async move {

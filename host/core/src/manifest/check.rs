@@ -34,6 +34,7 @@ const MOST_DEPENDENTS: usize = 1024;
 const SHARED: &str = " in one operator: several operators may share a component";
 
 mod clusters;
+mod config;
 mod dependent;
 mod filters;
 mod keep;

@@ -35,10 +35,10 @@ pub(super) struct Export(pub(super) Arc<str>);
 /// The key of a label or annotation: `name`, `domain/name`.
 pub(super) struct Key(pub(super) Arc<str>);
 
-/// The name of a Secret: a DNS name.
-pub(super) struct SecretName(pub(super) Arc<str>);
+/// The name of a Secret or ConfigMap: a DNS name.
+pub(super) struct HolderName(pub(super) Arc<str>);
 
-/// A key of the data of a Secret.
+/// A key of the data of a Secret or ConfigMap.
 pub(super) struct DataKey(pub(super) Arc<str>);
 
 /// A file.
@@ -246,15 +246,15 @@ impl Form for Shard {
     }
 }
 
-impl Form for SecretName {
-    const WHAT: &'static str = "the name of a Secret: lower-case letters, digits, `-` and `.`";
+impl Form for HolderName {
+    const WHAT: &'static str = "the name of a Secret or ConfigMap: lower-case letters, digits, `-` and `.`";
 
     fn text(text: &str) -> Result<Self, String> {
         if is_domain(text) { Ok(Self(text.into())) } else { Err(format!("expected {}", Self::WHAT)) }
     }
 
     fn schema() -> Schema {
-        json_schema!({ "title": "name of a Secret", "type": "string", "pattern": "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", "maxLength": 253 })
+        json_schema!({ "title": "name of a Secret or ConfigMap", "type": "string", "pattern": "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", "maxLength": 253 })
     }
 }
 

@@ -17,12 +17,14 @@ use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
 
 mod clusters;
+mod config;
 pub(super) mod defaults;
 mod dependent;
 mod filters;
 mod polls;
 
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
+pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
 };
@@ -159,6 +161,10 @@ pub(super) struct Plugin {
     /// Settings of its own, which it reads through `config`.
     #[schemars(extend("default" = {}))]
     pub(super) config: Maybe<Map<String, Value>>,
+    /// Values of `config`, each a text, that Secrets and ConfigMaps have, by their names in it. When one changes, that is a change of the
+    /// plugin's settings (`CV-1`).
+    #[schemars(extend("default" = {}))]
+    pub(super) config_from: Maybe<ConfigFrom>,
     /// Whether each run gets an instance of its own, or with `warm` one that has run before, if one is free: for languages
     /// whose start is slow. What an instance still knows of earlier runs is not to be relied on; one that has failed is never
     /// used again.

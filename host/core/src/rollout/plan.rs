@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::values::Given;
 use crate::manifest::{Controller, Operator, Plugin};
 
 /// A plugin of an operator: what is loaded and replaced as one.
@@ -36,6 +37,8 @@ pub struct Attempt {
     pub controllers: BTreeMap<Arc<str>, Controller>,
     /// Its component.
     pub component: Content,
+    /// The values of its `config` that are elsewhere.
+    pub values: Given,
 }
 
 /// The plugins of an operator as they are to be.
@@ -55,10 +58,12 @@ pub enum Next {
     Load,
 }
 
-/// Returns the plugins of an operator as they are to be, given what their components are and what is in force.
+/// Returns the plugins of an operator as they are to be, given what their components are, the values of their `config` that are elsewhere,
+/// and what is in force.
 pub fn attempts<'a>(
     operator: &Operator,
     content: impl Fn(&Path) -> Content,
+    values: impl Fn(&Plugin) -> Given,
     in_force: impl Fn(&Unit) -> Option<&'a Attempt>,
 ) -> Attempts {
     let attempts = operator.plugins.iter().map(|(name, plugin)| {
@@ -68,6 +73,7 @@ pub fn attempts<'a>(
             plugin: plugin.clone(),
             controllers: controllers.map(|(name, controller)| (Arc::clone(name), controller.clone())).collect(),
             component: content(&plugin.component),
+            values: values(plugin),
         };
         // Where all that differs is a file that is being written, what is in force stays.
         let stays = in_force(&unit).filter(|now| attempt.component == Content::Half && attempt.is_declared_as(now));
@@ -107,9 +113,9 @@ pub fn retired<'a>(operators: &[Operator], in_force: impl Iterator<Item = (&'a U
 }
 
 impl Attempt {
-    /// Whether manifests say the same of both.
+    /// Whether manifests say the same of both, and the values that these name are the same.
     pub fn is_declared_as(&self, other: &Self) -> bool {
-        self.plugin == other.plugin && self.controllers == other.controllers
+        self.plugin == other.plugin && self.controllers == other.controllers && self.values == other.values
     }
 }
 
@@ -144,28 +150,35 @@ mod tests {
         manifest::parse(&text, Path::new("/m/a")).unwrap().remove(0)
     }
 
+    /// Returns what a plugin is given of values that are elsewhere.
+    fn given(why: &str) -> Given {
+        Given::Refused(why.into())
+    }
+
     fn whole(version: &str) -> Content {
         Content::Whole(version.into())
     }
 
     /// Returns the attempts of one operator, whose components are all like this.
     fn wanted(plugins: &[(&str, u32)], content: &Content) -> Attempts {
-        attempts(&operator("one", plugins), |_| content.clone(), |_| None)
+        attempts(&operator("one", plugins), |_| content.clone(), |_| given(""), |_| None)
     }
 
     #[test]
     fn a_component_that_is_being_written_is_as_before_unless_the_manifest_differs() {
         let now = wanted(&[("p", 1)], &whole("1"));
-        for (concurrency, content, expected) in [
-            (1, Content::Half, whole("1")),
-            (1, Content::Missing, Content::Missing),
-            (1, whole("2"), whole("2")),
-            (2, Content::Half, Content::Half),
+        for (concurrency, value, content, expected) in [
+            (1, "", Content::Half, whole("1")),
+            (1, "", Content::Missing, Content::Missing),
+            (1, "", whole("2"), whole("2")),
+            (2, "", Content::Half, Content::Half),
+            // CV-1: so does another value of its settings.
+            (1, "other", Content::Half, Content::Half),
         ] {
             let after = operator("one", &[("p", concurrency)]);
-            let after = attempts(&after, |_| content.clone(), |unit| now.get(unit));
+            let after = attempts(&after, |_| content.clone(), |_| given(value), |unit| now.get(unit));
             let found = after.into_values().map(|attempt| attempt.component).collect::<Vec<_>>();
-            assert_eq!(found, [expected], "{concurrency} {content:?}");
+            assert_eq!(found, [expected], "{concurrency} {value:?} {content:?}");
         }
     }
 
@@ -200,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_plugin_that_is_not_declared_any_more_ends_once_its_controllers_have_another() {
-        let of = |operator: &Operator| attempts(operator, |_| whole("1"), |_| None);
+        let of = |operator: &Operator| attempts(operator, |_| whole("1"), |_| given(""), |_| None);
         let [one, two] = ["one", "two"].map(|name| operator(name, &[("p", 1)]));
         let (gone, other) = (operator("one", &[("q", 1)]), operator("two", &[("r", 1)]));
         let both: Attempts = of(&one).into_iter().chain(of(&two)).collect();

@@ -76,6 +76,15 @@ fn manifests() -> Vec<(&'static str, Value)> {
             json!({ "edge": cluster("z"), "spare": cluster("a.kubeconfig"), "unused": cluster("u") });
         manifest
     };
+    let configured = || {
+        let mut manifest = manifest(grants.clone(), json!({}));
+        let plugins = manifest["spec"]["plugins"].as_object_mut().unwrap();
+        plugins.values_mut().next().unwrap()["configFrom"] = json!({
+            "password": { "secret": { "name": "z" } }, "user": { "secret": { "name": "z", "key": "u" } },
+            "token": { "secret": { "name": "a.token" } }, "theme": { "configMap": { "name": "looks" } },
+        });
+        manifest
+    };
     let condition = json!({ "cel": "primary.spec.exposed" });
     let acting = |account: Value, controller: Value| {
         let mut manifest = manifest(grants.clone(), controller);
@@ -88,6 +97,7 @@ fn manifests() -> Vec<(&'static str, Value)> {
             "an account elsewhere",
             acting(json!({ "name": "pages", "namespace": "far" }), json!({ "namespaces": "all" })),
         ),
+        ("values of config", configured()),
         ("all", manifest(json!({}), json!({ "namespaces": "all" }))),
         ("own", manifest(json!({}), json!({ "namespaces": "own" }))),
         ("listed", manifest(json!({}), json!({ "namespaces": ["a", "b", "home"] }))),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::names::{DataKey, Name, SecretName};
+use super::super::names::{DataKey, HolderName, Name};
 use super::super::raw::{self, Maybe, MaybeLeaf, Named, Namespaces};
 use super::super::{Mapper, Remote, Source};
 use super::{Check, get, located};
@@ -29,7 +29,7 @@ impl Check<'_> {
             let Some(Located { value: raw::SecretKey { name: secret, key }, place }) = secret else {
                 continue;
             };
-            let Some(Located { value: Scalar(SecretName(secret)), .. }) = self.need(secret, *place, "name") else {
+            let Some(Located { value: Scalar(HolderName(secret)), .. }) = self.need(secret, *place, "name") else {
                 continue;
             };
             let key = get(key).map_or_else(|| "kubeconfig".into(), |Scalar(DataKey(key))| Arc::clone(key));

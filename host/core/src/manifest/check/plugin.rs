@@ -39,13 +39,16 @@ impl Check<'_> {
         let capabilities = self.capabilities(&plugin.capabilities);
         self.check_isolation(&plugin.isolation, &capabilities);
         let folder = self.file.parent().unwrap_or(Path::new(""));
+        let config = object(&plugin.config);
+        let config_from = self.config_from(&plugin.config_from, &config);
         let component = folder.join(&component?.value.0.0);
         let instances = self.instances(&plugin.instances, limits.memory);
         Some(Plugin {
             component,
             limits,
             capabilities,
-            config: object(&plugin.config),
+            config,
+            config_from,
             instances,
             isolation: get(&plugin.isolation).copied().unwrap_or_default(),
             on_swap: get(&plugin.on_swap).copied().unwrap_or_default(),

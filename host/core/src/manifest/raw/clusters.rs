@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::names::{DataKey, SecretName};
+use super::super::names::{DataKey, HolderName};
 use super::MaybeLeaf;
 use crate::yaml::{Leaf, Slot};
 
@@ -29,7 +29,7 @@ pub(in super::super) enum Kubeconfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in super::super) struct SecretKey {
     /// The Secret's name.
-    pub(in super::super) name: Leaf<SecretName>,
+    pub(in super::super) name: Leaf<HolderName>,
     /// The key of its data.
     #[schemars(extend("default" = "kubeconfig"))]
     pub(in super::super) key: MaybeLeaf<DataKey>,

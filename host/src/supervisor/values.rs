@@ -1,0 +1,238 @@
+//! Waits for the values of `config` that Secrets and ConfigMaps have, and reads them again and again (CV rules).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::budget::Budget;
+use capstan_core::cluster::Cluster as _;
+use capstan_core::granted;
+use capstan_core::manifest::Holder;
+use capstan_core::object::{Gvk, ObjectRef};
+use capstan_core::rollout::values::{Asked, Known};
+use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::client::{Access, ApiServer, Identity};
+
+/// From one time that values are read to the next.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// The same as long as some could not be read.
+const SOON: Duration = Duration::from_secs(2);
+
+/// So many objects are asked for at once.
+const AT_ONCE: usize = 4;
+
+/// The values that operators ask for, as they were read last.
+pub(super) struct Values {
+    shared: Arc<Shared>,
+    _reader: AbortOnDropHandle<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// What is asked for; `None` until it has been read.
+    known: Mutex<BTreeMap<Asked, Option<Known>>>,
+    /// More is asked for.
+    asked: Notify,
+    /// What is known has changed.
+    changed: Notify,
+}
+
+/// Reads the values.
+struct Reader {
+    shared: Arc<Shared>,
+    api: Access,
+    chance: Arc<ApiServer>,
+    namespace: Arc<str>,
+}
+
+impl Values {
+    /// Returns nothing yet. Objects are read from the daemon's own namespace, on the current runtime.
+    pub(super) fn new(api: &Arc<ApiServer>, namespace: &Arc<str>) -> Self {
+        let shared = Arc::<Shared>::default();
+        let reader = Reader {
+            shared: Arc::clone(&shared),
+            api: Access::new(Arc::clone(api), Identity::Daemon),
+            chance: Arc::clone(api),
+            namespace: Arc::clone(namespace),
+        };
+        Self { shared, _reader: AbortOnDropHandle::new(tokio::spawn(reader.keep())) }
+    }
+
+    /// Sets what is asked for: from now on it is read.
+    pub(super) fn want(&self, asked: BTreeSet<Asked>) {
+        let mut known = self.shared.known.lock();
+        known.retain(|value, _| asked.contains(value));
+        for value in asked {
+            known.entry(value).or_insert_with(|| {
+                self.shared.asked.notify_one();
+                None
+            });
+        }
+    }
+
+    /// Returns what is known of a value; `None` if it has not been read.
+    pub(super) fn known(&self, asked: &Asked) -> Option<Known> {
+        self.shared.known.lock().get(asked)?.clone()
+    }
+
+    /// Waits until what is known has changed. If the future is dropped, no change is lost.
+    pub(super) async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+}
+
+impl Reader {
+    /// Reads what is asked for, for ever.
+    async fn keep(self) {
+        let mut all = true;
+        loop {
+            let objects = self.objects(all);
+            let reads = stream::iter(objects).map(|(holder, name)| self.read(holder, name));
+            let changed = reads.buffer_unordered(AT_ONCE).fold(false, async |changed, now| changed | now).await;
+            if changed {
+                self.shared.changed.notify_one();
+            }
+            tokio::select! {
+                biased;
+                () = self.shared.asked.notified() => all = false,
+                () = self.pause() => all = true,
+            }
+        }
+    }
+
+    /// Returns the objects that have what is asked for, or of that only what has not been read.
+    fn objects(&self, all: bool) -> BTreeSet<(Holder, Arc<str>)> {
+        let known = self.shared.known.lock();
+        let due = known.iter().filter(|(_, known)| all || known.is_none());
+        due.map(|(asked, _)| (asked.value.holder, Arc::clone(&asked.value.name))).collect()
+    }
+
+    async fn pause(&self) {
+        let unread = self.shared.known.lock().values().any(Option::is_none);
+        let pause = if unread { SOON } else { AGAIN };
+        sleep(self.chance.chance().jitter(pause)).await;
+    }
+
+    /// Reads an object, and says whether what is known has changed by it. What was known goes on for as long as nobody can be asked.
+    async fn read(&self, holder: Holder, name: Arc<str>) -> bool {
+        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: holder.kind().into() };
+        let found = match self.api.get(&gvk, &ObjectRef::namespaced(&self.namespace, &name)).await {
+            Ok(found) => Ok(found),
+            Err(error) if error.is_outage() => {
+                tracing::debug!(object = %name, %error, "a value of `config` can't be read now");
+                return false;
+            }
+            Err(error) => Err(error.message),
+        };
+        let value = |Asked { operator, value }: &Asked| match &found {
+            Ok(Some(object)) => granted::value((holder, object.json()), &value.key, operator, &mut Budget::of_run()),
+            Ok(None) => Err(format!("there is none in the namespace {}", self.namespace)),
+            Err(why) => Err(why.clone()),
+        };
+        let asked: Vec<Asked> = {
+            let known = self.shared.known.lock();
+            let of = known.keys().filter(|asked| (asked.value.holder, &asked.value.name) == (holder, &name));
+            of.cloned().collect()
+        };
+        let mut changed = false;
+        for asked in asked {
+            let now: Known = value(&asked).map(Arc::from).map_err(Arc::from);
+            if let Some(known) = self.shared.known.lock().get_mut(&asked)
+                && known.as_ref() != Some(&now)
+            {
+                *known = Some(now);
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::manifest::ConfigValue;
+    use capstan_core::object::Managers;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::client::tests::{Answer, Step, scripted};
+
+    /// What the API server says of the ConfigMap: its status, and its body.
+    type Said = Arc<Mutex<(u16, Value)>>;
+
+    fn map(label: &str, text: &str) -> (u16, Value) {
+        let metadata = json!({ "name": "looks", "namespace": "home", "uid": "u", "resourceVersion": "1", "labels": { "capstan.dev/config-for": label } });
+        (200, json!({ "metadata": metadata, "data": { "theme": text } }))
+    }
+
+    fn values(said: &Said) -> Values {
+        let said = Arc::clone(said);
+        let (client, _) = scripted(move |path| {
+            if path == "/api/v1" {
+                let maps = json!({ "name": "configmaps", "kind": "ConfigMap", "namespaced": true });
+                return Answer(Some(200), vec![Step::Comes(json!({ "resources": [maps] }).to_string())]);
+            }
+            assert_eq!(path, "/api/v1/namespaces/home/configmaps/looks");
+            let (status, body) = &*said.lock();
+            Answer(Some(*status), vec![Step::Comes(body.to_string())])
+        });
+        Values::new(&Arc::new(ApiServer::new(client, Managers::default())), &"home".into())
+    }
+
+    fn asked(operator: &str) -> Asked {
+        let value = ConfigValue { holder: Holder::ConfigMap, name: "looks".into(), key: "theme".into() };
+        Asked { operator: operator.into(), value }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_what_its_object_says_at_the_time_and_an_outage_changes_nothing() {
+        // CV-1, CV-3
+        let said = Arc::new(Mutex::new((503, json!({ "kind": "Status", "code": 503, "message": "away" }))));
+        let values = values(&said);
+        let pages = asked("pages");
+        values.want(BTreeSet::from([pages.clone()]));
+        let status = |code: u16, reason: &str| {
+            (code, json!({ "kind": "Status", "code": code, "reason": reason, "message": "no" }))
+        };
+        let refused = "its label capstan.dev/config-for does not name the operator pages";
+        for (says, expected, within) in [
+            (None, "unread", AGAIN),
+            // An outage that ends is seen at once.
+            (Some(map("pages", "dark")), "dark", SOON),
+            (Some(status(503, "")), "dark", AGAIN),
+            (Some(map("pages", "light")), "light", AGAIN),
+            (Some(map("shop", "light")), refused, AGAIN),
+            (Some(status(404, "NotFound")), "there is none in the namespace home", AGAIN),
+            (Some(map("shop_pages", "light")), "light", AGAIN),
+        ] {
+            if let Some(says) = says {
+                *said.lock() = says;
+            }
+            sleep(within * 2).await;
+            let known = values.known(&pages).map_or_else(|| "unread".into(), |known| known.unwrap_or_else(|why| why));
+            assert_eq!(&*known, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_for_later_is_read_at_once_and_what_nobody_asks_for_is_forgotten() {
+        // CV-1
+        let said = Arc::new(Mutex::new(map("pages", "dark")));
+        let values = values(&said);
+        values.want(BTreeSet::from([asked("pages")]));
+        values.changed().await;
+        let begun = tokio::time::Instant::now();
+        values.want(BTreeSet::from([asked("pages"), asked("shop")]));
+        values.changed().await;
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        assert!(values.known(&asked("shop")).is_some_and(|known| known.is_err()));
+        values.want(BTreeSet::new());
+        assert_eq!(values.known(&asked("pages")), None);
+    }
+}
