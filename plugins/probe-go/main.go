@@ -244,6 +244,8 @@ func registered(run capstan.Run) capstan.Object {
 	_, denied := run.Register("keys", informer("Secret"))
 	_, invalid := run.Register("bad", capstan.Object{"informer": capstan.Object{}})
 	told["denied"], told["invalid"], told["declared"] = refusal(denied), refusal(invalid), refusal(run.Deregister("maps"))
+	thing := capstan.Object{"id": 8}
+	told["kept"], told["gone"] = refusal(run.Remember("maps", thing, thing)), refusal(run.Forget("nowhere", "8"))
 	if err := errors.Join(run.Deregister("more"), run.Deregister("more")); err != nil {
 		panic(err)
 	}

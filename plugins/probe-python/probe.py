@@ -90,6 +90,8 @@ def registered():
     told |= {"denied": refusal(lambda: sources.register("keys", {"informer": {"apiVersion": "v1", "kind": "Secret"}}))}
     told |= {"invalid": refusal(lambda: sources.register("bad", {"informer": {}}))}
     told |= {"declared": refusal(lambda: sources.deregister("maps"))}
+    told |= {"kept": refusal(lambda: sources.remember("maps", {"id": 8}, {"id": 8}))}
+    told |= {"gone": refusal(lambda: sources.forget("nowhere", "8"))}
     sources.deregister("more")
     sources.deregister("more")
     return told

@@ -15,8 +15,11 @@ use crate::room::Holding;
 
 pub mod schedule;
 mod things;
+mod written;
 
 pub use things::{Problem, Things, read};
+pub use written::Write;
+use written::Written;
 
 /// A source of things outside of the cluster.
 pub struct External {
@@ -48,11 +51,14 @@ struct State {
 }
 
 /// What is known of one primary.
+#[derive(Clone)]
 struct Known {
     /// The uid of the primary; empty if its things came with those of all.
     uid: Box<str>,
     things: Things,
     standing: Standing,
+    /// What runs have written since.
+    written: Written,
 }
 
 /// How it stands with a primary that is polled by itself.
@@ -170,10 +176,11 @@ impl External {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<Changed, Refused> {
         let mut state = self.state.lock();
-        let stays = refused.keys().filter_map(|key| Some((key, &state.primaries.get(key)?.things)));
-        let all = || stays.clone().chain(&answer);
-        let things = all().map(|(_, things)| things.len()).sum();
-        let bytes = all().map(|(primary, things)| size(primary, things)).sum();
+        let answer = state.confirmed(answer, &refused);
+        let stays = refused.keys().filter_map(|key| Some((key, state.primaries.get(key)?)));
+        let things = stays.clone().map(|(_, known)| known.things.len()).chain(answer.values().map(Things::len)).sum();
+        let kept: u64 = stays.map(|(primary, known)| known.size(primary)).sum();
+        let bytes = kept + answer.iter().map(|(primary, things)| size(primary, things)).sum::<u64>();
         state.resize(&self.spec, (things, bytes), holding)?;
         let mut before = std::mem::take(&mut state.primaries);
         for key in refused.keys() {
@@ -190,9 +197,10 @@ impl External {
             if known != things {
                 changed.push(primary.clone());
             }
-            state.primaries.insert(primary, Known { uid: Box::default(), things, standing: Standing::Polled });
+            state.primaries.insert(primary, Known::of("", things, Standing::Polled));
         }
-        changed.extend(before.into_keys());
+        let had_some = before.into_iter().filter(|(_, known)| !known.things.is_empty());
+        changed.extend(had_some.map(|(primary, _)| primary));
         let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
         if !useless {
             state.failures = 0;
@@ -213,12 +221,46 @@ impl External {
     ) -> Result<bool, Refused> {
         let mut state = self.state.lock();
         let before = state.primaries.get(primary);
+        let written = before.filter(|known| *known.uid == *uid).map(|known| known.written.clone());
+        let things = written.unwrap_or_default().confirm(things);
         let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
         // A first answer without things changes nothing that a run could have seen.
         let nothing = before.is_none_or(|known| known.things.is_empty()) && things.is_empty();
-        state.settle(&self.spec, primary, Known { uid: uid.into(), things, standing: Standing::Polled }, holding)?;
+        state.settle(&self.spec, primary, Known::of(uid, things, Standing::Polled), holding)?;
         state.failures = 0;
         Ok(!same && !nothing)
+    }
+
+    /// Takes in what a run has written outside of the cluster for its primary, unless something newer is known (`XC-4`). Where nothing has been
+    /// polled for the primary alone, there is nothing to take it into: what is read next is polled first.
+    ///
+    /// # Errors
+    /// As [`External::take_all`].
+    pub fn write(
+        &self,
+        (primary, uid): (&ObjectRef, &str),
+        id: &Arc<str>,
+        write: Write,
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        let by_itself = self.spec.each().is_some();
+        let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
+        let known = match known {
+            Some(known) if known.standing == Standing::Polled => known.clone(),
+            None if !by_itself => Known::of("", Things::new(), Standing::Polled),
+            Some(_) | None => return Ok(()),
+        };
+        let mut written = known.written;
+        let Some(things) = written.take(&known.things, id, write) else {
+            return Ok(());
+        };
+        let known = Known { things, written, ..known };
+        if by_itself {
+            state.settle(&self.spec, primary, known, holding)
+        } else {
+            state.put(&self.spec, primary, known, holding)
+        }
     }
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
@@ -230,7 +272,7 @@ impl External {
             return;
         }
         state.forget(primary);
-        state.primaries.insert(primary.clone(), Known { uid: uid.into(), things: Things::new(), standing });
+        state.primaries.insert(primary.clone(), Known::of(uid, Things::new(), standing));
     }
 
     /// Takes in that a poll has failed: what was known stays. Returns how many have in a row.
@@ -343,7 +385,49 @@ impl External {
     }
 }
 
+impl Known {
+    fn of(uid: &str, things: Things, standing: Standing) -> Self {
+        Self { uid: uid.into(), things, standing, written: Written::default() }
+    }
+
+    /// Returns the bytes that it takes.
+    fn size(&self, primary: &ObjectRef) -> u64 {
+        size(primary, &self.things) + self.written.size()
+    }
+}
+
 impl State {
+    /// Returns an answer for all primaries as it stands after what runs have written since the one before (`XC-5`). Where it was refused, the
+    /// next one confirms.
+    fn confirmed(
+        &self,
+        mut answer: BTreeMap<ObjectRef, Things>,
+        refused: &BTreeMap<ObjectRef, Arc<str>>,
+    ) -> BTreeMap<ObjectRef, Things> {
+        for (key, known) in self.primaries.iter().filter(|(key, _)| !refused.contains_key(key)) {
+            if !known.written.is_empty() {
+                let things = known.written.clone().confirm(answer.remove(key).unwrap_or_default());
+                answer.extend((!things.is_empty()).then(|| (key.clone(), things)));
+            }
+        }
+        answer
+    }
+
+    /// Takes in what is known of a primary.
+    fn put(
+        &mut self,
+        spec: &manifest::External,
+        primary: &ObjectRef,
+        known: Known,
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<(), Refused> {
+        let of = |known: &Known| (known.things.len(), known.size(primary));
+        let ((had, held), (count, bytes)) = (self.primaries.get(primary).map_or((0, 0), of), of(&known));
+        self.resize(spec, (self.things - had + count, self.bytes - held + bytes), holding)?;
+        self.primaries.insert(primary.clone(), known);
+        Ok(())
+    }
+
     /// Takes in what is known of a primary, which may have half of what others leave.
     fn settle(
         &mut self,
@@ -352,7 +436,7 @@ impl State {
         known: Known,
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
-        let of = |known: &Known| (known.things.len(), size(primary, &known.things));
+        let of = |known: &Known| (known.things.len(), known.size(primary));
         let ((had, held), (count, bytes)) = (self.primaries.get(primary).map_or((0, 0), of), of(&known));
         let (others, taken) = (self.things - had, self.bytes - held);
         let shares = [
@@ -362,14 +446,12 @@ impl State {
         if let Some((found, _, most)) = shares.into_iter().find(|(found, before, most)| found > before.max(most)) {
             return Err(Refused::Share { found, most });
         }
-        self.resize(spec, (others + count, taken + bytes), holding)?;
-        self.primaries.insert(primary.clone(), known);
-        Ok(())
+        self.put(spec, primary, known, holding)
     }
 
     fn forget(&mut self, primary: &ObjectRef) {
         if let Some(known) = self.primaries.remove(primary) {
-            let (things, bytes) = (self.things - known.things.len(), self.bytes - size(primary, &known.things));
+            let (things, bytes) = (self.things - known.things.len(), self.bytes - known.size(primary));
             self.shrink(things, bytes);
         }
     }

@@ -42,6 +42,7 @@ pub mod polling;
 mod primary;
 mod reads;
 mod registering;
+mod remembering;
 mod run;
 pub mod triggers;
 pub mod verdicts;

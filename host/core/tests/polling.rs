@@ -617,3 +617,68 @@ async fn a_poll_takes_nothing_for_absent_of_which_a_mapper_has_not_said_whose_it
         "{said}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_reads_what_it_has_written_outside_of_the_cluster_and_so_does_the_next_one() {
+    // XC-4, XC-5
+    for declared in [TOGETHER, EACH] {
+        let told: Ask = Arc::new(|run: Arc<dyn Context>| {
+            async move {
+                let look = async || {
+                    let page = run.find_all(query(Selection::Related)).await;
+                    page.map_or_else(|error| format!("{:?}: {error}", error.reason), |page| page.items.join(" "))
+                };
+                let answered = |result: Result<(), _>| match result {
+                    Ok(()) => "ok".to_owned(),
+                    Err(capstan_core::guest::CallError { reason, message, .. }) => format!("{reason:?}: {message}"),
+                };
+                let mut notes = vec![look().await];
+                let text = |value: Value| value.to_string();
+                let (one, two) = (|| text(json!({ "id": 1, "of": "a" })), || text(json!({ "id": 2, "of": "a" })));
+                notes.push(answered(run.remember("x", two(), None)));
+                notes.push(look().await);
+                notes.push(answered(run.forget("x", "1")));
+                notes.push(look().await);
+                notes.push(answered(run.remember("x", two(), Some(one()))));
+                notes.push(answered(run.remember("x", text(json!({ "of": "a" })), None)));
+                notes.push(answered(run.remember("y", two(), None)));
+                notes
+            }
+            .boxed()
+        });
+        let mut script = Script::new(&[Ok(vec![json!({ "id": 1, "of": "a" })])]);
+        script.on_reconcile = Some(told);
+        let mut bench = Bench::new(script, declared);
+        bench.page("a", json!({}));
+        if declared == TOGETHER {
+            bench.poll().await.unwrap();
+        }
+        assert_eq!(bench.run("a").await, None);
+        let (one, two) = (r#"{"id":1,"of":"a"}"#, r#"{"id":2,"of":"a"}"#);
+        let mut notes = bench.notes();
+        notes.retain(|note| !note.starts_with("poll") && note != "reconcile");
+        assert_eq!(
+            notes,
+            [
+                one,
+                "ok",
+                &format!("{one} {two}"),
+                "ok",
+                two,
+                "Invalid: source x: the thing has the id \"2\", and what it replaces has \"1\"; expected the same",
+                "Invalid: source x: the thing: a thing has no id: at \"/id\" there is nothing; a text that is not empty, or a whole number, was expected",
+                "Missing: source \"y\" is not there; of things outside of the cluster there are: x",
+            ],
+            "{declared}"
+        );
+        bench.woken();
+        // An answer from before does not undo it, and wakes nobody.
+        if declared == TOGETHER {
+            bench.poll().await.unwrap();
+        } else {
+            bench.poll_one("a").await.unwrap();
+        }
+        assert_eq!(bench.woken(), Vec::<String>::new());
+        assert_eq!(bench.source.of(&key("a"), "u-a").keys().map(|id| &**id).collect::<Vec<_>>(), ["2"]);
+    }
+}

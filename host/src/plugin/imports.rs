@@ -263,6 +263,14 @@ impl sources::Host for State {
     fn deregister(&mut self, name: String) -> Reply<()> {
         Ok(self.asking().run()?.deregister(&name)?)
     }
+
+    fn remember(&mut self, name: String, actual: String, replaced: Option<String>) -> Reply<()> {
+        Ok(self.asking().run()?.remember(&name, actual, replaced)?)
+    }
+
+    fn forget(&mut self, name: String, id: String) -> Reply<()> {
+        Ok(self.asking().run()?.forget(&name, &id)?)
+    }
 }
 
 impl memo::Host for State {

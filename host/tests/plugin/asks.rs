@@ -142,6 +142,24 @@ async fn what_is_asked_of_the_cache_reaches_the_run_bounded_by_the_limit() {
 
 // ES-4
 #[tokio::test]
+async fn what_a_component_has_written_outside_of_the_cluster_reaches_the_run() {
+    // XC-4
+    let (plugin, run) = (probe(Limits::default()).await, script());
+    let steps = json!([
+        { "remember": { "name": "domains", "actual": { "id": "a" } } },
+        { "remember": { "name": "domains", "actual": { "id": "a", "b": 1 }, "replaced": { "id": "a" } } },
+        { "forget": { "name": "domains", "id": "a" } },
+    ]);
+    assert_eq!(seen(&plugin, &run, steps).await, json!({ "remember": null, "forget": null }));
+    let asked = [
+        r#"remember domains: {"id":"a"} None"#,
+        r#"remember domains: {"b":1,"id":"a"} Some("{\"id\":\"a\"}")"#,
+        "forget domains: a",
+    ];
+    assert_eq!(*run.asked.lock(), asked);
+}
+
+#[tokio::test]
 async fn what_a_component_registers_reaches_the_run_with_the_time_that_is_left() {
     let (plugin, run) = (probe(Limits::default()).await, script());
     let declaration = json!({ "informer": { "apiVersion": "v1", "kind": "Secret" } });

@@ -145,6 +145,16 @@ impl Context for Script {
         Ok(())
     }
 
+    fn remember(&self, source: &str, actual: String, replaced: Option<String>) -> Result<(), CallError> {
+        self.ask(format!("remember {source}: {actual} {replaced:?}"));
+        Ok(())
+    }
+
+    fn forget(&self, source: &str, id: &str) -> Result<(), CallError> {
+        self.ask(format!("forget {source}: {id}"));
+        Ok(())
+    }
+
     fn memo(&self, _lifetime: Lifetime, key: &str) -> Option<String> {
         self.memos.lock().get(key).cloned()
     }

@@ -143,6 +143,8 @@ function registered() {
     denied: refusal(() => sources.register("keys", informer("Secret"))),
     invalid: refusal(() => sources.register("bad", { informer: {} })),
     declared: refusal(() => sources.deregister("maps")),
+    kept: refusal(() => sources.remember("maps", { id: 8 }, { id: 8 })),
+    gone: refusal(() => sources.forget("nowhere", "8")),
   };
   sources.deregister("more");
   sources.deregister("more");

@@ -246,6 +246,10 @@ pub(crate) enum Deed {
     Expect(Expect),
     /// Registers a source.
     Register(Register),
+    /// Tells a source of a thing that the run has made, or put in the place of another.
+    Remember(Remember),
+    /// Tells a source of a thing that the run has removed.
+    Forget(Forget),
     /// Deregisters the source of this name.
     Deregister(String),
     Write(Write),
@@ -455,6 +459,23 @@ pub(crate) struct Compare {
     pub(crate) desired: Value,
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
+}
+
+/// A thing that the run has made, or put in the place of another.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Remember {
+    pub(crate) name: String,
+    pub(crate) actual: Value,
+    pub(crate) replaced: Option<Value>,
+}
+
+/// A thing that the run has removed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forget {
+    pub(crate) name: String,
+    pub(crate) id: String,
 }
 
 /// A source to register.

@@ -16,8 +16,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::spec::{
-    Compare, Deed, Dependent, DependentRun, Event, Expect, Field, Keep, Log, Memo, Place, Probe, Read, Register,
-    Select, Sight, Step, Times, Verb, When, Workflow, WorkflowRun, Write,
+    Compare, Deed, Dependent, DependentRun, Event, Expect, Field, Forget, Keep, Log, Memo, Place, Probe, Read,
+    Register, Remember, Select, Sight, Step, Times, Verb, When, Workflow, WorkflowRun, Write,
 };
 
 /// What the steps saw, by name.
@@ -58,6 +58,10 @@ fn perform(deed: &Deed, keep: &Keep, probe: &Probe) -> Result<Seen> {
         Deed::Expect(expect) => ("expect", self::expect(expect)?),
         Deed::Register(Register { name, declaration }) => ("register", json!(sources::register(name, declaration)?)),
         Deed::Deregister(name) => ("deregister", value(&sources::deregister(name)?)?),
+        Deed::Remember(Remember { name, actual, replaced }) => {
+            ("remember", value(&sources::remember(name, actual, replaced.as_ref())?)?)
+        }
+        Deed::Forget(Forget { name, id }) => ("forget", value(&sources::forget(name, id)?)?),
         Deed::Write(write) => ("write", self::write(write, keep, probe)?),
         Deed::Read(read) => ("read", self::read(read, keep)?),
         Deed::Await(read) => ("await", wait(read, keep)?),

@@ -57,6 +57,10 @@ type Daemon interface {
 	Register(name, declaration string) (bool, error)
 	// Deregister stops a source that was registered.
 	Deregister(name string) error
+	// Remember takes in a thing that was made, or put in the place of another, outside of the cluster.
+	Remember(name, actual string, replaced *string) error
+	// Forget takes in that a thing outside of the cluster was removed.
+	Forget(name, id string) error
 
 	// Memo returns a value that is kept; nil if there is none.
 	Memo(lifetime Lifetime, key string) *string

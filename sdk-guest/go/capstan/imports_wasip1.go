@@ -313,6 +313,18 @@ func (imports) Deregister(name string) error {
 	return err
 }
 
+func (imports) Remember(name, actual string, replaced *string) error {
+	_, err := try(func() types.Result[types.Unit, witTypes.CallError] {
+		return witSources.Remember(name, actual, option(replaced))
+	})
+	return err
+}
+
+func (imports) Forget(name, id string) error {
+	_, err := try(func() types.Result[types.Unit, witTypes.CallError] { return witSources.Forget(name, id) })
+	return err
+}
+
 func (imports) Memo(lifetime Lifetime, key string) *string {
 	return pointer(ask(func() types.Option[string] { return witMemo.Get(witMemo.Lifetime(lifetime), key) }))
 }

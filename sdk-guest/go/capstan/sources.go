@@ -18,5 +18,26 @@ func (r Run) Register(name string, declaration any) (bool, error) {
 	return r.ask().Register(name, document)
 }
 
+// Remember tells a source of things outside of the cluster that this run has made a thing for its primary, or, if there is one, put it in
+// the place of replaced: it is read from now on, and the next poll does not undo it. Nothing happens if something newer is known
+// already. Things are of any type that encoding/json writes.
+func (r Run) Remember(name string, actual any, replaced ...any) error {
+	document, err := encode(actual)
+	if err != nil {
+		return err
+	}
+	if len(replaced) == 0 {
+		return r.ask().Remember(name, document, nil)
+	}
+	before, err := encode(replaced[0])
+	if err != nil {
+		return err
+	}
+	return r.ask().Remember(name, document, &before)
+}
+
+// Forget tells a source of things outside of the cluster that this run has removed its primary's thing with this id.
+func (r Run) Forget(name, id string) error { return r.ask().Forget(name, id) }
+
 // Deregister stops a source that was started by [Run.Register], if there is one.
 func (r Run) Deregister(name string) error { return r.ask().Deregister(name) }

@@ -72,6 +72,8 @@ type Daemon struct {
 
 	// Registered are the sources that are registered, by name, as they were declared.
 	Registered map[string]any
+	// Remembered is what was told to sources of things outside of the cluster, in order.
+	Remembered []Remembered
 	// Expectation is what is expected of the primary; nil if nothing is.
 	Expectation *capstan.Expectation
 	// Memos are the values that are kept.
@@ -108,6 +110,18 @@ type Write struct {
 	Mode capstan.Mode
 	// Subresource is the one that is written, if not the object itself.
 	Subresource string
+}
+
+// Remembered is what was told to a source of things outside of the cluster.
+type Remembered struct {
+	// Source is the source.
+	Source string
+	// Actual is the thing that it was told to remember.
+	Actual any
+	// Replaced is what that has replaced; nil if nothing.
+	Replaced any
+	// Forgotten is the id of the thing that it was told to forget.
+	Forgotten string
 }
 
 // Line is a line of the log.

@@ -287,6 +287,21 @@ func TestWhatIsExpectedIsCheckedAndSet(t *testing.T) {
 	equal(t, daemon.Expectation == nil, true)
 }
 
+func TestWhatWasWrittenOutsideOfTheClusterIsRecorded(t *testing.T) {
+	// XC-4
+	daemon := &capstantest.Daemon{}
+	run, made, changed := daemon.Run(), object{"id": "a"}, object{"id": "a", "ttl": 1.0}
+	told := errors.Join(run.Remember("domains", made), run.Remember("domains", changed, made), run.Forget("domains", "a"))
+	equal(t, told, nil)
+	equal(t, errors.Is(run.Remember("domains", func() {}), nil), false)
+	expected := []capstantest.Remembered{
+		{Source: "domains", Actual: made},
+		{Source: "domains", Actual: changed, Replaced: made},
+		{Source: "domains", Forgotten: "a"},
+	}
+	equal(t, daemon.Remembered, expected)
+}
+
 func TestASourceIsRegisteredOnceAndDeregistered(t *testing.T) {
 	// ES-4
 	declared := func(kind string) object { return object{"informer": object{"apiVersion": "v1", "kind": kind}} }

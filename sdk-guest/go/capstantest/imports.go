@@ -281,6 +281,30 @@ func (i imports) Deregister(name string) error {
 	return nil
 }
 
+func (i imports) Remember(name, actual string, replaced *string) error {
+	thing, err := read(actual)
+	if err != nil {
+		return err
+	}
+	told := Remembered{Source: name, Actual: thing}
+	if replaced != nil {
+		if told.Replaced, err = read(*replaced); err != nil {
+			return err
+		}
+	}
+	d, unlock := i.locked()
+	defer unlock()
+	d.Remembered = append(d.Remembered, told)
+	return nil
+}
+
+func (i imports) Forget(name, id string) error {
+	d, unlock := i.locked()
+	defer unlock()
+	d.Remembered = append(d.Remembered, Remembered{Source: name, Forgotten: id})
+	return nil
+}
+
 func (i imports) Memo(lifetime capstan.Lifetime, key string) *string {
 	d, unlock := i.locked()
 	defer unlock()

@@ -519,6 +519,13 @@ export namespace sources {
 
   /** Starts a source, and waits until its cache is filled. Returns false if there is one of that name, which is then kept. */
   function register(name: string, declaration: Declaration): boolean;
+  /**
+   * Tells a source of things outside of the cluster that this run has made a thing for its primary, or put it in the place of `replaced`: it is
+   * read from now on, and the next poll does not undo it. Nothing happens if something newer is known already.
+   */
+  function remember(name: string, actual: object, replaced?: object): void;
+  /** Tells a source of things outside of the cluster that this run has removed its primary's thing with this id. */
+  function forget(name: string, id: string): void;
   /** Stops a source that was started by `register`, if there is one. */
   function deregister(name: string): void;
 }

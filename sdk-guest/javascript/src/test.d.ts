@@ -110,6 +110,8 @@ export class Daemon {
   readonly expectation?: expectations.Expectation;
   /** The sources that are registered now, by name, as they were declared. */
   readonly registered: Record<string, sources.Declaration>;
+  /** What was told to sources of things outside of the cluster, in order. */
+  readonly remembered: ({ source: string; actual: unknown; replaced?: unknown } | { source: string; forgotten: string })[];
   /** The values that are kept now. */
   readonly memos: Memos;
 }

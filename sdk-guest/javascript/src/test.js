@@ -50,6 +50,11 @@ export class Daemon {
     return this.#world.expectation;
   }
 
+  /** What was told to sources of things outside of the cluster, in order. */
+  get remembered() {
+    return this.#world.remembered;
+  }
+
   /** The sources that are registered now, by name, as they were declared. */
   get registered() {
     return this.#world.registered;

@@ -263,6 +263,22 @@ test("a source is registered once and deregistered", () => {
   assert.deepEqual(daemon.registered, { keys });
 });
 
+test("what was written outside of the cluster is recorded", () => {
+  // XC-4
+  const daemon = new Daemon();
+  daemon.run(() => {
+    sources.remember("domains", { id: "a" });
+    sources.remember("domains", { id: "a", ttl: 1 }, { id: "a" });
+    sources.forget("domains", "a");
+    assert.throws(() => sources.forget("domains", 7), TypeError);
+  });
+  assert.deepEqual(daemon.remembered, [
+    { source: "domains", actual: { id: "a" } },
+    { source: "domains", actual: { id: "a", ttl: 1 }, replaced: { id: "a" } },
+    { source: "domains", forgotten: "a" },
+  ]);
+});
+
 test("what is expected is checked and set", () => {
   // XP-1, XP-2, XP-3
   const [yes, no] = [() => true, () => false];

@@ -319,6 +319,24 @@ class Sources(unittest.TestCase):
                 sources.register("nodes", pods)
         self.assertEqual(run.registered, {"keys": keys})
 
+    def test_what_was_written_outside_of_the_cluster_is_recorded(self) -> None:
+        # XC-4
+        with Run(PAGE) as run:
+            sources.remember("domains", {"id": "a"})
+            sources.remember("domains", {"id": "a", "ttl": 1}, {"id": "a"})
+            sources.forget("domains", "a")
+            with self.assertRaises(TypeError):
+                sources.forget("domains", 7)  # type: ignore[arg-type]
+        made, changed = {"id": "a"}, {"id": "a", "ttl": 1}
+        self.assertEqual(
+            run.remembered,
+            [
+                {"source": "domains", "actual": made, "replaced": None},
+                {"source": "domains", "actual": changed, "replaced": made},
+                {"source": "domains", "forgotten": "a"},
+            ],
+        )
+
 
 class Calls(Registering):
     def test_what_is_registered_is_called_by_name_and_over_json(self) -> None:

@@ -146,6 +146,7 @@ pub(crate) mod expectations {
 pub(crate) mod sources {
     use super::contract::types::CallError;
     use super::state;
+    use crate::test::Remembered;
 
     pub(crate) fn register(name: &str, declaration: &str) -> Result<bool, CallError> {
         let declaration = crate::test::objects::read(declaration)?;
@@ -155,6 +156,19 @@ pub(crate) mod sources {
     #[expect(clippy::unnecessary_wraps, reason = "as the daemon's function, which can fail")]
     pub(crate) fn deregister(name: &str) -> Result<(), CallError> {
         state(|state| state.registered.remove(name));
+        Ok(())
+    }
+
+    pub(crate) fn remember(name: &str, actual: &str, replaced: Option<&str>) -> Result<(), CallError> {
+        let actual = crate::test::objects::read(actual)?;
+        let replaced = replaced.map(crate::test::objects::read).transpose()?;
+        state(|state| state.remembered.push(Remembered::Thing { source: name.to_owned(), actual, replaced }));
+        Ok(())
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as the daemon's function, which can fail")]
+    pub(crate) fn forget(name: &str, id: &str) -> Result<(), CallError> {
+        state(|state| state.remembered.push(Remembered::Forgotten { source: name.to_owned(), id: id.to_owned() }));
         Ok(())
     }
 }

@@ -28,6 +28,19 @@ pub fn register(name: &str, declaration: &impl Serialize) -> Result<bool> {
     daemon::sources::register(name, declaration.as_str()).map_err(Error::of_call)
 }
 
+/// Tells a source of things outside of the cluster that this run has made a thing for its primary, or put it in the place of `replaced`: it is
+/// read from now on, and the next poll does not undo it. Nothing happens if something newer is known already.
+pub fn remember<T: Serialize>(name: &str, actual: &T, replaced: Option<&T>) -> Result<()> {
+    let actual = Json::of(actual)?;
+    let replaced = replaced.map(Json::of).transpose()?;
+    daemon::sources::remember(name, actual.as_str(), replaced.as_ref().map(Json::as_str)).map_err(Error::of_call)
+}
+
+/// Tells a source of things outside of the cluster that this run has removed its primary's thing with this id.
+pub fn forget(name: &str, id: &str) -> Result<()> {
+    daemon::sources::forget(name, id).map_err(Error::of_call)
+}
+
 /// Stops a source that was started by [`register`], if there is one.
 pub fn deregister(name: &str) -> Result<()> {
     daemon::sources::deregister(name).map_err(Error::of_call)

@@ -57,6 +57,29 @@ pub struct Recorded<T> {
     pub expectation: Option<Expectation>,
     /// The sources that are registered now, by name, as they were declared.
     pub registered: BTreeMap<String, Value>,
+    /// What it told sources of things outside of the cluster, in order.
+    pub remembered: Vec<Remembered>,
+}
+
+/// What an author's function told a source of things outside of the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Remembered {
+    /// By `sources::remember`.
+    Thing {
+        /// The source.
+        source: String,
+        /// The thing.
+        actual: Value,
+        /// What it has replaced.
+        replaced: Option<Value>,
+    },
+    /// By `sources::forget`.
+    Forgotten {
+        /// The source.
+        source: String,
+        /// The id of the thing.
+        id: String,
+    },
 }
 
 /// A write that an author's function asked for.
@@ -112,8 +135,8 @@ thread_local! {
 pub fn with<T>(run: Run, function: impl FnOnce() -> T) -> Recorded<T> {
     let before = STATE.replace(run.0);
     let answer = function();
-    let State { writes, logs, events, memos, expectation, registered, .. } = STATE.replace(before);
-    Recorded { answer, writes, logs, events, memos, expectation, registered }
+    let State { writes, logs, events, memos, expectation, registered, remembered, .. } = STATE.replace(before);
+    Recorded { answer, writes, logs, events, memos, expectation, registered, remembered }
 }
 
 /// Gives the state of the current run to one import.
@@ -268,6 +291,7 @@ pub(crate) struct State {
     pub(crate) memos: BTreeMap<(Lifetime, String), Value>,
     pub(crate) expectation: Option<Expectation>,
     pub(crate) registered: BTreeMap<String, Value>,
+    pub(crate) remembered: Vec<Remembered>,
     refused_sources: BTreeMap<String, CallError>,
     pub(crate) now: String,
     pub(crate) now_ms: f64,
@@ -296,6 +320,7 @@ impl State {
             memos: BTreeMap::new(),
             expectation: None,
             registered: BTreeMap::new(),
+            remembered: Vec::new(),
             refused_sources: BTreeMap::new(),
             now: "2026-01-31T12:00:00Z".to_owned(),
             now_ms: 1_769_860_800_000.0,

@@ -157,6 +157,9 @@ impl Asked<'_> {
                 "denied": refused("denied", 0, "the manifest does not permit `watch` on v1 Secret; add it to spec.plugins.probe.capabilities.kubernetes"),
                 "invalid": refused("invalid", 0, "source \"bad\": informer: the field `apiVersion` is missing; informer: the field `kind` is missing"),
                 "declared": refused("denied", 0, "source \"maps\" is declared by the manifest: it stays as long as that declares it"),
+                // XC-4
+                "kept": refused("invalid", 0, "source \"maps\" has objects of the cluster: what is written to them is known by itself"),
+                "gone": refused("missing", 0, "source \"nowhere\" is not there; of things outside of the cluster there are: domains, themes"),
             },
             "expected": {
                 "set": true,

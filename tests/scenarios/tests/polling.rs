@@ -59,6 +59,39 @@ fn s047_what_belongs_to_each_primary_is_polled_until_that_is_deleted() {
 }
 
 #[test]
+fn what_a_run_writes_outside_of_the_cluster_is_read_at_once_and_by_the_next_run() {
+    // XC-4
+    let place = Place::new("remember");
+    let daemon = place.daemon(&place.probe_manifest("sources: { things: { pollEach: { every: 1h, id: /id } } }\n"));
+    let poll = json!({ "things": { "things": [{ "id": "old" }], "count": true } });
+    let write = json!([
+        { "read": { "in": { "source": "things" }, "select": "related" }, "as": "before", "show": ["/id"] },
+        { "remember": { "name": "things", "actual": { "id": "new" } } },
+        { "forget": { "name": "things", "id": "old" } },
+        { "read": { "in": { "source": "things" }, "select": "related" }, "as": "after", "show": ["/id"] },
+    ]);
+    place.probe("a", json!({ "reconcile": { "do": write, "status": {} }, "polls": poll }));
+    let shown = |status: &Value, field: &str| status[field][0]["/id"].clone();
+    let first = place.await_object(&place.probes(), "a", "the write", |probe| probe["status"]["after"].is_array());
+    assert_eq!((shown(&first["status"], "before"), shown(&first["status"], "after")), (json!("old"), json!("new")));
+    daemon.await_quiet();
+    let runs = daemon.runs();
+    let looking = looking();
+    place.merge(
+        &place.probes(),
+        "a",
+        &json!({ "spec": { "reconcile": { "do": looking, "status": { "look": true } } } }),
+    );
+    let next = place.await_object(&place.probes(), "a", "the next run", |probe| probe["status"]["things"].is_array());
+    assert_eq!(next["status"]["things"], json!([{ "/id": "new" }]));
+    assert_eq!(
+        (daemon.runs(), next["status"]["a"].as_u64()),
+        (runs + 1, Some(1)),
+        "nothing was polled again, and nobody woken"
+    );
+}
+
+#[test]
 fn a_poll_for_all_primaries_comes_before_the_first_run_and_wakes_those_whose_things_change() {
     // PP-1, XC-1, XC-2
     let place = Place::new("poll-all");

@@ -202,3 +202,58 @@ async fn a_primary_is_polled_by_one_at_a_time() {
     source.alone(&b).await;
     assert_eq!(source.polled.lock().len(), 1, "who polls no more is forgotten");
 }
+
+#[test]
+fn what_a_run_has_written_is_read_until_an_answer_that_may_have_seen_it() {
+    // XC-4, XC-5, XC-6
+    let (a, made) = (ObjectRef::namespaced("n", "a"), |value: &str| Write::Created(value.into()));
+    for source in [together(), each()] {
+        let by_itself = source.spec.each().is_some();
+        let poll = |now: &str| {
+            if by_itself {
+                return source.take_one(&a, "u", things(now), || None).unwrap();
+            }
+            let all = if now.is_empty() { answer(&[]) } else { answer(&[("a", now)]) };
+            !source.take_all(all, BTreeMap::new(), || None).unwrap().primaries.is_empty()
+        };
+        let write = |id: &str, write: Write| source.write((&a, "u"), &id.into(), write, || None).unwrap();
+        let known = || source.of(&a, "u");
+        write("1", made("x"));
+        assert_eq!(known(), if by_itself { Things::new() } else { things("1=x") }, "nothing was polled");
+        poll("1=x");
+        write("2", made("y"));
+        assert_eq!(known(), things("1=x 2=y"));
+        // The first answer has not seen it, and wakes nobody; of the next one that is known.
+        assert_eq!((poll("1=x"), known()), (false, things("1=x 2=y")));
+        assert_eq!((poll("1=x"), known()), (true, things("1=x")));
+        write("1", Write::Removed);
+        assert_eq!((poll("1=x"), known()), (false, Things::new()));
+        assert_eq!((poll(""), known()), (false, Things::new()));
+        write("3", made("z"));
+        assert_eq!((poll("3=z"), poll("3=z"), known()), (false, false, things("3=z")), "as it was written");
+        write("3", Write::Replaced { before: "z".into(), now: "longer".into() });
+        let counts = source.counts();
+        assert_eq!((counts.things, counts.bytes > 2 * EACH), (1, true), "what was replaced takes memory, too");
+        let other = |write| source.write((&a, "v"), &"3".into(), write, || None);
+        assert_eq!(other(Write::Removed), Ok(()), "another primary of its name");
+        assert_eq!(known().is_empty(), !by_itself, "of those that are polled for all nobody knows the uid");
+        source.forget(&a);
+        assert_eq!(source.counts().bytes, 0);
+    }
+}
+
+#[test]
+fn what_a_run_has_written_takes_no_more_than_its_source_may_have_and_stays_where_the_answer_is_of_no_use() {
+    // XC-5
+    let (source, a) = (together(), ObjectRef::namespaced("n", "a"));
+    source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
+    let write = |id: &str, text: &str| source.write((&a, "u"), &id.into(), Write::Created(text.into()), || None);
+    let large = "x".repeat(2_000);
+    assert!(matches!(write("2", &large), Err(Refused::Bytes { .. })));
+    assert_eq!(source.of(&a, "u"), things("1=x"), "nothing has changed");
+    write("2", "y").unwrap();
+    let refused = BTreeMap::from([(a.clone(), "bad".into())]);
+    source.take_all(answer(&[("b", "1=x")]), refused, || None).unwrap();
+    source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
+    assert_eq!(source.of(&a, "u"), things("1=x 2=y"));
+}

@@ -54,6 +54,10 @@ pub trait Context: Send + Sync + 'static {
     fn register(&self, name: String, declaration: String, by: Instant) -> BoxFuture<'_, Result<bool, CallError>>;
     /// Ends a source that was registered (`ES-4`).
     fn deregister(&self, name: &str) -> Result<(), CallError>;
+    /// Takes in a thing that the run has made, or put in the place of another, outside of the cluster (`XC-4`).
+    fn remember(&self, source: &str, actual: String, replaced: Option<String>) -> Result<(), CallError>;
+    /// Takes in that the run has removed a thing outside of the cluster (`XC-4`).
+    fn forget(&self, source: &str, id: &str) -> Result<(), CallError>;
     /// Returns a value kept for the run or the primary.
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String>;
     /// Sets or removes (`None`) a value kept for the run or the primary.

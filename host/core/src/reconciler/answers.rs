@@ -13,8 +13,8 @@ use super::managed;
 use super::memos::Memos;
 use super::polling;
 use super::reads::Reader;
-use super::registering;
 use super::run::Run;
+use super::{registering, remembering};
 use crate::cluster::Deletion;
 use crate::guest::{
     CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
@@ -115,6 +115,14 @@ impl Context for Run {
 
     fn deregister(&self, name: &str) -> Result<(), CallError> {
         registering::deregister(&self.controller, name)
+    }
+
+    fn remember(&self, source: &str, actual: String, replaced: Option<String>) -> Result<(), CallError> {
+        remembering::remember(self, source, actual, replaced)
+    }
+
+    fn forget(&self, source: &str, id: &str) -> Result<(), CallError> {
+        remembering::forget(self, source, id)
     }
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {

@@ -143,6 +143,14 @@ impl Context for Beside {
         Err(misplaced())
     }
 
+    fn remember(&self, _: &str, _: String, _: Option<String>) -> Result<(), CallError> {
+        Err(misplaced())
+    }
+
+    fn forget(&self, _: &str, _: &str) -> Result<(), CallError> {
+        Err(misplaced())
+    }
+
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match (lifetime, &self.primary) {
             (Lifetime::Primary, Some(primary)) => self.controller.verdicts.memo(primary, key),

@@ -115,6 +115,8 @@ pub(super) enum Ask {
     ClearExpectation(String),
     Register(String, String),
     Deregister(String),
+    Remember(String, String, Option<String>),
+    Forget(String, String),
     /// Memory: so many bytes in all. Answered with why not.
     Grow(u64),
     /// To go on computing, or to be heard.

@@ -262,6 +262,10 @@ impl Remote {
             Ask::LastResult(name) => framed(&run().ok().and_then(|run| run.last_result(name.as_deref()))),
             Ask::Register(name, declaration) => framed(&asking.register(name, declaration, self.deadline).await),
             Ask::Deregister(name) => framed(&run().and_then(|run| run.deregister(&name))),
+            Ask::Remember(name, actual, replaced) => {
+                framed(&run().and_then(|run| run.remember(&name, actual, replaced)))
+            }
+            Ask::Forget(name, id) => framed(&run().and_then(|run| run.forget(&name, &id))),
             Ask::Memo(lifetime, key) => framed(&asking.memo(lifetime, &key)),
             Ask::SetMemo(lifetime, key, value) => framed(&asking.set_memo(lifetime, &key, value)),
             Ask::Publish(event) => {

@@ -312,6 +312,14 @@ impl Context for Elsewhere {
         self.ask(Ask::Deregister(name.to_owned()))
     }
 
+    fn remember(&self, source: &str, actual: String, replaced: Option<String>) -> Result<(), CallError> {
+        self.ask(Ask::Remember(source.to_owned(), actual, replaced))
+    }
+
+    fn forget(&self, source: &str, id: &str) -> Result<(), CallError> {
+        self.ask(Ask::Forget(source.to_owned(), id.to_owned()))
+    }
+
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         let ask = Ask::Memo(lifetime, key.to_owned());
         self.wire.ask(ask).unwrap_or_default()

@@ -10,6 +10,7 @@ export class World {
   logs = [];
   /** Kubernetes Events. */
   events = [];
+  remembered = [];
 
   /** @param {object} facts as `test.d.ts` has them */
   constructor(facts) {
@@ -93,6 +94,13 @@ export class World {
     },
     deregister: (name) => {
       delete this.registered[name];
+    },
+    remember: (source, actual, replaced) => {
+      const before = replaced === null ? {} : { replaced: JSON.parse(replaced) };
+      this.remembered.push({ source, actual: JSON.parse(actual), ...before });
+    },
+    forget: (source, forgotten) => {
+      this.remembered.push({ source, forgotten });
     },
   };
 

@@ -75,3 +75,83 @@ func Deregister(name string) witTypes.Result[witTypes.Unit, capstan_operator_typ
 	return result0
 
 }
+
+//go:wasmimport capstan:operator/sources@0.1.0 remember
+func wasm_import_remember(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32, arg4 int32, arg5 uintptr, arg6 uint32, arg7 uintptr)
+
+func Remember(name string, actual string, replaced witTypes.Option[string]) witTypes.Result[witTypes.Unit, capstan_operator_types.CallError] {
+	pinner := &runtime.Pinner{}
+	defer pinner.Unpin()
+
+	returnArea := uintptr(witRuntime.Allocate(pinner, (4 * 4), 4))
+	utf8 := unsafe.Pointer(unsafe.StringData(name))
+	pinner.Pin(utf8)
+	utf80 := unsafe.Pointer(unsafe.StringData(actual))
+	pinner.Pin(utf80)
+	var option int32
+	var option2 uintptr
+	var option3 uint32
+	switch replaced.Tag() {
+	case witTypes.OptionNone:
+
+		option = int32(0)
+		option2 = 0
+		option3 = 0
+	case witTypes.OptionSome:
+		payload := replaced.Some()
+		utf81 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf81)
+
+		option = int32(1)
+		option2 = uintptr(utf81)
+		option3 = uint32(len(payload))
+	default:
+		panic("unreachable")
+	}
+	wasm_import_remember(uintptr(utf8), uint32(len(name)), uintptr(utf80), uint32(len(actual)), option, option2, option3, returnArea)
+	var result witTypes.Result[witTypes.Unit, capstan_operator_types.CallError]
+	switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
+	case 0:
+
+		result = witTypes.Ok[witTypes.Unit, capstan_operator_types.CallError](witTypes.Unit{})
+	case 1:
+		value := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3 * 4))))
+
+		result = witTypes.Err[witTypes.Unit, capstan_operator_types.CallError](capstan_operator_types.CallError{Reason: uint8(uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))), Code: uint16(uint16(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 + 1*4))))), Message: value})
+	default:
+		panic("unreachable")
+	}
+	result4 := result
+	return result4
+
+}
+
+//go:wasmimport capstan:operator/sources@0.1.0 forget
+func wasm_import_forget(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32, arg4 uintptr)
+
+func Forget(name string, id string) witTypes.Result[witTypes.Unit, capstan_operator_types.CallError] {
+	pinner := &runtime.Pinner{}
+	defer pinner.Unpin()
+
+	returnArea := uintptr(witRuntime.Allocate(pinner, (4 * 4), 4))
+	utf8 := unsafe.Pointer(unsafe.StringData(name))
+	pinner.Pin(utf8)
+	utf80 := unsafe.Pointer(unsafe.StringData(id))
+	pinner.Pin(utf80)
+	wasm_import_forget(uintptr(utf8), uint32(len(name)), uintptr(utf80), uint32(len(id)), returnArea)
+	var result witTypes.Result[witTypes.Unit, capstan_operator_types.CallError]
+	switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
+	case 0:
+
+		result = witTypes.Ok[witTypes.Unit, capstan_operator_types.CallError](witTypes.Unit{})
+	case 1:
+		value := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (3 * 4))))
+
+		result = witTypes.Err[witTypes.Unit, capstan_operator_types.CallError](capstan_operator_types.CallError{Reason: uint8(uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))), Code: uint16(uint16(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), (2 + 1*4))))), Message: value})
+	default:
+		panic("unreachable")
+	}
+	result1 := result
+	return result1
+
+}

@@ -128,6 +128,12 @@ class Imports:
     def deregister(self, name: str) -> None:
         _ask(sources.deregister, name)
 
+    def remember(self, name: str, actual: str, replaced: str | None) -> None:
+        _ask(sources.remember, name, actual, replaced)
+
+    def forget(self, name: str, id: str) -> None:
+        _ask(sources.forget, name, id)
+
     # === memo, recorder, log ===
 
     def memo_get(self, lifetime: Lifetime, key: str) -> str | None:

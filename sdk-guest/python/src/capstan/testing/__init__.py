@@ -126,6 +126,12 @@ class Run:
         """The sources that are registered now, by name, as they were declared."""
         return dict(self._answers.registered)
 
+    @property
+    def remembered(self) -> list[Object]:
+        """What was told to sources of things outside of the cluster, in order: `{"source", "actual", "replaced"}`, or `{"source", "forgotten"}` with the
+        id."""
+        return list(self._answers.remembered)
+
     def __enter__(self) -> Run:
         undo = ExitStack()
         undo.enter_context(answered_by(self._answers))

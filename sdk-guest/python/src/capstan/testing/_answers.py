@@ -75,6 +75,7 @@ class Answers:
     memos: dict[Lifetime, Object]
     expectation: Expectation | None = None
     registered: dict[str, Object] = field(default_factory=dict)
+    remembered: list[Object] = field(default_factory=list)
     refused_sources: dict[str, CallError] = field(default_factory=dict)
     # Not by chance: tests are to be repeatable.
     chance: random.Random = field(default_factory=lambda: random.Random(0))
@@ -197,6 +198,13 @@ class Answers:
 
     def deregister(self, name: str) -> None:
         self.registered.pop(name, None)
+
+    def remember(self, name: str, actual: str, replaced: str | None) -> None:
+        before = None if replaced is None else _json.read(replaced)
+        self.remembered.append({"source": name, "actual": _json.read(actual), "replaced": before})
+
+    def forget(self, name: str, id: str) -> None:
+        self.remembered.append({"source": name, "forgotten": id})
 
     # === memo, recorder, log ===
 
