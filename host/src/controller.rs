@@ -312,7 +312,7 @@ impl Task<'_> {
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
         // Another kind's objects may have the same names.
-        let kin = before.as_ref().is_none_or(|now| now.declared.is_kin_of(&declared));
+        let kin = before.as_ref().is_none_or(|now| now.declared.spec.is_kin_of(&declared.spec));
         if !kin {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);

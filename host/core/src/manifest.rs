@@ -543,6 +543,16 @@ impl Permission {
 }
 
 impl Controller {
+    /// Returns true if its primaries may be those of another version of it: of the same kind, in the same cluster.
+    pub fn is_kin_of(&self, other: &Self) -> bool {
+        self.primary.is_kind_of(&other.primary) && self.remote() == other.remote()
+    }
+
+    /// Returns the cluster that it is in; `None`: that of the daemon.
+    fn remote(&self) -> Option<&Remote> {
+        self.remotes.get(self.cluster.as_ref()?)
+    }
+
     /// Returns all dependents with their names, those of standalone workflows too.
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
         let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);

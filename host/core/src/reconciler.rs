@@ -147,7 +147,8 @@ fn found(controller: &Controller, key: &ObjectRef) -> Result<Object, Ended> {
     }
     // What is not shown may exist all the same.
     if let Err(doubt) = controller.primaries.known(Within::Object(key)) {
-        return Err(Ended::failed(doubt.to_string(), queue::Failure::Unhandled));
+        let sort = if doubt.is_of_own_write() { queue::Failure::Outage } else { queue::Failure::Unhandled };
+        return Err(Ended::failed(doubt.to_string(), sort));
     }
     // By now it may be shown.
     let primary = get();

@@ -44,7 +44,12 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     let source = source.as_ref();
     if let Some(source) = source.filter(|_| !matches!(request.verb, Body::Create(_))) {
         let known = source.known(Within::Object(&request.target.key));
-        known.map_err(|doubt| CallError::new(CallReason::Unreachable, doubt.to_string()))?;
+        known.map_err(|doubt| {
+            if let Some(run) = context.run {
+                run.doubts(&doubt);
+            }
+            CallError::new(CallReason::Unreachable, doubt.to_string())
+        })?;
     }
     let cached = match source {
         Some(source) => recalled(context, source, &request).await?,

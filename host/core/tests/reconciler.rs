@@ -29,8 +29,9 @@ use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue};
 use capstan_core::reconciler::departed::Trace;
-use capstan_core::reconciler::verdicts::Verdicts;
+use capstan_core::reconciler::verdicts::{Asleep, Verdicts};
 use capstan_core::reconciler::{Controller, Elsewhere, execute};
+use capstan_core::room::Room;
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
 use capstan_core::source::registered::Registered;
@@ -438,6 +439,23 @@ impl Bench {
         self.pages.apply(Watch::Applied(page));
     }
 
+    /// Puts a source of pages in place that has no memory for answers beyond the least, and returns it.
+    fn without_memory(&mut self) -> Arc<Source> {
+        let controller = Arc::get_mut(&mut self.controller).unwrap();
+        let room = Room::new(0);
+        let pages = Source::new(controller.primaries.spec().clone()).charging(|| Some(room.holding(&"p".into())));
+        pages.attach(None, self.pages.cache());
+        controller.primaries = Arc::new(pages);
+        Arc::clone(&controller.primaries)
+    }
+
+    /// Returns a page that takes more than that.
+    fn large(&self, name: &str, metadata: Value) -> Object {
+        let mut tree = json!({ "metadata": { "name": name, "namespace": "n", "uid": "u-1", "resourceVersion": "1000" }, "spec": { "filler": "x".repeat(2 << 20) } });
+        json_patch::merge(&mut tree, &json!({ "metadata": metadata }));
+        Object::parse(&tree.to_string(), &self.controller.spec.primary, &Managers::all()).unwrap()
+    }
+
     /// Has the watch bring a page, and returns what the queue is told of it.
     fn watched(&mut self, page: Object) -> Vec<Trigger> {
         let change = self.pages.apply(Watch::Applied(page));
@@ -770,6 +788,17 @@ async fn a_finalizer_that_a_version_has_given_until_the_end_is_let_go_by_the_nex
     let mut unused = Bench::new(Script::default(), "");
     Arc::get_mut(&mut unused.controller).unwrap().heed_finalizers_of(&before.controller);
     assert!(unused.controller.spec.former_finalizers.is_empty(), "nobody carries it: it may be another controller's");
+    // One carries it, perhaps: there was no memory for what was written last.
+    let mut forgets = Bench::new(Script { exports, ..Script::default() }, "");
+    let pages = forgets.without_memory();
+    forgets.page(json!({}));
+    pages.put(forgets.large("a", json!({ "finalizers": ["sample.dev/finalizer"] })));
+    let mut next = Bench::new(Script::default(), "");
+    Arc::get_mut(&mut next.controller).unwrap().heed_finalizers_of(&forgets.controller);
+    assert!(next.controller.spec.former_finalizers.contains("sample.dev/finalizer"));
+    let mut elsewhere = Bench::new(Script::default(), "cluster: edge");
+    Arc::get_mut(&mut elsewhere.controller).unwrap().heed_finalizers_of(&forgets.controller);
+    assert!(elsewhere.controller.spec.former_finalizers.is_empty(), "they are other primaries");
     before.page(json!({ "finalizers": ["sample.dev/finalizer"] }));
     let mut after = Bench::new(Script::default(), "");
     Arc::get_mut(&mut after.controller).unwrap().heed_finalizers_of(&before.controller);
@@ -1238,6 +1267,39 @@ async fn a_dependents_source_shows_nothing_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_by_kind_leaves_out_no_source_that_may_have_something_of_the_primary() {
+    // CX-1a, WF-12
+    let two = "workflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap }, late: { apiVersion: v1, kind: ConfigMap, activation: { export: wanted } } } }";
+    let mut bench = asking("", two, |run| async move {
+        let place = || Place::Kind(config_map());
+        let query = Query {
+            place: place(),
+            selection: Selection::Related,
+            labels: None,
+            fields: Vec::new(),
+            newest_only: false,
+            limit: None,
+            after: None,
+        };
+        let named = run.find_named(place(), ObjectRef::namespaced("n", "a")).await;
+        [run.find_all(query).await.map(drop), run.find_one(place()).await.map(drop), named.map(drop)].map(told).to_vec()
+    });
+    let late = Source::new(Spec { name: "late".into(), ..bench.controller.secondaries["late"].spec().clone() });
+    late.rests("it rests");
+    Arc::get_mut(&mut bench.controller).unwrap().secondaries.insert("late".into(), Arc::new(late));
+    map(&mut bench, &ObjectRef::namespaced("n", "a"), Some("page"));
+    let missing = "Missing: source late has no objects to be read: it rests";
+    let several = "Ambiguous: several sources watch v1 ConfigMap: name one";
+    assert_eq!(asked_and_written(&bench).await.0, [missing, several, missing], "no run has visited it");
+    let page = bench.controller.primaries.get(&ObjectRef::namespaced("n", "a")).unwrap();
+    let (source, sharers, object) = ("late".into(), vec!["late".into()], None);
+    let asleep = Asleep { source, sharers, object };
+    bench.controller.verdicts.begin(1);
+    bench.controller.verdicts.keep_activity(1, &page, &"late".into(), Some(asleep));
+    assert_eq!(asked_and_written(&bench).await.0, ["done"; 3], "it is inactive");
+}
+
+#[tokio::test(start_paused = true)]
 async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
     async fn ask(run: Arc<dyn Context>) -> Vec<String> {
         let nothing = || "{}".to_owned();
@@ -1414,6 +1476,46 @@ async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() 
     assert_eq!(bench.run().await.0, OUTAGE);
     bench.server.hangs.store(false, Ordering::Relaxed);
     assert_eq!(bench.run().await.0, DONE, "an outage before means nothing to the next run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_watch_has_still_to_show_of_an_own_write_uses_up_no_attempt() {
+    // OV-1, EP-19
+    let mut bench = Bench::new(Script::default(), "");
+    let pages = bench.without_memory();
+    bench.page(json!({}));
+    pages.put(bench.large("a", json!({})));
+    assert_eq!(bench.run().await.0, OUTAGE);
+    bench.pages.apply(Watch::Applied(bench.large("a", json!({}))));
+    assert_eq!(bench.run().await.0, DONE, "it is shown");
+
+    // The same for what a component reads or writes, and for dependents.
+    let ask: Ask = Arc::new(|run| {
+        async move {
+            let found = run.find_named(Place::Primaries, ObjectRef::namespaced("n", "b")).await;
+            vec![format!("{:?}", found.unwrap_err().reason)]
+        }
+        .boxed()
+    });
+    let reads = Script { ask: Some(ask), reconcile: returned("it was not there"), ..Script::default() };
+    let mut bench = Bench::new(reads, "");
+    let pages = bench.without_memory();
+    bench.page(json!({}));
+    pages.put(bench.large("b", json!({})));
+    let (finished, calls, _) = bench.run().await;
+    assert_eq!((finished, calls), (OUTAGE, strings(&["reconcile", "Unreachable"])));
+
+    let mut bench = Bench::new(Script::default(), WORKFLOW);
+    let room = Room::new(0);
+    let maps = Source::new(bench.controller.secondaries["cm"].spec().clone());
+    let maps = Arc::new(maps.charging(|| Some(room.holding(&"p".into()))));
+    maps.attach(None, bench.maps.cache());
+    Arc::get_mut(&mut bench.controller).unwrap().secondaries.insert("cm".into(), Arc::clone(&maps));
+    bench.page(json!({}));
+    let tree = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "a", "resourceVersion": "1000" }, "data": { "filler": "x".repeat(2 << 20) } });
+    maps.put(Object::parse(&tree.to_string(), &config_map(), &Managers::all()).unwrap());
+    let (finished, _, writes) = bench.run().await;
+    assert_eq!((finished, writes), (OUTAGE, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,15 +133,6 @@ impl Declared {
         self.spec.deletes_dependents() || self.guest.exports(Interface::Cleaner)
     }
 
-    /// Whether its primaries may be those of another version: of the same kind, in the same cluster.
-    pub(super) fn is_kin_of(&self, other: &Self) -> bool {
-        let of = |declared: &Self| {
-            let spec = &declared.spec;
-            spec.cluster.as_ref().and_then(|cluster| spec.remotes.get(cluster)).cloned()
-        };
-        self.spec.primary.is_kind_of(&other.spec.primary) && of(self) == of(other)
-    }
-
     /// Whether other clusters of one name are the same ones in another version, so that what is known of their objects goes on.
     pub(super) fn leads_as(&self, other: &Self) -> bool {
         let mut remotes = self.spec.remotes.iter();

@@ -182,8 +182,7 @@ impl Handle {
         let known = controller.primaries.shows_all(Within::Everywhere);
         // Without primaries, no finalizer is left behind: one that comes before this version runs is let go by it.
         let none = || known.is_ok() && controller.primaries.list(None).is_empty();
-        let elsewhere = controller.spec.cluster != spec.cluster;
-        if elsewhere || !controller.spec.primary.is_kind_of(&spec.primary) || none() {
+        if !controller.spec.is_kin_of(spec) || none() {
             return Ok(BTreeMap::new());
         }
         let api = self.wanted.borrow().site(environment).api;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use capstan_core::external::External;
 use capstan_core::guest::Guest;
+use capstan_core::manifest;
 use capstan_core::reconciler::Controller;
 use capstan_core::rollout::Step;
 use capstan_core::source::on_demand::{OnDemand, Users};
@@ -99,15 +100,7 @@ impl Sources {
         let continued = known.into_iter().map(|known| (&primaries, known)).chain(continued);
         let heirs = continued.filter(|(source, known)| !Arc::ptr_eq(source, known));
         let heirs = heirs.map(|(source, known)| (Arc::clone(source), Arc::clone(known))).collect();
-        // What is known of a source that stays as it is stays, too.
-        let externals = plan.externals.iter().map(|(name, spec)| {
-            // Primaries of another kind may have the same names.
-            let kin = controller.filter(|now| now.spec.primary.is_kind_of(&plan.primaries.spec.gvk));
-            let known = kin.and_then(|now| now.externals.get(name)).filter(|known| known.spec == *spec);
-            let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec.clone())));
-            (Arc::clone(name), external)
-        });
-        let externals = externals.collect();
+        let externals = externals(plan, controller);
         Self { primaries, secondaries, externals, finalizer, on_demand: Arc::default(), heirs }
     }
 
@@ -120,6 +113,15 @@ impl Sources {
             finalizer: Arc::clone(&controller.finalizer),
             on_demand: Arc::clone(&controller.on_demand),
             heirs: Vec::new(),
+        }
+    }
+
+    /// Has those that are told no more hand over what they have put off: several may continue from one.
+    fn hand_over(&self) {
+        let mut told = BTreeSet::new();
+        for (_, before) in self.heirs.iter().filter(|(_, before)| told.insert(Arc::as_ptr(before))) {
+            let heirs = self.heirs.iter().filter(|(_, other)| Arc::ptr_eq(other, before));
+            before.hand_over(&heirs.map(|(heir, _)| &**heir).collect::<Vec<_>>());
         }
     }
 
@@ -207,9 +209,7 @@ impl Joined {
             });
         }
         drop(left);
-        for (heir, before) in &sources.heirs {
-            heir.take_over(before);
-        }
+        sources.hand_over();
         plan.say_what_lacks(&sources.primaries, &sources.secondaries);
         for source in sources.all() {
             for place in source.places().into_keys() {
@@ -227,6 +227,19 @@ impl Wanted<'_> {
     fn is(&self, place: &Place) -> bool {
         Arc::ptr_eq(self.source, &place.source) && *self.scope == place.scope
     }
+}
+
+/// Returns the sources of things outside of the cluster: what is known of one that stays as it is stays, too.
+fn externals(plan: &Plan, before: Option<&Controller>) -> BTreeMap<Arc<str>, Arc<External>> {
+    // Primaries of another kind, or in another cluster, may have the same names.
+    let spec = &plan.primaries.spec;
+    let kin = before.filter(|now| now.spec.primary.is_kind_of(&spec.gvk) && now.spec.cluster == spec.cluster);
+    let one = |(name, spec): (&Arc<str>, &manifest::External)| {
+        let known = kin.and_then(|now| now.externals.get(name)).filter(|known| known.spec == *spec);
+        let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec.clone())));
+        (Arc::clone(name), external)
+    };
+    plan.externals.iter().map(one).collect()
 }
 
 /// Whether a source shows objects of the kind, in the cluster, that another one shows.
@@ -248,12 +261,53 @@ fn predecessor<'a>(
 
 #[cfg(test)]
 mod tests {
-    use capstan_core::object::Gvk;
+    use capstan_core::cache::{Event, Writer};
+    use capstan_core::cel::Expression;
+    use capstan_core::manifest::Keys;
     use capstan_core::object::fields::Fields;
+    use capstan_core::object::{Gvk, Managers, Object};
     use capstan_core::source::Role;
     use capstan_core::source::filter::Filter;
+    use futures::FutureExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn all_that_go_on_from_one_source_have_what_it_has_put_off() {
+        // PO-3
+        let key = Keys::Cel(Expression::parse("object.metadata.name", &["object"]).unwrap());
+        let spec = Spec {
+            name: "s".into(),
+            gvk: Gvk::parse("v1", "ConfigMap").unwrap(),
+            cluster: None,
+            role: Role::Primary,
+            filter: Filter::default(),
+            indexes: [("i".into(), key)].into(),
+            fields: Fields::whole(),
+            bounded: None,
+            faults: Arc::default(),
+        };
+        let [before, other] = [(); 2].map(|()| Arc::new(Source::new(spec.clone())));
+        let mut writer = Writer::default();
+        before.attach(None, writer.cache());
+        let object = r#"{"metadata":{"namespace":"n","name":"a","resourceVersion":"1"}}"#;
+        let object = Object::parse(object, &spec.gvk, &Managers::default()).unwrap();
+        before.on(writer.apply(Event::Applied(object)).unwrap());
+        let heirs: Vec<_> =
+            [&before, &other, &before].map(|from| (Arc::new(Source::new(spec.clone())), Arc::clone(from))).into();
+        let sources = Sources {
+            primaries: Arc::clone(&before),
+            secondaries: BTreeMap::new(),
+            externals: BTreeMap::new(),
+            finalizer: "f".into(),
+            on_demand: Arc::default(),
+            heirs,
+        };
+        sources.hand_over();
+        let waits: Vec<_> = sources.heirs.iter().map(|(heir, _)| heir.settled().now_or_never().is_none()).collect();
+        assert_eq!(waits, [true, false, true]);
+        assert!(before.settled().now_or_never().is_some());
+    }
 
     #[test]
     fn a_source_goes_on_from_its_namesake_or_from_one_that_shows_the_same() {

@@ -182,6 +182,10 @@ impl Recalls for Run {
         }
         .boxed()
     }
+
+    fn doubts(&self, doubt: &Doubt) {
+        Run::doubts(self, doubt);
+    }
 }
 
 impl Run {

@@ -20,7 +20,7 @@ use crate::permission::Permissions;
 use crate::queue::Queue;
 use crate::source::on_demand::OnDemand;
 use crate::source::registered::Registered;
-use crate::source::{Listener, Source};
+use crate::source::{Listener, Source, Within};
 use crate::writes::WriteContext;
 
 /// A controller, as its runs have it.
@@ -147,16 +147,18 @@ impl Controller {
         all.filter(|source| seen.insert(Arc::as_ptr(source))).collect()
     }
 
-    /// Lets go of the finalizers of the version `before` that primaries of the same kind carry: it may have given them
+    /// Lets go of the finalizers of the version `before` that primaries of the same kind carry, or may carry: it may have given them
     /// since it was decided that this one may take its place.
     pub fn heed_finalizers_of(&mut self, before: &Self) {
-        let same = self.spec.primary.is_kind_of(&before.spec.primary) && self.spec.cluster == before.spec.cluster;
-        if !same || self.spec.all_events() || before.spec.all_events() {
+        if !self.spec.is_kin_of(&before.spec) || self.spec.all_events() || before.spec.all_events() {
             return;
         }
         let Finalizers { own, former } = before.finalizers();
         let given = own.into_iter().chain(former.iter().map(|name| &**name));
-        let unheeded = given.filter(|name| self.used_finalizer() != Some(name) && before.primaries.carrying(name) > 0);
+        // What is not shown, or not as it was written last, may carry it.
+        let unseen = before.primaries.shows_all(Within::Everywhere).is_err();
+        let carried = |name: &str| unseen || before.primaries.carrying(name) > 0;
+        let unheeded = given.filter(|name| self.used_finalizer() != Some(name) && carried(name));
         let unheeded: Vec<Arc<str>> = unheeded.map(Arc::from).collect();
         self.spec.former_finalizers.extend(unheeded);
     }

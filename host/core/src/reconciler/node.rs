@@ -42,7 +42,12 @@ impl Visitor<'_> {
             Some((name, spec)) => self.carry_out(step.task, name, spec, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name).into()),
         };
-        done.unwrap_or_else(|stopped| Outcome::Failed { failure: stopped.into(), conditions: told })
+        done.unwrap_or_else(|stopped| {
+            if let Stopped::Unknown(doubt) = &stopped {
+                self.run.doubts(doubt);
+            }
+            Outcome::Failed { failure: stopped.into(), conditions: told }
+        })
     }
 
     async fn carry_out(

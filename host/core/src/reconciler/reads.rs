@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
             let mut found = match query.selection {
                 Selection::Related => self.related(source).await?,
                 Selection::Namespaced(_) | Selection::Everywhere | Selection::Indexed { .. } => {
-                    self.shown(source, &query.selection)?
+                    self.shown(source, &query.selection).await?
                 }
             };
             if query.selection != Selection::Related && !self.is_declared(source) {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
             return Ok(Vec::new());
         }
         self.heed(source).await?;
-        self.shown(source, &Selection::Related)
+        self.shown(source, &Selection::Related).await
     }
 
     /// Has the component asked what of a source belongs to the primary, where that is for it to say and not known yet. Only a run
@@ -254,9 +254,11 @@ impl<'a> Reader<'a> {
                         seen.push(Arc::clone(source));
                     }
                 }
-                // Others of the kind answer for themselves.
+                // Others of the kind answer for themselves; but not for one that may have something of this primary.
                 if seen.iter().any(|source| source.watched().is_ok()) {
-                    seen.retain(|source| source.watched().is_ok());
+                    let may_have =
+                        |source: &Arc<Source>| self.primary.is_some_and(|primary| !self.sleeps(source, primary));
+                    seen.retain(|source| source.watched().is_ok() || may_have(source));
                 }
                 Ok(seen)
             }
@@ -318,9 +320,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the objects of a source, if it is watched before and after.
-    fn shown(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
+    async fn shown(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
         if self.is_idle(source)? {
             return Ok(Vec::new());
+        }
+        // Outside of runs, what has to be asked about may wait for whoever reads.
+        if self.run.is_some() {
+            source.caught_up(self.within(selection)?).await;
         }
         let found = self.select(source, selection)?;
         source.watched().map_err(|doubt| unwatched(&doubt))?;
@@ -335,16 +341,30 @@ impl<'a> Reader<'a> {
         let Err(doubt) = source.watched() else {
             return Ok(false);
         };
-        let asleep = |primary| self.controller.verdicts.is_asleep(primary, &source.spec().name);
-        if self.primary.is_some_and(asleep) { Ok(true) } else { Err(unwatched(&doubt)) }
+        let asleep = self.primary.is_some_and(|primary| self.sleeps(source, primary));
+        if asleep { Ok(true) } else { Err(unwatched(&doubt)) }
+    }
+
+    /// Returns true if all dependents that a source is for are known to be inactive for a primary.
+    fn sleeps(self, source: &Source, primary: &Object) -> bool {
+        self.controller.verdicts.is_asleep(primary, &source.spec().name)
+    }
+
+    /// Returns what a selection asks for.
+    fn within<'q>(self, selection: &'q Selection) -> Result<Within<'q>, CallError>
+    where
+        'a: 'q,
+    {
+        Ok(match selection {
+            Selection::Related => Within::Related(self.primary()?.key()),
+            Selection::Namespaced(namespace) => Within::Namespace(namespace),
+            Selection::Everywhere => Within::Everywhere,
+            Selection::Indexed { .. } => Within::Indexed,
+        })
     }
 
     fn select(self, source: &Source, selection: &Selection) -> Result<Vec<Object>, CallError> {
-        let within = match selection {
-            Selection::Related => Within::Related(self.primary()?.key()),
-            Selection::Namespaced(namespace) => Within::Namespace(namespace),
-            Selection::Everywhere | Selection::Indexed { .. } => Within::Everywhere,
-        };
+        let within = self.within(selection)?;
         source.shows_all(within).map_err(|doubt| self.doubtful(source, &doubt))?;
         match selection {
             Selection::Related => self.read(source.related(self.primary()?.key())),
@@ -358,10 +378,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the error of a read of what a source does not know. While another cluster is away that the source watches, the run fails
-    /// for that, and not by its component (`CU-7`).
+    /// for that, and not by its component (`CU-7`); nor does it by what the watch has still to show.
     fn doubtful(self, source: &Source, doubt: &Doubt) -> CallError {
-        if let Some(run) = self.run.filter(|_| self.controller.is_away(source)) {
-            run.missed_server();
+        if let Some(run) = self.run {
+            run.doubts(doubt);
+            if self.controller.is_away(source) {
+                run.missed_server();
+            }
         }
         doubtful(doubt)
     }

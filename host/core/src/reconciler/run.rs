@@ -18,6 +18,7 @@ use crate::cluster::{self, Cluster, Write};
 use crate::guest::{Context, RunInfo, WorkflowResult};
 use crate::object::{self, Gvk, Object, ObjectRef, Scope};
 use crate::queue;
+use crate::source::Doubt;
 use crate::writes;
 
 /// A run.
@@ -33,7 +34,7 @@ pub(super) struct Run {
     pub(super) recalled: AtomicU32,
     /// The work on documents that the run may still do.
     pub(crate) budget: Mutex<Budget>,
-    /// True if the API server was away at a request of this run.
+    /// True if the API server was away at a request of this run, or has not shown what was written.
     outage: AtomicBool,
     /// True if the guest has gone while it waited.
     pub(super) asker_gone: AtomicBool,
@@ -106,6 +107,13 @@ impl Run {
     /// Remembers that the API server was away when something was needed of it.
     pub(super) fn missed_server(&self) {
         self.outage.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes in that something is not known: while it is what was just written, the run fails for that, and not by its component.
+    pub(super) fn doubts(&self, doubt: &Doubt) {
+        if doubt.is_of_own_write() {
+            self.missed_server();
+        }
     }
 
     /// Returns the context for writes of the guest.

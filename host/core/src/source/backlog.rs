@@ -135,9 +135,8 @@ impl Backlog {
         self.bytes += waiting.bytes(self.apart);
     }
 
-    /// Takes over all that waits in another one, which is empty then, and what is being asked about there: nobody may wait for the
-    /// answer any more.
-    pub(super) fn take_over(&mut self, other: &mut Self) {
+    /// Takes over all that waits in another one, and what is being asked about there: nobody may wait for the answer any more.
+    pub(super) fn take_over(&mut self, mut other: Self) {
         let mut asked = other.asked.take().map(|Asked { key, waiting, .. }| (key, waiting));
         while let Some((key, Waiting { first, now, mapped, mixed })) = asked.take().or_else(|| other.take()) {
             other.told();
@@ -470,8 +469,8 @@ mod tests {
         let added = object("a", 4, 0);
         assert_eq!(heir.add(Change::Added(added.clone()), BTreeSet::new()), None);
         before.note(&ObjectRef::namespaced("n", "b"));
-        heir.take_over(&mut before);
-        assert_eq!((before.len(), before.bytes, heir.len()), (0, 0, 2));
+        heir.take_over(before);
+        assert_eq!(heir.len(), 2);
         let (_, waiting) = heir.take().unwrap();
         assert_eq!((show(waiting.change(None)).as_str(), waiting.mixed), ("A4", true));
         // What is there again is not told as gone.
@@ -490,7 +489,7 @@ mod tests {
         }
         assert!(backlog.bytes <= MOST, "{}", backlog.bytes);
         let mut heir = Backlog::new(true);
-        heir.take_over(&mut backlog);
+        heir.take_over(backlog);
         let mut left = Vec::new();
         while let Some((key, waiting)) = heir.take() {
             let now = object(&key.name, 2, 0);

@@ -824,7 +824,7 @@ pub(super) mod tests {
             assert!(world.source.ask(&hangs).now_or_never().is_none());
             let heir = Source::heir(world.source.spec().clone(), &world.source);
             heir.attach(None, world.writer.cache());
-            heir.take_over(&world.source);
+            world.source.hand_over(&[&heir]);
             let world = World { source: heir, ..world };
             let exports =
                 if world.source.maps_by_export() { Fake::answering([Ok(vec!["n/p"])]) } else { Fake::default() };

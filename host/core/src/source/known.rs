@@ -33,6 +33,8 @@ pub enum Within<'a> {
     Related(&'a ObjectRef),
     /// All objects.
     Everywhere,
+    /// All objects under a key of an index.
+    Indexed,
 }
 
 /// A source does not know all objects that it is asked for. An object that it does not show must not be taken for
@@ -48,6 +50,13 @@ pub struct Doubt {
     pub place: Option<Arc<str>>,
     /// The reason.
     pub why: Arc<str>,
+}
+
+impl Doubt {
+    /// Returns true if it is about what was just written: nobody is to blame that this is not known until the watch shows it.
+    pub fn is_of_own_write(&self) -> bool {
+        *self.why == *LOST
+    }
 }
 
 impl Source {
@@ -66,6 +75,11 @@ impl Source {
     /// Takes in why nothing is watched while no cache is attached: what there is then is not known.
     pub fn rests(&self, why: &str) {
         self.state.write().unwatched = Some(why.into());
+    }
+
+    /// Takes in that it is watched by now, as far as it can be: what is not says itself why.
+    pub fn is_demanded(&self) {
+        self.state.write().unwatched = None;
     }
 
     /// Checks that the source is watched, if it is one that is not always.
@@ -120,13 +134,14 @@ impl Source {
         }
         let state = self.state.read();
         match within {
-            Within::Related(_) | Within::Everywhere => self.asked_about(&state, within)?,
-            Within::Object(_) | Within::Namespace(_) => {}
+            Within::Related(_) | Within::Indexed => self.asked_about(&state, within)?,
+            // These are found without any look-up.
+            Within::Object(_) | Within::Namespace(_) | Within::Everywhere => {}
         }
         match within {
             Within::Object(key) => self.knows(&state, key),
             Within::Namespace(namespace) => self.listed(&state, Some(namespace)),
-            Within::Everywhere => self.listed(&state, None),
+            Within::Everywhere | Within::Indexed => self.listed(&state, None),
             Within::Related(primary) => match &self.spec.role {
                 Role::Primary => self.knows(&state, primary),
                 Role::Secondary(mapper) if mapper.stays_at_home(primary) => {
@@ -149,7 +164,7 @@ impl Source {
             (Within::Related(primary), Role::Secondary(mapper)) if mapper.stays_at_home(primary) => {
                 primary.namespace.as_deref()
             }
-            (Within::Related(_) | Within::Everywhere, _) => None,
+            (Within::Related(_) | Within::Everywhere | Within::Indexed, _) => None,
         };
         let state = self.state.read();
         let at_home = namespace.map(|namespace| watcher(&state.places, &ObjectRef::namespaced(namespace, "")));
@@ -212,10 +227,7 @@ impl Source {
 
     /// Checks that a read does not have to ask about many objects.
     fn asked_about(&self, state: &State, within: Within<'_>) -> Result<(), Doubt> {
-        let home = match within {
-            Within::Related(primary) => self.home_of(primary),
-            Within::Object(_) | Within::Namespace(_) | Within::Everywhere => None,
-        };
+        let home = self.home_within(within);
         if state.unasked(home).take(MANY + 1).count() <= MANY {
             return Ok(());
         }
@@ -225,6 +237,14 @@ impl Source {
             format!("changes of {} objects wait to be asked about", state.backlog.len())
         };
         Err(self.doubt(&None, &why))
+    }
+
+    /// Returns the namespace that has all objects that a look-up within `within` may lead to, if it is known that one has.
+    pub(super) fn home_within<'p>(&self, within: Within<'p>) -> Option<&'p str> {
+        match within {
+            Within::Related(primary) => self.home_of(primary),
+            Within::Object(_) | Within::Namespace(_) | Within::Everywhere | Within::Indexed => None,
+        }
     }
 
     /// Returns the namespace that has all objects of a primary, if it is known that one has.
@@ -238,7 +258,7 @@ impl Source {
     /// Checks that the first lists of a namespace, or of all, are complete.
     fn listed(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {
         let inside = |key: &&ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
-        if let Some(key) = state.overlay.all_lost().find(inside) {
+        if let Some(key) = state.overlay.all_lost().map(|(key, _)| key).find(inside) {
             return Err(self.doubt(&key.namespace, LOST));
         }
         let Some(namespace) = namespace else {

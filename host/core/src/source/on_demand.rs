@@ -53,8 +53,10 @@ impl OnDemand {
     /// Adds a source that holds these dependents, some of which are active already: those among `users`, whichever source has held them so
     /// far.
     pub fn insert(&mut self, source: Arc<Source>, dependents: BTreeSet<Arc<str>>, users: &Users, join: Join) {
-        source.rests(NOBODY);
-        let users = users.iter().filter(|(_, dependent)| dependents.contains(dependent)).cloned().collect();
+        let users: Users = users.iter().filter(|(_, dependent)| dependents.contains(dependent)).cloned().collect();
+        if users.is_empty() {
+            source.rests(NOBODY);
+        }
         let demand = parking_lot::Mutex::new(Demand { users, retired: false });
         let name = Arc::clone(&source.spec().name);
         self.0.insert(name, Entry { source, dependents, join, demand, watch: Mutex::default() });
@@ -63,8 +65,9 @@ impl OnDemand {
     /// Begins to watch for the sources with active dependents: before anybody else has this. Returns their names.
     pub fn resume(&mut self) -> BTreeSet<Arc<str>> {
         let mut resumed = BTreeSet::new();
-        for (name, Entry { join, demand, watch, .. }) in &mut self.0 {
+        for (name, Entry { source, join, demand, watch, .. }) in &mut self.0 {
             if !demand.get_mut().users.is_empty() {
+                source.is_demanded();
                 *watch.get_mut() = Some(join());
                 resumed.insert(Arc::clone(name));
             }
@@ -104,12 +107,18 @@ impl OnDemand {
     /// # Errors
     /// [`Unfilled`]. What is lacking then is found out by whoever reads it.
     pub async fn enter(&self, source: &str, user: User, by: Instant) -> Result<(), Unfilled> {
-        let Some(Entry { join, demand, watch, .. }) = self.0.get(source) else {
+        let Some(Entry { source, join, demand, watch, .. }) = self.0.get(source) else {
             return Ok(());
         };
         let watch = {
             let mut watch = watch.lock().await;
-            demand.lock().users.insert(user);
+            {
+                let mut demand = demand.lock();
+                demand.users.insert(user);
+                if !demand.retired {
+                    source.is_demanded();
+                }
+            }
             Arc::clone(watch.get_or_insert_with(join))
         };
         watch.filled(by).await
@@ -140,6 +149,7 @@ impl Entry {
                 return;
             }
             if !demand.retired {
+                self.source.rests(NOBODY);
                 for place in self.source.places().into_keys() {
                     self.source.detach(place.as_deref());
                 }
@@ -268,6 +278,32 @@ mod tests {
         source.lacking(BTreeMap::from([(None, "it is not served".into())]));
         assert!(source.watched().is_ok());
         assert_eq!(why(Within::Namespace("n")), Err("it is not served".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn what_an_active_dependent_may_not_read_is_told_with_its_reason() {
+        // WF-12, IE-1
+        let mut all = OnDemand::default();
+        let source = source();
+        let denied = || BTreeMap::from(["n", "m"].map(|name| (Some(name.into()), format!("{name} is denied").into())));
+        let none: Join = Box::new(|| Arc::new(Watched(Arc::new(AtomicBool::new(true)))));
+        all.insert(Arc::clone(&source), BTreeSet::from(["x".into()]), &Users::new(), none);
+        source.lacking(denied());
+        let why = |within| source.known(within).map_err(|doubt| doubt.why.to_string());
+        let told = |why: &str| (Ok(()), Err(why.to_owned()), Err("m is denied".to_owned()));
+        let tells = || (source.watched(), why(Within::Namespace("n")), why(Within::Everywhere));
+        assert!(source.watched().is_err());
+        all.enter("maps", user("a", "x"), Instant::now()).await.unwrap();
+        assert_eq!(tells(), told("n is denied"));
+        all.leave("maps", &user("a", "x")).await;
+        assert_eq!(why(Within::Namespace("n")), Err(NOBODY.to_owned()));
+        assert!(source.watched().is_err());
+        // In the next version it is active from the beginning.
+        let (mut next, join): (OnDemand, Join) =
+            (OnDemand::default(), Box::new(|| Arc::new(Watched(Arc::new(AtomicBool::new(true))))));
+        next.insert(Arc::clone(&source), BTreeSet::from(["x".into()]), &Users::from([user("a", "x")]), join);
+        next.resume();
+        assert_eq!(tells(), told("n is denied"));
     }
 
     #[tokio::test]

@@ -45,14 +45,14 @@ impl Overlay {
     }
 
     /// Returns the objects whose answers have found no memory.
-    pub fn all_lost(&self) -> impl Iterator<Item = &ObjectRef> {
-        self.lost.keys()
+    pub fn all_lost(&self) -> impl Iterator<Item = (&ObjectRef, Version)> {
+        self.lost.iter().map(|(key, version)| (key, *version))
     }
 
     /// Returns all objects with the versions of their answers, with those that have found no memory.
     pub fn versions(&self) -> impl Iterator<Item = (&ObjectRef, Version)> {
         let kept = self.answers.iter().map(|(key, own)| (key, own.version()));
-        kept.chain(self.lost.iter().map(|(key, version)| (key, *version)))
+        kept.chain(self.all_lost())
     }
 
     /// Drops the answer that a change from the watch, or from a list, has caught up with (`OV-2`). A deletion that was

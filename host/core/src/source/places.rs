@@ -68,6 +68,7 @@ impl Source {
         let mut told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
         if entered.is_synced() {
             told.extend(self.gone_meanwhile(namespace));
+            self.miss_lost(&namespace.map(Arc::from));
         }
         told.into_iter().chain(self.passed(namespace)).collect()
     }

@@ -272,6 +272,20 @@ impl State {
         ghosts.into_values().collect()
     }
 
+    /// Returns true if an own write, of which only the version is known, is of an object that the cache of a place would show by now, and
+    /// does not: it was there, and is gone.
+    pub(super) fn has_missed_lost(&self, place: &Place) -> bool {
+        let Some(cache) = self.places.get(place).filter(|cache| cache.is_synced() && cache.is_complete()) else {
+            return false;
+        };
+        let gone = |(key, version)| {
+            let (cached, seen) = cache.look(key);
+            cached.is_none() && version <= seen
+        };
+        let mut lost = self.overlay.all_lost().filter(|(key, _)| is_in(&self.places, key, place));
+        lost.any(gone)
+    }
+
     pub(super) fn forget_unwatched(&mut self) {
         let Self { places, overlay, windows, related, indexes, backlog, unkeyed, mapped, patience, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();

@@ -13,7 +13,7 @@ use super::callback::{Callback, questions};
 use super::echo::Released;
 use super::exports::Exports;
 use super::filter::Sort;
-use super::known::MANY;
+use super::known::{MANY, Within};
 use super::state::{Facts, Move};
 use super::{Listener, Role, Source, Trigger, TriggerKind};
 use crate::cpu;
@@ -21,6 +21,9 @@ use crate::object::{Change, Object, ObjectRef};
 
 /// A run waits so long for objects to be asked about that its reads can ask about, too.
 pub(super) const MOMENT: Duration = Duration::from_secs(1);
+
+/// A read waits so long until no more is to be asked about than it can ask about itself.
+const LONG: Duration = Duration::from_secs(5);
 
 /// It is tried for so many objects at a time whether there is memory for their keys now.
 const PORTION: usize = 1000;
@@ -187,19 +190,21 @@ impl Source {
         self.spec.is_costly() || self.index_of_primaries().is_some()
     }
 
-    /// Takes over what another source, which this one continues, has put off and is told no more.
-    pub fn take_over(&self, before: &Self) {
-        let (mut theirs, everybody) = {
-            let state = &mut *before.state.write();
+    /// Hands over what it has put off, and is told no more, to those that continue it: to each of them all.
+    pub fn hand_over(&self, heirs: &[&Self]) {
+        let (backlog, everybody) = {
+            let state = &mut *self.state.write();
             (std::mem::take(&mut state.backlog), std::mem::take(&mut state.everybody))
         };
-        {
-            let mut state = self.state.write();
-            state.backlog.take_over(&mut theirs);
-            state.everybody |= everybody;
+        for heir in heirs {
+            {
+                let mut state = heir.state.write();
+                state.backlog.take_over(backlog.clone());
+                state.everybody |= everybody;
+            }
+            heir.work.notify_one();
         }
-        before.progress.notify_waiters();
-        self.work.notify_one();
+        self.progress.notify_waiters();
     }
 
     /// Waits until all that waits now has been asked about: from then on, look-ups show at least what the caches show
@@ -238,6 +243,26 @@ impl Source {
                 biased;
                 () = progress => {}
                 () = sleep_until(moment), if behind <= MANY => return,
+            }
+        }
+    }
+
+    /// Waits until no more of what waits has to be asked about by a look-up within `within` than reads ask about themselves; not for long.
+    pub async fn caught_up(&self, within: Within<'_>) {
+        let (home, until) = match within {
+            Within::Related(_) | Within::Indexed => (self.home_within(within), Instant::now() + LONG),
+            Within::Object(_) | Within::Namespace(_) | Within::Everywhere => return,
+        };
+        loop {
+            let mut progress = pin!(self.progress.notified());
+            progress.as_mut().enable();
+            if self.state.read().backlog.behind_in(home) <= MANY {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = progress => {}
+                () = sleep_until(until) => return,
             }
         }
     }

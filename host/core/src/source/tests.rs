@@ -1,9 +1,11 @@
 //! Tests of what a source takes in, shows, and whom it tells.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use futures::FutureExt;
 use proptest::prelude::*;
+use tokio::time::Instant;
 
 use super::*;
 use crate::cache::{Event, Writer};
@@ -669,6 +671,49 @@ fn an_answer_that_finds_no_memory_is_neither_kept_nor_taken_for_what_the_cache_h
 }
 
 #[test]
+fn all_are_told_if_what_was_made_without_memory_for_the_answer_is_gone_before_any_watch_has_shown_it() {
+    // OV-1, OV-5
+    let room = Room::new(0);
+    let large = |name| {
+        let small = owned(name, 2, "p");
+        let json = small.json().replacen('{', &format!("{{\"filler\":{:?},", "x".repeat(2 << 20)), 1);
+        Object::parse(&json, &gvk("Page"), &Managers::default()).unwrap()
+    };
+    // Whether it is there in the list, or has been told of as gone already.
+    for (listed, shown, expected) in [
+        (false, false, &["n/p related", "n/q related"][..]),
+        (true, false, &["n/p related"]),
+        (false, true, &["n/p related"]),
+    ] {
+        let pages = Arc::new(primaries());
+        let source = secondaries().charging(|| Some(room.holding(&"p".into()))).beside(&pages);
+        let mut informer = Informer::new(&pages, None);
+        informer.applied(object("p", 1, ""));
+        informer.applied(object("q", 1, ""));
+        let mut informer = Informer::new(&source, None);
+        informer.list(shown.then(|| owned("s", 1, "p")), 1);
+        source.put(large("s"));
+        assert_eq!(source.own_writes(), 1);
+        assert_eq!(informer.list(listed.then(|| large("s")), 3), expected, "{listed} {shown}");
+        assert_eq!(
+            (source.own_writes(), informer.list([], 4)),
+            (0, if listed { vec!["n/p related".to_owned()] } else { vec![] })
+        );
+    }
+    // The same if another cache takes the place of the one that would have shown it.
+    let pages = Arc::new(primaries());
+    Informer::new(&pages, None).applied(object("p", 1, ""));
+    let source = secondaries().charging(|| Some(room.holding(&"p".into()))).beside(&pages);
+    Informer::new(&source, None).list([], 1);
+    source.put(large("s"));
+    let mut writer = Writer::default();
+    writer.start_list();
+    writer.finish_list(Version(3));
+    assert_eq!(source.attach(None, writer.cache()), []);
+    assert_eq!(ask(&source).map(|triggers| told(&triggers)), Some(vec!["n/p related".to_owned()]));
+}
+
+#[test]
 fn a_created_object_is_read_before_the_watch_has_it() {
     // OV-4
     let source = secondaries();
@@ -996,11 +1041,32 @@ fn where_events_come_in_no_expression_is_asked() {
     assert_eq!(informer.event(Event::Deleted(owned("t", 5, "p"))), NOBODY);
     let heir = Source::heir(source.spec().clone(), &source);
     assert_eq!(heir.attach(None, informer.writer.cache()), []);
-    heir.take_over(&source);
+    source.hand_over(&[&heir]);
     assert!(ask(&source).is_none());
     let heir = Informer { source: &heir, place: None, writer: informer.writer, asks: true };
     assert_eq!(told(&heir.asked()), ["n/p related"]);
     assert_eq!(names(&heir.source.related(&key("p"))), ["n/s@1"]);
+}
+
+#[test]
+fn each_of_those_that_go_on_from_one_source_tells_of_what_that_has_put_off() {
+    // PO-3
+    let source = asking("true");
+    let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+    informer.applied(owned("s", 1, "p"));
+    informer.applied(owned("t", 2, "q"));
+    informer.event(Event::Deleted(owned("t", 3, "q")));
+    let heirs = [(); 2].map(|()| Source::heir(source.spec().clone(), &source));
+    for heir in &heirs {
+        assert_eq!(heir.attach(None, informer.writer.cache()), []);
+    }
+    source.hand_over(&[&heirs[0], &heirs[1]]);
+    assert!(ask(&source).is_none());
+    for source in &heirs {
+        let heir = Informer { source, place: None, writer: Writer::default(), asks: true };
+        assert_eq!(told(&heir.asked()), ["n/p related", "n/q related"]);
+        assert_eq!(names(&source.related(&key("p"))), ["n/s@1"]);
+    }
 }
 
 #[test]
@@ -1309,10 +1375,40 @@ fn a_read_does_not_ask_about_many_objects() {
     informer.list(many, 2000);
     let doubt = source.known(Within::Related(&key("p"))).unwrap_err().to_string();
     assert!(doubt.ends_with("changes of 1001 objects wait to be asked about"), "{doubt}");
-    assert_eq!(source.known(Within::Object(&key("s0001"))), Ok(()));
+    let doubt = source.known(Within::Indexed).unwrap_err().to_string();
+    assert!(doubt.ends_with("changes of 1001 objects wait to be asked about"), "{doubt}");
+    for within in [Within::Object(&key("s0001")), Within::Namespace("n"), Within::Everywhere] {
+        assert_eq!(source.known(within), Ok(()), "{within:?} is found without them");
+    }
+    assert_eq!(source.known(Within::Related(&ObjectRef::namespaced("m", "p"))), Ok(()), "they are of others");
     ask(&source);
     assert_eq!(source.known(Within::Related(&key("p"))), Ok(()));
     assert_eq!(source.related(&key("p")).len(), 1001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_waits_until_it_has_no_more_to_ask_about_than_it_may_but_not_for_ever() {
+    // IX-2
+    let source = asking("true");
+    let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+    let many: Vec<_> = (1..=1002).map(|n| owned(&format!("s{n:04}"), n, "p")).collect();
+    informer.list(many, 2000);
+    let start = Instant::now();
+    for within in [Within::Object(&key("s0001")), Within::Related(&ObjectRef::namespaced("m", "p"))] {
+        source.caught_up(within).await;
+        assert_eq!(start.elapsed(), Duration::ZERO, "{within:?}");
+    }
+    source.caught_up(Within::Indexed).await;
+    assert!(start.elapsed() > Duration::ZERO && source.known(Within::Indexed).is_err());
+    let begun = Instant::now();
+    let asked = async {
+        for _ in 0..2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            ask(&source);
+        }
+    };
+    tokio::join!(source.caught_up(Within::Indexed), asked);
+    assert_eq!((begun.elapsed(), source.known(Within::Indexed)), (Duration::from_millis(20), Ok(())));
 }
 
 #[test]

@@ -13,13 +13,16 @@ use crate::manifest;
 use crate::object::{Gvk, Object, ObjectRef};
 use crate::permission::Permissions;
 use crate::source::registered::Registered;
-use crate::source::{Listener, Source};
+use crate::source::{Doubt, Listener, Source};
 
 /// Asks the API server for what a bounded source has forgotten, as one of the requests that a run may make (`BC-1`).
 pub trait Recalls: Sync {
     /// Returns an object as it is now, and as the source shows it; `None` if it is gone.
     fn recall<'a>(&'a self, source: &'a Source, key: &'a ObjectRef)
     -> BoxFuture<'a, Result<Option<Object>, CallError>>;
+
+    /// Takes in why the object of a write is not known.
+    fn doubts(&self, doubt: &Doubt);
 }
 
 /// The parts of a controller and a run that a write needs.
