@@ -21,6 +21,12 @@ use crate::room::Holding;
 /// The approximate size of a header, in bytes.
 const HEADER: usize = 512;
 
+/// The most objects of which it is noted that they can't be read; the cache is incomplete if there are more.
+const MOST_UNREADABLE: usize = 1000;
+
+/// The approximate bytes that such a note takes beside the name.
+const NOTE: usize = 128;
+
 /// The reading end: cheap to clone, never waits for more than one event to be applied.
 #[derive(Clone, Default)]
 pub struct Cache(Arc<Shared>);
@@ -32,7 +38,7 @@ pub struct Cache(Arc<Shared>);
 /// everything fits.
 ///
 /// An object that can't be read also stays as it was. [`Cache::unreadable`] returns its key until it can be read or
-/// is gone.
+/// is gone; if there are too many, or there is no room to note it, it counts as left out.
 #[derive(Debug)]
 pub struct Writer {
     cache: Cache,
@@ -42,8 +48,8 @@ pub struct Writer {
     fields: Fields,
     /// The most bytes that all objects may take.
     bound: usize,
-    /// Their share of the memory that all caches have together; `None`: no such limit.
-    holding: Option<Holding>,
+    /// Their shares of memory that caches have together: of each, there has to be enough.
+    holdings: Vec<Holding>,
     /// True if an object of the list under way has been left out.
     short: bool,
     /// True if an object of the list under way has no readable key: it may be any object that the list does not
@@ -177,6 +183,11 @@ impl Cache {
         self.0.objects.read().unreadable.keys().cloned().collect()
     }
 
+    /// Returns the number of these objects.
+    pub fn unreadable_count(&self) -> usize {
+        self.0.objects.read().unreadable.len()
+    }
+
     /// Returns true if the newest version of this object can't be read.
     pub fn is_unreadable(&self, key: &ObjectRef) -> bool {
         self.0.objects.read().unreadable.contains_key(key)
@@ -208,12 +219,14 @@ impl Writer {
     /// Returns the writer of an empty cache whose objects may take `bound` bytes.
     pub fn bounded(bound: usize) -> Self {
         let (cache, fields) = (Cache::default(), Fields::whole());
-        Self { cache, list: 0, fields, bound, holding: None, short: false, nameless: false }
+        Self { cache, list: 0, fields, bound, holdings: Vec::new(), short: false, nameless: false }
     }
 
-    /// Returns the writer with a share in the memory that all caches have together.
-    pub fn sharing(self, holding: Holding) -> Self {
-        Self { holding: Some(holding), ..self }
+    /// Returns the writer with one more share in memory that caches have together.
+    #[must_use]
+    pub fn sharing(mut self, holding: Holding) -> Self {
+        self.holdings.push(holding);
+        self
     }
 
     /// Keeps only these fields of objects that come in from now on.
@@ -251,16 +264,36 @@ impl Writer {
     /// there. Returns false if the object was already known as unreadable.
     pub fn quarantine(&mut self, object: Option<&ObjectRef>) -> bool {
         let Some(key) = object else {
-            self.nameless = true;
-            return true;
+            return !std::mem::replace(&mut self.nameless, true);
         };
-        let list = self.list;
-        let Objects { slots, unreadable } = &mut *self.cache.0.objects.write();
+        let (list, shared) = (self.list, Arc::clone(&self.cache.0));
+        let Objects { slots, unreadable } = &mut *shared.objects.write();
         if let Some(Slot { object, .. }) = slots.take(key) {
             slots.insert(Slot { object, list });
         }
-        let before = unreadable.insert(key.clone(), list);
-        before.is_none()
+        if let Some(seen) = unreadable.get_mut(key) {
+            *seen = list;
+            return false;
+        }
+        if unreadable.len() >= MOST_UNREADABLE || !self.takes(0, note(key)) {
+            self.leave_out();
+            return false;
+        }
+        unreadable.insert(key.clone(), list);
+        true
+    }
+
+    /// Takes in that an object is left out.
+    fn leave_out(&mut self) {
+        self.short = true;
+        self.cache.0.incomplete.store(true, Memory::Release);
+    }
+
+    /// Forgets that an object can't be read. The caller holds the lock on `objects`.
+    fn forget_unreadable(&mut self, unreadable: &mut BTreeMap<ObjectRef, u32>, key: &ObjectRef) {
+        if unreadable.remove(key).is_some() {
+            self.give_back(note(key));
+        }
     }
 
     /// Takes in that an object is gone whose last version can't be read. Returns the change; `None` if the object was
@@ -278,7 +311,7 @@ impl Writer {
             self.give_back(slot.size());
         }
         self.advance(synced);
-        objects.unreadable.remove(key);
+        self.forget_unreadable(&mut objects.unreadable, key);
         known
     }
 
@@ -310,7 +343,9 @@ impl Writer {
                 Change::Deleted { last: slot.object, unknown: true }
             })
             .collect();
-        unreadable.retain(|_, seen| *seen == list || nameless);
+        for (key, _) in unreadable.extract_if(.., |_, seen| *seen != list && !nameless) {
+            self.give_back(note(&key));
+        }
         incomplete.store(self.short, Memory::Release);
         // A list is right even if its version is lower, as after a restored backup.
         synced_version.store(version.0, Memory::Release);
@@ -330,12 +365,11 @@ impl Writer {
                 let Slot { object, .. } = stays;
                 slots.insert(Slot { object, ..slot });
             }
-            self.short = true;
-            self.cache.0.incomplete.store(true, Memory::Release);
+            self.leave_out();
             self.advance(synced);
             return None;
         }
-        unreadable.remove(new.key());
+        self.forget_unreadable(unreadable, new.key());
         let before = slots.replace(slot);
         self.advance(synced);
         match before {
@@ -357,23 +391,28 @@ impl Writer {
         let bytes = self.cache.bytes() + more;
         let bound = if is_new { self.bound } else { self.bound.saturating_add(self.bound / 8) };
         let more = u64::try_from(more).unwrap_or(u64::MAX);
-        let fits = bytes <= bound
-            && match &mut self.holding {
-                Some(holding) if is_new => holding.try_grow(more),
-                Some(holding) => holding.exceed(more),
-                None => true,
-            };
+        let fits = bytes <= bound && self.borrows(more, is_new);
         if fits {
             self.cache.0.bytes.store(bytes, Memory::Relaxed);
         }
         fits
     }
 
+    /// Takes memory of all shares, or of none; returns false if one has not enough.
+    fn borrows(&mut self, more: u64, is_new: bool) -> bool {
+        let take = |holding: &mut Holding| if is_new { holding.try_grow(more) } else { holding.exceed(more) };
+        let Some(lacks) = self.holdings.iter_mut().position(|holding| !take(holding)) else {
+            return true;
+        };
+        self.holdings.iter_mut().take(lacks).for_each(|holding| holding.shrink(more));
+        false
+    }
+
     /// Gives room back. The caller holds the lock on `objects`.
     fn give_back(&mut self, less: usize) {
         let bytes = self.cache.bytes().saturating_sub(less);
         self.cache.0.bytes.store(bytes, Memory::Relaxed);
-        if let Some(holding) = &mut self.holding {
+        for holding in &mut self.holdings {
             holding.shrink(u64::try_from(less).unwrap_or(u64::MAX));
         }
     }
@@ -382,6 +421,11 @@ impl Writer {
     fn advance(&self, version: Version) {
         self.cache.0.version.fetch_max(version.0, Memory::AcqRel);
     }
+}
+
+/// Returns the approximate bytes that it takes to note that an object can't be read.
+fn note(key: &ObjectRef) -> usize {
+    NOTE + key.name.len() + key.namespace.as_deref().map_or(0, str::len)
 }
 
 // === impl Slot ===
@@ -535,6 +579,33 @@ mod tests {
     }
 
     #[test]
+    fn what_cant_be_read_takes_no_more_memory_than_it_may() {
+        // IE-2
+        let room = Room::new(1 << 20);
+        let mut writer = Writer::bounded(1 << 20).sharing(room.holding(&"c".into()));
+        let cache = writer.cache();
+        let odd = |n: usize, length: usize| ObjectRef::namespaced("n", &format!("{n:08}{}", "x".repeat(length - 8)));
+        writer.start_list();
+        for round in 0..2 {
+            let news = (0..2 * MOST_UNREADABLE).filter(|n| writer.quarantine(Some(&odd(*n, 8)))).count();
+            assert_eq!((news, cache.unreadable_count()), ((1 - round) * MOST_UNREADABLE, MOST_UNREADABLE));
+            assert_eq!(cache.bytes(), MOST_UNREADABLE * (NOTE + 9));
+            assert!(!cache.is_complete(), "what is not noted may be any");
+        }
+        assert!(writer.quarantine(None) && !writer.quarantine(None), "told once");
+        // What can be read by now, is gone, or is in no list any more is noted no more.
+        assert!(writer.apply(Event::Applied(object("n", "00000000", 3))).is_some());
+        assert!(writer.lose(&odd(1, 8)).is_none());
+        assert_eq!(cache.unreadable_count(), MOST_UNREADABLE - 2);
+        writer.start_list();
+        writer.finish_list(Version(4));
+        assert_eq!((cache.unreadable_count(), cache.bytes(), cache.is_complete()), (0, 0, true));
+        // Long names take what they take.
+        let news = (0..10).filter(|n| writer.quarantine(Some(&odd(*n, 200 << 10)))).count();
+        assert_eq!((news, cache.is_complete()), (3, false));
+    }
+
+    #[test]
     fn what_does_not_fit_is_left_out_and_never_taken_for_deleted() {
         let mut writer = Writer::bounded(10_000);
         let cache = writer.cache();
@@ -588,6 +659,28 @@ mod tests {
         // IN-4
         assert_eq!(cache.snapshot(Some("aa")), (vec![], Seen::up_to(Version(1))));
         assert_eq!(cache.get(&ObjectRef::namespaced("c", "a")), None);
+    }
+
+    #[test]
+    fn a_cache_takes_of_each_memory_that_it_shares_or_of_none() {
+        // CU-1
+        let [all, few] = [1 << 20, 40_000].map(Room::new);
+        let one = |name: &str| {
+            Writer::bounded(usize::MAX).sharing(all.holding(&name.into())).sharing(few.holding(&name.into()))
+        };
+        let (mut first, mut second) = (one("first"), one("second"));
+        let mut fill = |writer: &mut Writer| {
+            (1..).take_while(|n| writer.apply(Event::Applied(large(&format!("o{n}"), *n, 1_000))).is_some()).count()
+        };
+        assert!((15..20).contains(&fill(&mut first)));
+        assert!((1..5).contains(&fill(&mut second)));
+        let taken = first.cache().bytes() + second.cache().bytes();
+        assert!(taken <= 40_000, "{taken}");
+        // What was refused by the one was given back to the other.
+        let left = all.holding(&"third".into()).try_grow((3 << 18) - u64::try_from(taken).unwrap());
+        assert!(left);
+        drop((first, second));
+        assert!(few.holding(&"third".into()).try_grow(30_000));
     }
 
     #[test]

@@ -1480,7 +1480,7 @@ async fn a_component_that_fails_because_of_an_outage_has_not_failed_by_itself() 
 
 #[tokio::test(start_paused = true)]
 async fn what_the_watch_has_still_to_show_of_an_own_write_uses_up_no_attempt() {
-    // OV-1, EP-19
+    // OV-1
     let mut bench = Bench::new(Script::default(), "");
     let pages = bench.without_memory();
     bench.page(json!({}));

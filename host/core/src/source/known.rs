@@ -180,7 +180,7 @@ impl Source {
     /// cache is full, none is unreadable, and none is in a namespace that is not watched.
     pub fn sees_all_of(&self, primary: &ObjectRef) -> bool {
         let state = self.state.read();
-        let whole = |cache: &Cache| cache.is_complete() && cache.unreadable().is_empty();
+        let whole = |cache: &Cache| cache.is_complete() && cache.unreadable_count() == 0;
         let at_home = match &self.spec.role {
             Role::Primary => true,
             Role::Secondary(mapper) => mapper.stays_at_home(primary),
