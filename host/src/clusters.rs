@@ -10,7 +10,6 @@ use capstan_core::cluster::{Cluster as _, Error};
 use capstan_core::kubeconfig::Kubeconfig;
 use capstan_core::manifest::Remote;
 use capstan_core::object::{Gvk, ObjectRef};
-use capstan_core::room::Room;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
@@ -18,11 +17,12 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::client::recorder::{Recorder, recorder};
 use crate::client::{Access, ApiServer, Identity, Link};
+use crate::informer::Memory;
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
 
@@ -40,6 +40,8 @@ const REST: Duration = Duration::from_secs(2);
 pub struct Clusters {
     own: Own,
     all: Mutex<BTreeMap<Remote, Weak<Other>>>,
+    /// What writes Kubernetes Events there.
+    writers: TaskTracker,
 }
 
 /// What other clusters share with the daemon's own.
@@ -48,8 +50,8 @@ pub struct Own {
     pub api: Arc<ApiServer>,
     /// Where informers count.
     pub metrics: Arc<Metrics>,
-    /// What an informer, and what all of them together, may keep.
-    pub size: (usize, Room),
+    /// What informers may take.
+    pub memory: Memory,
     /// Ends the informers.
     pub stop: CancellationToken,
     /// The namespace of the Secrets.
@@ -77,8 +79,10 @@ pub struct Other {
     pub site: Site,
     /// Takes Kubernetes Events about primaries that are there: those of others don't wait with them.
     pub recorder: Recorder,
-    /// What reads its Secret, listens to it, and writes its Events.
-    _tasks: [AbortOnDropHandle<()>; 3],
+    /// What reads its Secret, and listens to it.
+    _tasks: [AbortOnDropHandle<()>; 2],
+    /// Has its Events written that still wait, and no more.
+    _last: DropGuard,
 }
 
 /// Reads the Secret of a cluster again and again.
@@ -97,7 +101,7 @@ struct Keeper {
 impl Clusters {
     /// Returns no clusters yet.
     pub fn new(own: Own) -> Self {
-        Self { own, all: Mutex::default() }
+        Self { own, all: Mutex::default(), writers: TaskTracker::new() }
     }
 
     /// Returns a cluster that an operator uses, which others of it may use already.
@@ -117,12 +121,26 @@ impl Clusters {
         self.all.lock().values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns of each name whether the cluster can be reached. While another Secret takes the place of one, both have to lead there.
+    fn up(&self) -> BTreeMap<Arc<str>, bool> {
+        let mut up = BTreeMap::new();
+        for other in self.all() {
+            *up.entry(Arc::clone(&other.id)).or_insert(true) &= other.site.api.trouble().is_none();
+        }
+        up
+    }
+
+    /// Waits until the Kubernetes Events of all that were in use are written, once the daemon is to end.
+    pub async fn ended(&self) {
+        self.writers.close();
+        self.writers.wait().await;
+    }
+
     fn begin(&self, remote: &Remote) -> Other {
-        let Own { api, metrics, size: (bound, room), stop, namespace, reach, identity } = &self.own;
+        let Own { api, metrics, memory, stop, namespace, reach, identity } = &self.own;
         let other = ApiServer::of_other(Arc::clone(&remote.id), api.managers(), api.chance());
         let other = Arc::new(other);
-        let size = (*bound, room.clone());
-        let pool = Pool::new(Arc::clone(&other), Arc::clone(metrics), size, stop.child_token());
+        let pool = Pool::new(Arc::clone(&other), Arc::clone(metrics), memory.of_other(), stop.child_token());
         let keeper = Keeper {
             remote: remote.clone(),
             secrets: Access::new(Arc::clone(api), Identity::Daemon),
@@ -135,13 +153,11 @@ impl Clusters {
         let runtime = Handle::current();
         let listening = Arc::clone(&other);
         let (recorder, writer) = recorder(identity.to_string());
-        let tasks = [
-            runtime.spawn(keeper.keep()),
-            runtime.spawn(async move { listening.listen(|| ()).await }),
-            runtime.spawn(writer.run(stop.child_token())),
-        ];
-        let id = Arc::clone(&remote.id);
-        Other { id, site: Site { api: other, pool }, recorder, _tasks: tasks.map(AbortOnDropHandle::new) }
+        let tasks = [runtime.spawn(keeper.keep()), runtime.spawn(async move { listening.listen(|| ()).await })];
+        let last = stop.child_token();
+        self.writers.spawn_on(writer.run(last.clone()), &runtime);
+        let (id, tasks) = (Arc::clone(&remote.id), tasks.map(AbortOnDropHandle::new));
+        Other { id, site: Site { api: other, pool }, recorder, _tasks: tasks, _last: last.drop_guard() }
     }
 }
 
@@ -235,9 +251,9 @@ impl Collector for Up {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "1 as long as another cluster that operators use can be reached";
         let mut family = encoder.encode_descriptor("cluster_up", help, None, MetricType::Gauge)?;
-        for other in self.0.all() {
-            let up = ConstGauge::new(i64::from(other.site.api.trouble().is_none()));
-            up.encode(family.encode_family(&[("cluster", &*other.id)])?)?;
+        for (id, is_up) in self.0.up() {
+            let up = ConstGauge::new(i64::from(is_up));
+            up.encode(family.encode_family(&[("cluster", &*id)])?)?;
         }
         Ok(())
     }
@@ -251,12 +267,29 @@ impl fmt::Debug for Clusters {
 }
 
 #[cfg(test)]
-mod tests {
-    use capstan_core::object::Managers;
+pub(crate) mod tests {
+    use capstan_core::guest::Event;
+    use capstan_core::object::{Managers, Object};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::backoff::Chance;
+    use crate::client::recorder::Origin;
     use crate::client::tests::{Answer, Step, scripted};
+
+    /// Returns another cluster whose API server gives these answers, for as long as the test leads there.
+    pub(crate) fn other(id: &str, client: kube::Client) -> Arc<Other> {
+        let id = Arc::from(id);
+        let api = Arc::new(ApiServer::of_other(Arc::clone(&id), Managers::default(), &Chance::default()));
+        api.lead(Link::Open(client));
+        let memory = Memory::new(1 << 20, u64::MAX);
+        let pool = Pool::new(Arc::clone(&api), Arc::default(), memory, CancellationToken::new());
+        let nothing = || AbortOnDropHandle::new(Handle::current().spawn(std::future::ready(())));
+        let tasks = std::array::from_fn(|_| nothing());
+        let (recorder, _) = recorder("test".to_owned());
+        let last = CancellationToken::new().drop_guard();
+        Arc::new(Other { id, site: Site { api, pool }, recorder, _tasks: tasks, _last: last })
+    }
 
     /// What the API server says of the Secret; none: that there is none.
     type Secret = Arc<Mutex<Option<Value>>>;
@@ -297,7 +330,7 @@ mod tests {
         Clusters::new(Own {
             api: Arc::new(ApiServer::new(client, Managers::default())),
             metrics: Arc::default(),
-            size: (1 << 20, Room::default()),
+            memory: Memory::new(1 << 20, u64::MAX),
             stop: CancellationToken::new(),
             namespace: "home".into(),
             reach: Arc::new(|_, _| Ok(())),
@@ -373,6 +406,87 @@ mod tests {
             assert_eq!(relinked.has_changed().unwrap(), leads_anew, "{expected}");
             relinked.mark_unchanged();
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_is_shown_once_while_another_secret_takes_the_place_of_one() {
+        // CU-7
+        let clusters = clusters(&Arc::new(Mutex::new(Some(secret(1, "a")))));
+        let [before, after] =
+            ["edge", "other"].map(|secret| clusters.of(&Remote { secret: secret.into(), ..remote("pages") }));
+        before.site.api.lead(Link::Closed("no".into()));
+        let up =
+            |clusters: &Clusters| clusters.up().into_iter().map(|(id, up)| (id.to_string(), up)).collect::<Vec<_>>();
+        assert_eq!(up(&clusters), [("pages/edge".to_owned(), false)]);
+        drop(before);
+        assert_eq!(up(&clusters), [("pages/edge".to_owned(), true)]);
+        drop(after);
+        assert_eq!(up(&clusters), []);
+        let metrics = Arc::new(Metrics::default());
+        let shown = |metrics: &Arc<Metrics>| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &metrics.registry()).unwrap();
+            text.matches("informer_objects{kind=\"Page\"").count()
+        };
+        for (comes, expected) in [(true, 1), (true, 1), (false, 1), (false, 0)] {
+            if comes {
+                drop(metrics.informers.of("Page", None, Some("pages/edge")));
+            } else {
+                metrics.informers.forget("Page", None, Some("pages/edge"));
+            }
+            assert_eq!(shown(&metrics), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_events_of_a_cluster_that_nobody_uses_any_more_are_written() {
+        // CU-6, ER-6
+        let clusters = clusters(&Arc::new(Mutex::new(Some(secret(1, "a")))));
+        let other = clusters.of(&remote("pages"));
+        let (client, asked) = scripted(|path| match path {
+            "/api/v1" => {
+                let events = json!({ "name": "events", "kind": "Event", "namespaced": true });
+                Answer(Some(200), vec![Step::Comes(json!({ "resources": [events] }).to_string())])
+            }
+            path if path.contains("/events/") => {
+                let missing = json!({ "kind": "Status", "reason": "NotFound", "message": "not found", "code": 404 });
+                Answer(Some(404), vec![Step::Comes(missing.to_string())])
+            }
+            _ => Answer(
+                Some(201),
+                vec![Step::Comes(
+                    json!({ "metadata": { "namespace": "n", "name": "e", "uid": "u", "resourceVersion": "1" } })
+                        .to_string(),
+                )],
+            ),
+        });
+        read_again().await;
+        other.site.api.lead(Link::Open(client));
+        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "ConfigMap".into() };
+        let page = r#"{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"1"}}"#;
+        let page = Object::parse(page, &gvk, &Managers::default()).unwrap();
+        let origin = Origin {
+            api: Access::new(Arc::clone(&other.site.api), Identity::Daemon),
+            plugin: "pages/p".into(),
+            controller: "c".into(),
+            gvk,
+            dropped: prometheus_client::metrics::counter::Counter::default(),
+        };
+        let event = Event {
+            warning: false,
+            reason: "Last".to_owned(),
+            message: "words".to_owned(),
+            key: None,
+            action: None,
+            component: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+        };
+        other.recorder.publish(&origin, &page, event);
+        drop((origin, other));
+        clusters.ended().await;
+        let written = asked.lock().iter().filter(|path| path.contains("/namespaces/n/events?")).count();
+        assert_eq!(written, 1, "{:?}", asked.lock());
     }
 
     #[tokio::test(start_paused = true)]

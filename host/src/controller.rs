@@ -12,6 +12,7 @@ use capstan_core::manifest::OnStartError;
 use capstan_core::object::ObjectRef;
 use capstan_core::rollout::Step;
 use capstan_core::source::Within;
+use capstan_core::startup::Obstacle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -107,7 +108,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     };
     while let Some(now) = prepared.take() {
         // The change may have been taken back while the last runs ended.
-        if now.entry == Entry::Start || !task.put_in_place() {
+        if now.entry != Entry::Keep || !task.put_in_place() {
             held = task.take_over(now, &lacked);
         }
         tokio::select! {
@@ -144,7 +145,7 @@ impl Task<'_> {
     /// was without before.
     async fn regain(
         &mut self,
-        Lost { names, why }: Lost,
+        Lost { names, why, elsewhere }: Lost,
         mut without: BTreeSet<Arc<str>>,
         stop: &CancellationToken,
     ) -> Option<Prepared> {
@@ -152,16 +153,21 @@ impl Task<'_> {
         tracing::error!(%why, "the controller waits for a right that it had");
         // The controller continues without what it may not read, unless the manifest says otherwise.
         let goes_on = handle.wanted.borrow().spec.on_start_error == OnStartError::GoOn;
-        without.extend(names.into_iter().filter(|_| goes_on));
+        if goes_on {
+            // Others may have gone while its last runs ended.
+            let declared = Arc::clone(&handle.wanted.borrow());
+            let closed = apart::all_closed(&declared.spec, &declared.sites(self.environment));
+            without.extend(names.into_iter().chain(closed));
+        }
         {
             // A change at this moment has either come before, or sees that the controller waits.
             let _changing = handle.in_force.write();
-            handle.set(Phase::Resolving(why));
+            handle.set(Phase::Resolving(Obstacle { why, elsewhere }));
         }
         tokio::select! {
             biased;
             () = stop.cancelled() => None,
-            next = Box::pin(self.prepare(Entry::Start, without)) => Some(next),
+            next = Box::pin(self.prepare(Entry::Again, without)) => Some(next),
         }
     }
 
@@ -284,7 +290,7 @@ impl Task<'_> {
     /// its operator's account needs from now on, and what it is without.
     fn take_over(&mut self, mut prepared: Prepared, lacked: &BTreeMap<Arc<str>, Lack>) -> Held {
         let (rights, rest) = (prepared.rights.take(), std::mem::take(&mut prepared.rest));
-        if let Some(why) = rest.why() {
+        if let Some(Obstacle { why, .. }) = rest.why() {
             tracing::warn!(%why, "the controller starts without something that it watches");
         }
         let come = rest.has_come(lacked, |kind, namespace| prepared.plan.watches(kind, namespace));

@@ -21,10 +21,13 @@ use crate::metrics::InformerMetrics;
 use kept::Kept;
 pub use kept::Need;
 use list_watch::{End, Item, ListWatch};
+pub use memory::Memory;
+use memory::Transit;
 use state::{Held, LONGEST_PAUSE};
 
 mod kept;
 pub mod list_watch;
+mod memory;
 pub mod pool;
 mod state;
 
@@ -128,8 +131,9 @@ impl Shared {
         let Self { bound, cache, .. } = self;
         let [taken, mebibytes] = [cache.bytes(), *bound].map(|bytes| bytes >> 20);
         State::Failing(format!(
-            "its cache is full: {} objects take {taken} MiB, and others are left out: nothing is done about those until there is room; it may have {mebibytes} MiB (--cache-size), if other caches leave it so much (--cache-memory); delete what is too large or too much, watch less by namespaces or a selector, or raise those",
-            cache.len()
+            "its cache is full: {} objects take {taken} MiB, {} can't be read, and others are left out: nothing is done about those until there is room; it may have {mebibytes} MiB (--cache-size), if other caches leave it so much (--cache-memory); delete what is too large or too much, watch less by namespaces or a selector, or raise those",
+            cache.len(),
+            cache.unreadable_count()
         ))
     }
 
@@ -252,8 +256,13 @@ impl Subscriber {
 }
 
 impl Informer {
-    pub(crate) fn new(shared: Arc<Shared>, api: Arc<ApiServer>, kind: Kind, writer: Writer) -> Self {
-        let list_watch = ListWatch::new(api, kind, shared.scope.clone());
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        (api, transit): (Arc<ApiServer>, Transit),
+        kind: Kind,
+        writer: Writer,
+    ) -> Self {
+        let list_watch = ListWatch::new((api, transit), kind, shared.scope.clone());
         Self { shared, list_watch, writer, streaming: true, listing: false }
     }
 
@@ -396,7 +405,7 @@ fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
     let cache = writer.cache();
     shared.metrics.bytes.set(number(cache.bytes()));
     shared.metrics.objects.set(number(cache.len()));
-    shared.metrics.unreadable.set(number(cache.unreadable().len()));
+    shared.metrics.unreadable.set(number(cache.unreadable_count()));
 }
 
 #[cfg(test)]
@@ -404,7 +413,6 @@ mod tests {
     use capstan_core::object::fields::Fields;
     use capstan_core::object::pointer::Pointer;
     use capstan_core::object::{Managers, Object, ObjectRef};
-    use capstan_core::room::Room;
     use capstan_core::source::{TriggerKind, Within};
     use tokio::time::sleep;
 
@@ -423,8 +431,8 @@ mod tests {
             None => Answer(Some(200), vec![Step::Silent]),
         });
         let api = Arc::new(ApiServer::new(client, Managers::default()));
-        let size = (1 << 20, Room::default());
-        let pool = Pool::new(api, Arc::default(), size, CancellationToken::new());
+        let memory = Memory::new(1 << 20, u64::MAX);
+        let pool = Pool::new(api, Arc::default(), memory, CancellationToken::new());
         (pool, asked)
     }
 

@@ -1,10 +1,12 @@
 //! Counts what the daemon does: one small struct of metrics per part, all registered under one prefix.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::reconciler::triggers::Enqueued;
 use capstan_core::source::callback::Callback;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -112,6 +114,8 @@ pub struct Informers {
     unreadable: Family<ByInformer, Gauge>,
     synced: Family<ByInformer, Gauge>,
     failures: Family<ByInformer, Counter>,
+    /// How many informers count under each label: it does not tell selectors apart, nor what leads to another cluster.
+    used: Mutex<HashMap<ByInformer, usize>>,
 }
 
 /// The metrics of one informer.
@@ -317,9 +321,10 @@ impl ByInformer {
 }
 
 impl Informers {
-    /// Returns the metrics of one informer.
+    /// Returns the metrics of one informer, until [`Informers::forget`].
     pub fn of(&self, kind: &str, namespace: Option<&str>, cluster: Option<&str>) -> InformerMetrics {
         let label = ByInformer::new(kind, namespace, cluster);
+        *self.used.lock().entry(label.clone()).or_default() += 1;
         InformerMetrics {
             objects: self.objects.get_or_create_owned(&label),
             bytes: self.bytes.get_or_create_owned(&label),
@@ -329,9 +334,17 @@ impl Informers {
         }
     }
 
-    /// Removes the metrics of an informer that has ended.
+    /// Removes the metrics of an informer that has ended, unless there is another one like it.
     pub fn forget(&self, kind: &str, namespace: Option<&str>, cluster: Option<&str>) {
         let label = ByInformer::new(kind, namespace, cluster);
+        {
+            let mut used = self.used.lock();
+            if let Some(others) = used.get_mut(&label).filter(|used| **used > 1) {
+                *others -= 1;
+                return;
+            }
+            used.remove(&label);
+        }
         self.objects.remove(&label);
         self.bytes.remove(&label);
         self.unreadable.remove(&label);

@@ -25,8 +25,8 @@ use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::clusters::{Clusters, Other, Own, Reach, Up};
 use crate::control::{self, Control, Unready};
 use crate::controller::Environment;
-use crate::informer::State;
 use crate::informer::pool::Pool;
+use crate::informer::{Memory, State};
 use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::operators::{self, Manifests, Read};
@@ -93,18 +93,18 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let mut own = listeners.ports();
     own.insert(control.address().port());
     let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
-    let size = (args.cache_size, Room::new(args.cache_memory()));
+    let memory = Memory::new(args.cache_size, args.cache_memory());
     let clusters = Clusters::new(Own {
         api: Arc::clone(&api),
         metrics: Arc::clone(&metrics),
-        size: size.clone(),
+        memory: memory.clone(),
         stop: informers_stop.clone(),
         namespace: Arc::clone(&home.own),
         reach: reach(&outside),
         identity: identity().into(),
     });
     let environment = Arc::new(Environment {
-        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), size, informers_stop.clone()),
+        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), memory, informers_stop.clone()),
         clusters: Arc::new(clusters),
         api,
         metrics: Arc::clone(&metrics),
@@ -146,11 +146,12 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     }
     informers_stop.cancel();
     environment.pool.ended().await;
+    let clusters = Arc::clone(&environment.clusters);
     drop((environment, status));
     server_stop.cancel();
     recorder_stop.cancel();
     // The events of the last runs are written; neither they nor a slow reader of a page hold the end up.
-    let ended = tokio::time::timeout(LAST_WORDS, futures::future::join(server, recorder)).await;
+    let ended = tokio::time::timeout(LAST_WORDS, futures::future::join3(server, recorder, clusters.ended())).await;
     if ended.is_err() {
         tracing::warn!("events are not written, or pages not read; not waited for");
     }

@@ -13,6 +13,8 @@ pub struct Watched {
     pub needed: Needed,
     /// How much of it is known.
     pub fill: Fill,
+    /// True if it is in another cluster than the daemon's.
+    pub elsewhere: bool,
 }
 
 /// When something that is watched is needed.
@@ -41,9 +43,25 @@ pub enum Verdict {
     /// The controller starts.
     Start,
     /// The controller waits for this.
-    Wait(String),
+    Wait(Obstacle),
     /// The controller does not start, for this reason.
-    Fail(String),
+    Fail(Obstacle),
+}
+
+/// Something without which a controller is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What it is, in one sentence.
+    pub why: String,
+    /// True if nothing but other clusters is to blame (`CU-7`).
+    pub elsewhere: bool,
+}
+
+impl Obstacle {
+    /// Returns one that is a matter of the daemon, or of its cluster.
+    pub fn here(why: impl Into<String>) -> Self {
+        Self { why: why.into(), elsewhere: false }
+    }
 }
 
 /// Decides whether a controller starts, given what it watches and whether the time to wait for that is up.
@@ -53,25 +71,29 @@ pub fn decide(policy: OnStartError, watched: &[Watched], time_is_up: bool) -> Ve
         (Fill::UnderWay, Needed::IfActive) => !time_is_up,
         (Fill::UnderWay | Fill::Lacking(_), Needed::Always) => true,
     };
-    let Some(first) = watched.iter().find(open) else {
+    // What other clusters lack hides nothing that is lacking here.
+    let mut all: Vec<_> = watched.iter().filter(open).collect();
+    all.sort_by_key(|watched| watched.elsewhere);
+    let Some(first) = all.first() else {
         return Verdict::Start;
     };
     match policy {
         OnStartError::GoOn if time_is_up => Verdict::Start,
-        OnStartError::Fail if time_is_up => Verdict::Fail(first.why()),
-        OnStartError::GoOn | OnStartError::Fail | OnStartError::Wait => Verdict::Wait(first.why()),
+        OnStartError::Fail if time_is_up => Verdict::Fail(first.obstacle()),
+        OnStartError::GoOn | OnStartError::Fail | OnStartError::Wait => Verdict::Wait(first.obstacle()),
     }
 }
 
 impl Watched {
-    /// Returns the reason to wait or fail, for messages.
-    fn why(&self) -> String {
-        let Self { what, fill, .. } = self;
-        match fill {
+    /// Returns the reason to wait or fail.
+    fn obstacle(&self) -> Obstacle {
+        let Self { what, fill, elsewhere, .. } = self;
+        let why = match fill {
             Fill::Filled => format!("{what} is known"),
             Fill::UnderWay => format!("waiting for the first list of {what}"),
             Fill::Lacking(why) => format!("{what}: {why}"),
-        }
+        };
+        Obstacle { why, elsewhere: *elsewhere }
     }
 }
 
@@ -94,7 +116,7 @@ mod tests {
             (IfActive, lacking(), "start", ["start"; 3]),
         ] {
             let what = "maps".into();
-            let watched = [Watched { what, needed, fill }];
+            let watched = [Watched { what, needed, fill, elsewhere: false }];
             for (policy, late) in [Wait, GoOn, Fail].into_iter().zip(late) {
                 for (time_is_up, expected) in [(false, early), (true, late)] {
                     let verdict = match decide(policy, &watched, time_is_up) {
@@ -107,5 +129,42 @@ mod tests {
             }
         }
         assert_eq!(decide(Wait, &[], false), Verdict::Start);
+    }
+
+    #[test]
+    fn other_clusters_are_to_blame_only_if_nothing_is_lacking_here() {
+        // CU-7
+        use Needed::{Always, IfActive};
+        let [here, there] = [false, true].map(|elsewhere| {
+            move |needed, fill| Watched {
+                what: if elsewhere { "there" } else { "here" }.into(),
+                needed,
+                fill,
+                elsewhere,
+            }
+        });
+        let lacking = || Fill::Lacking("forbidden".into());
+        for (watched, expected) in [
+            (vec![there(Always, lacking()), here(Always, Fill::Filled)], Some(("there: forbidden", true))),
+            (
+                vec![there(Always, lacking()), here(Always, Fill::UnderWay)],
+                Some(("waiting for the first list of here", false)),
+            ),
+            (vec![here(Always, lacking()), there(Always, lacking())], Some(("here: forbidden", false))),
+            (
+                vec![here(IfActive, lacking()), there(Always, Fill::UnderWay)],
+                Some(("waiting for the first list of there", true)),
+            ),
+            (vec![there(IfActive, lacking()), here(Always, Fill::Filled)], None),
+        ] {
+            for policy in [OnStartError::Wait, OnStartError::Fail] {
+                let told = match decide(policy, &watched, true) {
+                    Verdict::Start => None,
+                    Verdict::Wait(obstacle) | Verdict::Fail(obstacle) => Some(obstacle),
+                };
+                let told = told.as_ref().map(|told| (told.why.as_str(), told.elsewhere));
+                assert_eq!(told, expected, "{policy:?} {watched:?}");
+            }
+        }
     }
 }

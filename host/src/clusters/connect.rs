@@ -11,6 +11,7 @@ use capstan_core::kubeconfig::{Credentials, Kubeconfig};
 use capstan_core::network::{Closed, Destination, Host, Scheme};
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Uri};
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
@@ -22,6 +23,9 @@ use tower::Service;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long it may take with all that it takes until requests can be sent.
+const WHOLE: Duration = Duration::from_secs(15);
 
 /// The most addresses of a name that are tried.
 const TRIED: usize = 8;
@@ -70,7 +74,10 @@ pub(super) fn connect(kubeconfig: &Kubeconfig, reach: &Reach) -> Result<kube::Cl
     connector.set_connect_timeout(Some(CONNECT));
     connector.set_nodelay(true);
     let unusable = |_| "its certificates, or the key, can't be used".to_owned();
-    let connector = config.rustls_https_connector_with_connector(connector).map_err(unusable)?;
+    let mut connector =
+        TimeoutConnector::new(config.rustls_https_connector_with_connector(connector).map_err(unusable)?);
+    // Names that are looked up, and TLS, take their time, too.
+    connector.set_connect_timeout(Some(WHOLE));
     let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
     let headers = config.extra_headers_layer().map_err(|_| "its token can't be used".to_owned())?;
     let builder = ClientBuilder::new(client, &config.default_namespace);
@@ -196,5 +203,20 @@ mod tests {
         let error = chain(&error);
         assert!(error.contains("its server localhost has the address"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_is_given_up() {
+        // CU-7
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let client = connect(&kubeconfig(&format!("https://127.0.0.1:{port}"), "127.0.0.1"), &reach()).unwrap();
+        let request = http::Request::get("/version").body(Body::empty()).unwrap();
+        let asking = tokio::spawn(async move { client.send(request).await.map(drop) });
+        let (_connection, _) = silent.accept().await.unwrap();
+        tokio::time::pause();
+        let ended = tokio::time::timeout(2 * WHOLE, asking).await;
+        let error = ended.expect("it ends").unwrap().unwrap_err();
+        assert!(chain(&error).contains("timed out") || chain(&error).contains("elapsed"), "{}", chain(&error));
     }
 }

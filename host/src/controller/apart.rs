@@ -16,18 +16,32 @@ use super::start::kinds_of;
 /// Waits until another cluster may not be used any more; for ever, if the controller uses none. `without` has the names of what it goes
 /// on without already.
 pub(super) async fn closed(spec: &Controller, sites: &Sites, without: &BTreeSet<Arc<str>>) -> Lost {
-    let kinds = kinds_of(spec);
     let used = sites.others().filter_map(|(id, site)| {
-        let of_it = kinds.keys().filter(|at| at.cluster.as_ref() == Some(id));
-        let names: BTreeSet<Arc<str>> = of_it.map(|at| at.to_string().into()).collect();
+        let names = names_in(spec, id);
         let is_used = names.iter().any(|name| !without.contains(name));
-        let lost = async move { Lost { why: format!("cluster {id}: {}", site.api.shut().await), names } };
+        let lost = async move {
+            let why = format!("cluster {id}: {}", site.api.shut().await);
+            Lost { why, names, elsewhere: true }
+        };
         is_used.then(|| lost.boxed())
     });
     match used.collect::<Vec<_>>() {
         none if none.is_empty() => pending().await,
         used => select_all(used).await.0,
     }
+}
+
+/// Returns the names of what is in other clusters that may not be used now.
+pub(super) fn all_closed(spec: &Controller, sites: &Sites) -> BTreeSet<Arc<str>> {
+    let closed = sites.others().filter(|(_, site)| site.api.closed().is_some());
+    closed.flat_map(|(id, _)| names_in(spec, id)).collect()
+}
+
+/// Returns the names of what a controller has in a cluster.
+fn names_in(spec: &Controller, id: &Arc<str>) -> BTreeSet<Arc<str>> {
+    let kinds = kinds_of(spec);
+    let of_it = kinds.keys().filter(|at| at.cluster.as_ref() == Some(id));
+    of_it.map(|at| at.to_string().into()).collect()
 }
 
 /// Waits until another cluster that a controller uses is back after it was away.

@@ -18,6 +18,7 @@ use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
 use capstan_core::source::callback::Faults;
 use capstan_core::source::{Doubt, Listener, Source, TriggerKind, Within};
+use capstan_core::startup::Obstacle;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -41,7 +42,7 @@ pub struct Handle {
     pub(super) faults: Arc<Faults>,
     pub(super) phase: Mutex<Phase>,
     /// The parts that it runs without; `None` if nothing is missing.
-    pub(super) without: Mutex<Option<String>>,
+    pub(super) without: Mutex<Option<Obstacle>>,
     pub(super) bounds: watch::Sender<Bounds>,
     /// The wanted version.
     pub(super) wanted: watch::Sender<Arc<Declared>>,
@@ -89,9 +90,12 @@ pub struct Described {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Waits for the API server to serve a kind, to grant a right, or to answer at all.
-    Resolving(String),
+    Resolving(Obstacle),
     /// Waits for caches to fill.
-    Filling,
+    Filling {
+        /// True if they are of other clusters alone.
+        elsewhere: bool,
+    },
     /// Runs.
     Running,
     /// Runs as before, and waits for what its wanted version needs, which this names.
@@ -99,7 +103,7 @@ pub(super) enum Phase {
     /// Has stopped.
     Stopped,
     /// Can't run, for this reason.
-    Failed(String),
+    Failed(Obstacle),
 }
 
 impl InForce {
@@ -126,7 +130,7 @@ impl Handle {
             queue: Queue::new(declared.policy()),
             verdicts: Arc::default(),
             metrics,
-            phase: Mutex::new(Phase::Resolving("starting".to_owned())),
+            phase: Mutex::new(Phase::Resolving(Obstacle::here("starting"))),
             without: Mutex::default(),
             bounds: watch::Sender::new(declared.bounds(environment)),
             wanted: watch::Sender::new(Arc::new(declared)),
@@ -276,20 +280,20 @@ impl Handle {
     pub fn waiting(&self) -> Option<String> {
         match &*self.phase.lock() {
             Phase::Changing(why) => Some(why.clone()),
-            Phase::Resolving(_) | Phase::Filling | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
+            Phase::Resolving(_) | Phase::Filling { .. } | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
         }
     }
 
     /// Returns why it is not ready; `None` if it is.
     pub fn unready(&self) -> Option<Unready> {
-        let why = match &*self.phase.lock() {
-            Phase::Resolving(why) | Phase::Failed(why) => why.clone(),
-            Phase::Filling => "waiting for its caches to fill".to_owned(),
-            Phase::Stopped => "stopped".to_owned(),
+        let Obstacle { why, elsewhere } = match &*self.phase.lock() {
+            Phase::Resolving(obstacle) | Phase::Failed(obstacle) => obstacle.clone(),
+            Phase::Filling { elsewhere } => {
+                Obstacle { elsewhere: *elsewhere, ..Obstacle::here("waiting for its caches to fill") }
+            }
+            Phase::Stopped => Obstacle::here("stopped"),
             Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
         };
-        // CU-7: what another cluster is to blame for is no matter of the daemon's.
-        let elsewhere = self.wanted.borrow().others.values().any(|other| other.site.api.trouble().is_some());
         Some(Unready { what: format!("controller {}", self.name), why, elsewhere })
     }
 
@@ -317,12 +321,12 @@ impl Handle {
             })
         });
         let (phase, why) = match &*self.phase.lock() {
-            Phase::Resolving(why) => ("resolving", Some(why.clone())),
-            Phase::Filling => ("filling", None),
-            Phase::Running => ("running", self.without.lock().clone()),
+            Phase::Resolving(obstacle) => ("resolving", Some(obstacle.why.clone())),
+            Phase::Filling { .. } => ("filling", None),
+            Phase::Running => ("running", self.without.lock().as_ref().map(|without| without.why.clone())),
             Phase::Changing(why) => ("changing", Some(why.clone())),
             Phase::Stopped => ("stopped", None),
-            Phase::Failed(why) => ("failed", Some(why.clone())),
+            Phase::Failed(obstacle) => ("failed", Some(obstacle.why.clone())),
         };
         let former: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
             let former = now.spec.former_finalizers.iter();
@@ -353,9 +357,9 @@ impl Handle {
     }
 
     /// Reports that it can't start, and waits forever: a change of its manifest drops this future.
-    pub(super) async fn failed<T>(&self, why: String) -> T {
-        tracing::error!(%why, "the controller does not start");
-        self.set(Phase::Failed(why));
+    pub(super) async fn failed<T>(&self, obstacle: Obstacle) -> T {
+        tracing::error!(why = %obstacle.why, "the controller does not start");
+        self.set(Phase::Failed(obstacle));
         std::future::pending().await
     }
 

@@ -1,15 +1,18 @@
 //! Waits until the informers of a source have listed all that it watches; for those who can't wait, until somebody has to be woken for that.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use capstan_core::source::registered::Unfilled;
+use futures::FutureExt;
+use futures::future::select_all;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::informer::State;
-use crate::informer::pool::{Subscription, filled};
+use crate::informer::pool::Subscription;
 
 /// The informers of a source, which it has as long as this is kept.
 pub(super) struct Places {
@@ -71,10 +74,12 @@ impl Places {
             return;
         };
         if late.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
-            let (all, wake) = (Arc::clone(&self.all), Arc::clone(&self.wake));
+            // Whoever has the informers may leave them at any time, whatever this waits for.
+            let (all, wake) = (Arc::downgrade(&self.all), Arc::clone(&self.wake));
             let until_filled = async move {
-                filled(&all).await;
-                wake();
+                if all_filled(&all).await {
+                    wake();
+                }
             };
             *late = Some(AbortOnDropHandle::new(runtime.spawn(until_filled)));
         }
@@ -95,6 +100,26 @@ impl Places {
             State::Listing | State::Watching => format!("waiting for the first list of {name}"),
         };
         Unfilled { why, outage }
+    }
+}
+
+/// Waits until informers have listed all, and have told of it. Returns false if they are left before.
+async fn all_filled(all: &Weak<Vec<Subscription>>) -> bool {
+    let mut states: Vec<_> = all.upgrade().iter().flat_map(|all| all.iter()).map(|place| place.state.clone()).collect();
+    loop {
+        states.iter_mut().for_each(watch::Receiver::mark_unchanged);
+        let Some(places) = all.upgrade() else {
+            return false;
+        };
+        if places.iter().all(Subscription::is_filled) {
+            places.iter().for_each(Subscription::settle);
+            return true;
+        }
+        drop(places);
+        // An error says that an informer has ended, with the daemon.
+        if select_all(states.iter_mut().map(|state| state.changed().boxed())).await.0.is_err() {
+            return false;
+        }
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Lost {
     /// What is not there any more by name, if it is known to be missing.
     pub(super) names: BTreeSet<Arc<str>>,
     pub(super) why: String,
+    /// True if another cluster is to blame.
+    pub(super) elsewhere: bool,
 }
 
 /// Asks the API server whether a read is permitted.
@@ -105,7 +107,7 @@ impl Rights {
                 away = Some(error);
                 Fill::UnderWay
             });
-            seen.push((read.clone(), Watched { what: read.name(), needed: *needed, fill }));
+            seen.push((read.clone(), Watched { what: read.name(), needed: *needed, fill, elsewhere: false }));
         }
         (seen, away)
     }
@@ -160,7 +162,7 @@ impl Rights {
     async fn look(&self) -> Answer {
         for (read, _) in &self.reads {
             if let Fill::Lacking(why) = self.ask(read).await? {
-                return Ok(Some(Lost { names: [read.name()].into(), why: why.to_string() }));
+                return Ok(Some(Lost { names: [read.name()].into(), why: why.to_string(), elsewhere: false }));
             }
         }
         Ok(None)
@@ -195,7 +197,7 @@ fn verdict(answer: Answer, age: Duration) -> Verdict {
         Err(error) => {
             let seconds = age.as_secs();
             let why = format!("what the operator may read could not be asked for {seconds} s: {}", error.message);
-            Verdict::Lost(Lost { names: BTreeSet::new(), why })
+            Verdict::Lost(Lost { names: BTreeSet::new(), why, elsewhere: false })
         }
     }
 }
@@ -263,6 +265,7 @@ mod tests {
         let lost = |name: Option<&str>, why: &str| Lost {
             names: name.map(Arc::from).into_iter().collect(),
             why: why.to_owned(),
+            elsewhere: false,
         };
         let silent = "what the operator may read could not be asked for 300 s: away";
         let table = [

@@ -18,13 +18,16 @@ use crate::client::Kind;
 use crate::informer::pool::Subscription;
 use crate::informer::{Scope, Selectors, Subscriber};
 
+/// Sources of things outside of the cluster, by name.
+type Externals = BTreeMap<Arc<str>, Arc<External>>;
+
 /// The sources of a controller, and the finalizer for which changes are looked at.
 pub(super) struct Sources {
     pub(super) primaries: Arc<Source>,
     /// By name; a source that several dependents share is there under each name.
     pub(super) secondaries: BTreeMap<Arc<str>, Arc<Source>>,
     /// Those of things outside of the cluster.
-    pub(super) externals: BTreeMap<Arc<str>, Arc<External>>,
+    pub(super) externals: Externals,
     pub(super) finalizer: Arc<str>,
     /// Those that are watched only while a dependent is active.
     pub(super) on_demand: Arc<OnDemand>,
@@ -100,7 +103,8 @@ impl Sources {
         let continued = known.into_iter().map(|known| (&primaries, known)).chain(continued);
         let heirs = continued.filter(|(source, known)| !Arc::ptr_eq(source, known));
         let heirs = heirs.map(|(source, known)| (Arc::clone(source), Arc::clone(known))).collect();
-        let externals = externals(plan, controller);
+        let polled = controller.map(|now| (&*now.primaries, &now.externals));
+        let externals = externals((&plan.primaries.spec, &plan.externals), polled);
         Self { primaries, secondaries, externals, finalizer, on_demand: Arc::default(), heirs }
     }
 
@@ -229,17 +233,20 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns the sources of things outside of the cluster: what is known of one that stays as it is stays, too.
-fn externals(plan: &Plan, before: Option<&Controller>) -> BTreeMap<Arc<str>, Arc<External>> {
+/// Returns sources of things outside of the cluster: what is known of one that stays as it is stays, too, if the primaries do.
+fn externals(
+    (primaries, wanted): (&Spec, &BTreeMap<Arc<str>, manifest::External>),
+    before: Option<(&Source, &Externals)>,
+) -> Externals {
     // Primaries of another kind, or in another cluster, may have the same names.
-    let spec = &plan.primaries.spec;
-    let kin = before.filter(|now| now.spec.primary.is_kind_of(&spec.gvk) && now.spec.cluster == spec.cluster);
+    let is_kin = |now: &Spec| now.gvk.is_kind_of(&primaries.gvk) && now.cluster == primaries.cluster;
+    let kin = before.filter(|(now, _)| is_kin(now.spec())).map(|(_, known)| known);
     let one = |(name, spec): (&Arc<str>, &manifest::External)| {
-        let known = kin.and_then(|now| now.externals.get(name)).filter(|known| known.spec == *spec);
+        let known = kin.and_then(|known| known.get(name)).filter(|known| known.spec == *spec);
         let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec.clone())));
         (Arc::clone(name), external)
     };
-    plan.externals.iter().map(one).collect()
+    wanted.iter().map(one).collect()
 }
 
 /// Whether a source shows objects of the kind, in the cluster, that another one shows.
@@ -261,6 +268,8 @@ fn predecessor<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use capstan_core::cache::{Event, Writer};
     use capstan_core::cel::Expression;
     use capstan_core::manifest::Keys;
@@ -307,6 +316,36 @@ mod tests {
         let waits: Vec<_> = sources.heirs.iter().map(|(heir, _)| heir.settled().now_or_never().is_none()).collect();
         assert_eq!(waits, [true, false, true]);
         assert!(before.settled().now_or_never().is_some());
+    }
+
+    #[test]
+    fn what_is_polled_is_of_the_primaries_of_one_cluster() {
+        // PP-1, CU-6
+        let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: a }\nspec:\n  plugins: { p: { component: { path: p.wasm } } }\n  controllers:\n    pages: { plugin: p, primary: { apiVersion: sample.dev/v1, kind: Page }, sources: { s: { poll: { every: 10s, id: /id } } } }\n";
+        let operator = manifest::parse(text, Path::new("a.yaml")).unwrap().remove(0);
+        let wanted = &operator.controllers["pages"].externals;
+        let spec = |kind: &str, cluster: Option<&str>| Spec {
+            name: "primaries".into(),
+            gvk: Gvk::parse("sample.dev/v1", kind).unwrap(),
+            cluster: cluster.map(Arc::from),
+            role: Role::Primary,
+            filter: Filter::default(),
+            indexes: BTreeMap::new(),
+            fields: Fields::whole(),
+            bounded: None,
+            faults: Arc::default(),
+        };
+        let before = Source::new(spec("Page", Some("edge")));
+        let known = externals((before.spec(), wanted), None);
+        for (kind, cluster, stays) in [
+            ("Page", Some("edge"), true),
+            ("Page", Some("far"), false),
+            ("Page", None, false),
+            ("Site", Some("edge"), false),
+        ] {
+            let now = externals((&spec(kind, cluster), wanted), Some((&before, &known)));
+            assert_eq!(Arc::ptr_eq(&now["s"], &known["s"]), stays, "{kind} {cluster:?}");
+        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::manifest::{self, OnStartError};
-use capstan_core::startup::{Fill, Needed, Verdict, Watched, decide};
+use capstan_core::startup::{Fill, Needed, Obstacle, Verdict, Watched, decide};
 use futures::FutureExt;
-use futures::future::select_all;
+use futures::future::{join_all, select_all};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -41,8 +41,10 @@ pub(super) struct Prepared {
 /// What a controller does while it is prepared to become another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Nothing runs.
+    /// Nothing runs yet.
     Start,
+    /// Nothing runs any more: something is lost that was there.
+    Again,
     /// It goes on as before.
     Keep,
 }
@@ -106,11 +108,7 @@ pub(super) async fn prepare(
     let patience = Patience {
         spec,
         sites: &sites,
-        // What runs goes on: the last good version always does.
-        policy: match (entry, spec.on_start_error) {
-            (Entry::Keep, OnStartError::Fail) => OnStartError::Wait,
-            (_, policy) => policy,
-        },
+        policy: entry.policy(spec.on_start_error),
         until: Instant::now() + spec.cache_sync_timeout,
         without,
     };
@@ -130,7 +128,7 @@ pub(super) async fn prepare(
         },
         None => BTreeMap::new(),
     };
-    handle.set(entry.filling());
+    handle.set(entry.filling(false));
     // What is watched on demand is waited for by those who demand it.
     let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
     let keep = watched.map(|(scope, kind, planned)| {
@@ -139,7 +137,7 @@ pub(super) async fn prepare(
         (scope.to_string().into(), planned.needed, subscription)
     });
     let mut places: Vec<_> = keep.collect();
-    if let Err(why) = patience.filled(&mut places).await {
+    if let Err(why) = patience.filled(&mut places, |elsewhere| handle.set(entry.filling(elsewhere))).await {
         return handle.failed(why).await;
     }
     let (filled, unfilled): (Vec<_>, Vec<_>) =
@@ -158,16 +156,25 @@ pub(super) async fn prepare(
 
 impl Entry {
     /// Returns how far a controller has come that waits for this.
-    fn waiting(self, why: String) -> Phase {
+    fn waiting(self, obstacle: Obstacle) -> Phase {
         match self {
-            Self::Start => Phase::Resolving(why),
-            Self::Keep => Phase::Changing(why),
+            Self::Start | Self::Again => Phase::Resolving(obstacle),
+            Self::Keep => Phase::Changing(obstacle.why),
         }
     }
 
-    fn filling(self) -> Phase {
+    /// Returns what becomes of a controller that can't have what it needs.
+    fn policy(self, declared: OnStartError) -> OnStartError {
+        match (self, declared) {
+            // What runs goes on, as the last good version always does, and what has run waits until it can again.
+            (Self::Keep | Self::Again, OnStartError::Fail) => OnStartError::Wait,
+            (Self::Start | Self::Keep | Self::Again, policy) => policy,
+        }
+    }
+
+    fn filling(self, elsewhere: bool) -> Phase {
         match self {
-            Self::Start => Phase::Filling,
+            Self::Start | Self::Again => Phase::Filling { elsewhere },
             Self::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
         }
     }
@@ -175,13 +182,25 @@ impl Entry {
 
 impl Patience<'_> {
     /// Asks for all kinds until it is decided that they are enough. Returns those that are served, and why others are not.
-    async fn kinds(&self, wait: impl Fn(String)) -> Result<(Kinds, BTreeMap<KindAt, String>), String> {
+    async fn kinds(&self, wait: impl Fn(Obstacle)) -> Result<(Kinds, BTreeMap<KindAt, String>), Obstacle> {
         let wanted = kinds_of(self.spec);
         let mut questions = Questions::new(self.sites, Some(self.until));
         loop {
             let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<KindAt, Error>::new());
-            for at in wanted.keys() {
-                match self.sites.at(at.cluster.as_ref()).api.resolve(&at.gvk).await {
+            // Each API server tells all kinds of a group at once; one that does not answer holds up no other.
+            let ask = |cluster: Option<Arc<str>>| {
+                let all = wanted.keys().filter(move |at| at.cluster == cluster);
+                async move {
+                    let mut found = Vec::new();
+                    for at in all {
+                        found.push((at, self.sites.at(at.cluster.as_ref()).api.resolve(&at.gvk).await));
+                    }
+                    found
+                }
+            };
+            let clusters: BTreeSet<_> = wanted.keys().map(|at| at.cluster.clone()).collect();
+            for (at, found) in join_all(clusters.into_iter().map(ask)).await.into_iter().flatten() {
+                match found {
                     Ok(kind) => drop(kinds.insert(at.clone(), kind)),
                     Err(error) => drop(missing.insert(at.clone(), error)),
                 }
@@ -194,18 +213,23 @@ impl Patience<'_> {
                 what: at.to_string().into(),
                 needed: *needed,
                 fill: fill(at).unwrap_or(Fill::Filled),
+                elsewhere: at.cluster.is_some(),
             });
             let primaries = kinds.contains_key(&KindAt::of_primaries(self.spec));
-            match (self.decide(seen.collect(), primaries), missing.values().last()) {
-                (Verdict::Fail(why), _) => return Err(why),
-                (Verdict::Wait(_), Some(error)) => {
+            let verdict = self.decide(seen.collect(), primaries);
+            let blamed =
+                |at: &KindAt| matches!(&verdict, Verdict::Wait(obstacle) if obstacle.elsewhere == at.cluster.is_some());
+            let error = missing.iter().filter(|(at, _)| blamed(at)).map(|(_, error)| error).last();
+            match (&verdict, error) {
+                (Verdict::Fail(obstacle), _) => return Err(obstacle.clone()),
+                (Verdict::Wait(Obstacle { elsewhere, .. }), Some(error)) => {
                     let after = questions.pause.after(error);
                     if error.reason == Reason::UnknownKind {
                         tracing::warn!(%error, again_in = ?after, "waiting for a kind");
                     } else {
                         tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
                     }
-                    wait(error.message.clone());
+                    wait(Obstacle { why: error.message.clone(), elsewhere: *elsewhere });
                     questions.rest(after).await;
                 }
                 (Verdict::Start | Verdict::Wait(_), _) => {
@@ -217,7 +241,7 @@ impl Patience<'_> {
     }
 
     /// Asks for the rights of the operator's account until it is decided that they are enough. Returns what is known of them.
-    async fn rights(&self, rights: &Rights, wait: impl Fn(String)) -> Result<Vec<(Read, Watched)>, String> {
+    async fn rights(&self, rights: &Rights, wait: impl Fn(Obstacle)) -> Result<Vec<(Read, Watched)>, Obstacle> {
         let mut questions = Questions::new(self.sites, Some(self.until));
         loop {
             let (seen, away) = rights.seen().await;
@@ -227,30 +251,35 @@ impl Patience<'_> {
             let why = match self.decide(all, seen.iter().any(of_primaries)) {
                 Verdict::Start => return Ok(seen),
                 Verdict::Fail(why) => return Err(why),
-                Verdict::Wait(why) => why,
+                Verdict::Wait(obstacle) => obstacle.why,
             };
             let (why, after) = match away {
                 Some(error) => (error.message.clone(), questions.pause.after(&error)),
                 None => (why, questions.pause.longer()),
             };
             tracing::warn!(%why, again_in = ?after, "waiting for a right");
-            wait(why);
+            wait(Obstacle::here(why));
             questions.rest(after).await;
         }
     }
 
-    /// Waits for caches until it is decided that they are enough.
-    async fn filled(&self, places: &mut [(Arc<str>, Needed, Subscription)]) -> Result<(), String> {
+    /// Waits for caches until it is decided that they are enough; `wait` is told whether they are of other clusters alone.
+    async fn filled(
+        &self,
+        places: &mut [(Arc<str>, Needed, Subscription)],
+        wait: impl Fn(bool),
+    ) -> Result<(), Obstacle> {
         loop {
             let seen = places.iter().map(|(what, needed, subscription)| Watched {
                 what: Arc::clone(what),
                 needed: *needed,
                 fill: fill(subscription),
+                elsewhere: subscription.scope().cluster.is_some(),
             });
             match self.decide(seen.collect(), true) {
                 Verdict::Start => return Ok(()),
                 Verdict::Fail(why) => return Err(why),
-                Verdict::Wait(_) => {}
+                Verdict::Wait(obstacle) => wait(obstacle.elsewhere),
             }
             let changed = places.iter_mut().map(|(.., subscription)| subscription.state.changed().boxed());
             tokio::select! {
@@ -342,10 +371,11 @@ impl Rest {
     }
 
     /// Says what is lacking of what is needed in any case; none if nothing is.
-    pub(super) fn why(&self) -> Option<String> {
-        let needed = self.names.iter().filter(|(_, lack)| lack.needed == Needed::Always);
-        let names: Vec<_> = needed.map(|(name, _)| &**name).collect();
-        (!names.is_empty()).then(|| format!("runs without {}", names.join(", ")))
+    pub(super) fn why(&self) -> Option<Obstacle> {
+        let needed = || self.names.iter().filter(|(_, lack)| lack.needed == Needed::Always);
+        let names: Vec<_> = needed().map(|(name, _)| &**name).collect();
+        let elsewhere = needed().all(|(_, lack)| lack.kind.cluster.is_some());
+        (!names.is_empty()).then(|| Obstacle { why: format!("runs without {}", names.join(", ")), elsewhere })
     }
 
     /// Waits until something of it is there, or may be read; for ever, if there is nothing.

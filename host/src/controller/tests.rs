@@ -12,7 +12,6 @@ use capstan_core::manifest;
 use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
 use capstan_core::rollout::values::Values;
-use capstan_core::room::Room;
 use capstan_core::source::on_demand::Users;
 use capstan_core::source::{Listener, Source, Trigger, TriggerKind};
 use futures::FutureExt;
@@ -27,14 +26,15 @@ use super::declared::{KindAt, Kinds};
 use super::late::{Failing as WhatFails, Places};
 use super::plan::Plan;
 use super::*;
-use crate::client::ApiServer;
 use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
-use crate::clusters::{Clusters, Own};
+use crate::client::{ApiServer, Link};
+use crate::clusters::tests::other;
+use crate::clusters::{Clusters, Other, Own};
 use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
-use crate::informer::{Need, Subscriber};
+use crate::informer::{Memory, Need, Subscriber};
 use crate::metrics::Metrics;
 use crate::workers::Workers;
 
@@ -71,19 +71,19 @@ fn environment_of(
     });
     let api = Arc::new(ApiServer::new(client, Managers::default()));
     let metrics = Arc::<Metrics>::default();
-    let size = (1 << 20, Room::default());
+    let memory = Memory::new(1 << 20, u64::MAX);
     let slots = Slots { usual: 1, extra: 1 };
     let environment = Environment {
         clusters: Arc::new(Clusters::new(Own {
             api: Arc::clone(&api),
             metrics: Arc::clone(&metrics),
-            size: size.clone(),
+            memory: memory.clone(),
             stop: CancellationToken::new(),
             namespace: "home".into(),
             reach: Arc::new(|_, _| Ok(())),
             identity: "test".into(),
         })),
-        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), size, CancellationToken::new()),
+        pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), memory, CancellationToken::new()),
         recorder: recorder("test".to_owned()).0,
         api,
         metrics,
@@ -418,6 +418,160 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     assert_eq!(places.filled(by, WhatFails::Waits).await, Ok(()));
 }
 
+#[tokio::test]
+async fn whoever_leaves_a_source_that_is_still_being_listed_leaves_its_informers_at_once() {
+    // ES-4, PO-1
+    let (environment, _) = environment_of(|path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ => Some(vec![Body::Silent]),
+    });
+    let (declared, mut known) = (pages("[n]", &environment), Kinds::new());
+    let gvk = &declared.spec.primary;
+    known.insert(KindAt { cluster: None, gvk: gvk.clone() }, environment.api.resolve(gvk).await.unwrap());
+    let plan = Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default());
+    let (scope, kind) = &plan.primaries.scopes[0];
+    let source = Arc::new(Source::new(plan.primaries.spec.clone()));
+    let subscriber = Subscriber { source, listener: Arc::new(|_| ()) };
+    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber)], || unreachable!("nobody waits"));
+    // Nobody waits any more, but somebody is to be woken.
+    assert!(places.filled(Instant::now() + Duration::from_hours(1), WhatFails::Waits).now_or_never().is_none());
+    tokio::task::yield_now().await;
+    assert_eq!(environment.pool.states().len(), 1);
+    drop(places);
+    assert!(environment.pool.states().is_empty(), "before anything else is done");
+}
+
+// === other clusters ===
+
+/// Returns an API server that serves these kinds without any objects.
+fn serving(served: &'static [&'static str]) -> kube::Client {
+    let (client, _) = scripted(move |path| match path {
+        "/apis/sample.dev/v1" => Answer(Some(200), vec![kinds(served)]),
+        _ => Answer(Some(200), vec![Body::Comes(end_of_list(7)), Body::Silent]),
+    });
+    client
+}
+
+/// Returns a controller of pages with these fields, and a source of themes in each of these other clusters.
+fn apart(fields: &str, clusters: &[&Arc<Other>], environment: &Environment) -> Declared {
+    let name = |other: &Arc<Other>| other.id.split_once('/').unwrap().1.to_owned();
+    let names = || clusters.iter().map(|other| name(other));
+    let all = names().map(|name| format!("{name}: {{ kubeconfig: {{ secret: {{ name: {name} }} }} }}"));
+    let all = all.collect::<Vec<_>>().join(", ");
+    let source = |name| {
+        format!(
+            "{name}: {{ informer: {{ apiVersion: sample.dev/v1, kind: Theme, cluster: {name}, mapper: {{ labels: {{ name: n, namespace: m }} }} }} }}"
+        )
+    };
+    let sources = names().map(source).collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  clusters: {{ {all} }}\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, namespaces: [n], sources: {{ {sources} }}, {fields} }}\n"
+    );
+    let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
+    Declared {
+        spec: operator.controllers["pages"].clone(),
+        plugin: operator.plugins["p"].clone(),
+        operator: operator.name,
+        guest: Arc::new(Unasked),
+        component: "p".into(),
+        values: Values::default(),
+        account: environment.workers.account("a/p", None),
+        others: clusters.iter().map(|other| (name(other).into(), Arc::clone(other))).collect(),
+    }
+}
+
+/// Returns what a controller is not ready for, and whether that is another cluster's matter.
+fn unready(handle: &Handle) -> Option<(String, bool)> {
+    handle.unready().map(|unready| (unready.why, unready.elsewhere))
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_cluster_is_to_blame_for_what_is_lacking_there_and_for_nothing_else() {
+    // CU-7
+    const THEME: &str = "sample.dev/v1 Theme of cluster a/edge";
+    const NOT_SERVED: &str = "the API server does not serve sample.dev/v1 Page: install its CustomResourceDefinition, or correct the manifest";
+    let closed = |other: &Arc<Other>| other.site.api.lead(Link::Closed("there is none".into()));
+    for (policy, own, there, is_closed, expected) in [
+        ("goOn", &["Page"][..], &["Theme"][..], false, None),
+        ("goOn", &["Page"], &[], false, Some((format!("runs without {THEME}"), true))),
+        ("goOn", &["Page"], &["Theme"], true, Some((format!("runs without {THEME}"), true))),
+        ("wait", &["Page"], &["Theme"], true, Some(("cluster a/edge: there is none".to_owned(), true))),
+        ("fail", &["Page"], &["Theme"], true, Some((format!("{THEME}: cluster a/edge: there is none"), true))),
+        ("wait", &[], &["Theme"], true, Some((NOT_SERVED.to_owned(), false))),
+    ] {
+        let (environment, _) = environment_of(move |path| (path == "/apis/sample.dev/v1").then(|| vec![kinds(own)]));
+        let edge = other("a/edge", serving(there));
+        if is_closed {
+            closed(&edge);
+        }
+        let declared = apart(&format!("onStartError: {policy}, cacheSyncTimeout: 5s"), &[&edge], &environment);
+        let handle = Arc::new(Handle::new(declared, &environment));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(unready(&handle), expected, "{policy} {own:?} {there:?} {is_closed}");
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_has_lost_another_cluster_goes_on_once_that_may_be_used_again() {
+    // CU-7, IE-1
+    let (environment, _) = environment();
+    let edge = other("a/edge", serving(&["Theme"]));
+    let declared = apart("onStartError: fail, cacheSyncTimeout: 5s", &[&edge], &environment);
+    let handle = Arc::new(Handle::new(declared, &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(phase(&handle), Phase::Running);
+    edge.site.api.lead(Link::Closed("it is gone".into()));
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(unready(&handle), Some(("cluster a/edge: it is gone".to_owned(), true)));
+    edge.site.api.lead(Link::Open(serving(&["Theme"])));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(phase(&handle), Phase::Running);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_loses_two_clusters_at_once_goes_on_without_both() {
+    // CU-7
+    let (environment, _) = environment();
+    let [edge, far] = ["a/edge", "a/far"].map(|id| other(id, serving(&["Theme"])));
+    let declared = apart("onStartError: goOn, cacheSyncTimeout: 1h", &[&edge, &far], &environment);
+    let handle = Arc::new(Handle::new(declared, &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(1)).await;
+    for other in [&edge, &far] {
+        other.site.api.lead(Link::Closed("it is gone".into()));
+    }
+    sleep(Duration::from_mins(1)).await;
+    let both = "runs without sample.dev/v1 Theme of cluster a/edge, sample.dev/v1 Theme of cluster a/far";
+    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, Some((both.to_owned(), true))));
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_does_not_answer_delays_no_question_to_another() {
+    // CU-7
+    let (environment, _) = environment();
+    let (hangs, _) = scripted(|_| Answer(None, Vec::new()));
+    let (answers, asked) = scripted(|_| Answer(Some(200), vec![kinds(&["Theme"])]));
+    let [edge, far] = [("a/edge", hangs), ("a/far", answers)].map(|(id, client)| other(id, client));
+    let handle = Arc::new(Handle::new(apart("", &[&edge, &far], &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(*asked.lock(), ["/apis/sample.dev/v1"]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
 /// A component that is asked for things outside of the cluster, of which there are none, and notes when.
 #[derive(Clone)]
 struct Asked {
@@ -509,7 +663,7 @@ async fn a_controller_waits_for_its_first_poll_no_longer_than_for_its_caches() {
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
     sleep(Duration::from_secs(50)).await;
-    assert_eq!(phase(&handle), Phase::Filling);
+    assert_eq!(phase(&handle), Phase::Filling { elsewhere: false });
     // Something else is wanted meanwhile: that is not waited with.
     handle.change(asked.declared("two", &environment), &environment);
     sleep(Duration::from_secs(1)).await;
@@ -520,7 +674,7 @@ async fn a_controller_waits_for_its_first_poll_no_longer_than_for_its_caches() {
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
     sleep(Duration::from_secs(50)).await;
-    assert_eq!(phase(&handle), Phase::Filling);
+    assert_eq!(phase(&handle), Phase::Filling { elsewhere: false });
     sleep(Duration::from_secs(10)).await;
     assert_eq!(phase(&handle), Phase::Running);
     assert_eq!(asked.polls.lock().len(), 2, "one poll after another");

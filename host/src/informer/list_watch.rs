@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::object::fields::Fields;
 use capstan_core::object::shard::Shard;
@@ -20,9 +20,10 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::memory::{Load, NoRoom, Transit};
 use crate::backoff::Chance;
 use crate::client::request::{self, Asked, Form, Selection};
-use crate::client::{ApiServer, Broken, Kind, collect};
+use crate::client::{ApiServer, Broken, Kind, chain};
 
 /// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
 /// not come back together. We then ask again from where we were.
@@ -82,6 +83,8 @@ pub struct PageSize(pub u32);
 /// One kind in one scope, at the API server.
 pub(crate) struct ListWatch {
     api: Arc<ApiServer>,
+    /// The memory of what comes in.
+    transit: Transit,
     kind: Kind,
     scope: Scope,
     managers: Managers,
@@ -130,10 +133,10 @@ fn silence(chance: &Chance) -> Duration {
 }
 
 impl ListWatch {
-    pub(crate) fn new(api: Arc<ApiServer>, kind: Kind, scope: Scope) -> Self {
+    pub(crate) fn new((api, transit): (Arc<ApiServer>, Transit), kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
         let chance = api.chance().of(&scope.to_string());
-        Self { api, kind, scope, managers, fields: Fields::whole(), chance }
+        Self { api, transit, kind, scope, managers, fields: Fields::whole(), chance }
     }
 
     /// Learns whose shares of objects are to be kept by now, and which of their fields.
@@ -193,18 +196,20 @@ impl ListWatch {
             let request =
                 self.scope.asks(self.form(), |which| request::page(&self.kind, which, limit, next.as_deref()));
             let body = self.api.stream(&self.kind, "list", request).await?;
-            let page = tokio::time::timeout(PAGE_TIMEOUT, collect(body, PAGE_BYTES)).await;
+            let mut load = self.transit.load();
+            let page = tokio::time::timeout(PAGE_TIMEOUT, collected(body, &mut load)).await;
             let bytes = match page {
                 Ok(Ok(bytes)) => bytes,
-                Ok(Err(Broken::Long)) if limit > 1 => {
+                Ok(Err(Unread::Broken(Broken::Long) | Unread::NoRoom(_))) if limit > 1 => {
                     limit = limit.div_ceil(8);
                     continue;
                 }
-                Ok(Err(Broken::Long)) => {
+                Ok(Err(Unread::NoRoom(why))) => return Err(self.unusable(&why)),
+                Ok(Err(Unread::Broken(Broken::Long))) => {
                     let what = format!("one object makes a page of more than {PAGE_BYTES} bytes");
                     return Err(self.unusable(&what));
                 }
-                Ok(Err(Broken::Off(why))) => return Err(self.broken(&why)),
+                Ok(Err(Unread::Broken(Broken::Off(why)))) => return Err(self.broken(&why)),
                 Err(_) => return Err(self.broken(&"a page of the list takes too long")),
             };
             self.api.pulse().heard();
@@ -243,7 +248,7 @@ impl ListWatch {
     }
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
-        let mut buffer = BytesMut::new();
+        let (mut buffer, mut load) = (BytesMut::new(), self.transit.load());
         // So many bytes of an unfinished line are known to have no end in them.
         let mut searched = 0;
         let (mut returns, mut patience) = (self.api.pulse().returns(), silence(self.chance()));
@@ -262,6 +267,7 @@ impl ListWatch {
                 let what = format!("an event is longer than {EVENT} bytes");
                 return Err(self.unusable(&what));
             }
+            load.is(buffer.len()).await.map_err(|why| self.unusable(&why))?;
             let frame = tokio::select! {
                 biased;
                 // Whoever may not use the cluster any more is told nothing more of it.
@@ -408,6 +414,29 @@ struct PageMeta {
     next: Option<String>,
 }
 
+/// Why a page can't be read.
+enum Unread {
+    Broken(Broken),
+    NoRoom(NoRoom),
+}
+
+/// Reads a page, for all of which there is memory while it comes in.
+async fn collected(body: Body, load: &mut Load) -> Result<Bytes, Unread> {
+    let (mut body, mut whole) = (body, BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Unread::Broken(Broken::Off(chain(&error))))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if whole.len() + data.len() > PAGE_BYTES {
+            return Err(Unread::Broken(Broken::Long));
+        }
+        load.is(whole.len() + data.len()).await.map_err(Unread::NoRoom)?;
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
 impl Scope {
     /// Returns what is asked for of its objects.
     fn asks(&self, form: Form, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
@@ -430,6 +459,11 @@ impl Scope {
             (None, Some(namespace)) => format!("namespace {namespace}").into(),
             (None, None) => self.gvk.to_string().into(),
         }
+    }
+
+    /// Returns the account of its cache within its cluster.
+    pub(super) fn share(&self) -> Arc<str> {
+        Self { cluster: None, ..self.clone() }.account()
     }
 }
 
@@ -497,6 +531,7 @@ pub(crate) mod tests {
     use parking_lot::Mutex;
     use tokio::time::Instant;
 
+    use super::super::Memory;
     use super::*;
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
@@ -512,16 +547,21 @@ pub(crate) mod tests {
         }
     }
 
+    /// Returns the memory of what comes in, of which there is enough.
+    fn transit() -> Transit {
+        Memory::new(0, 1 << 30).transit("maps".into())
+    }
+
     async fn list_watch(body: usize) -> ListWatch {
         let api = Arc::new(answering("200 OK", body).await);
-        ListWatch::new(api, config_maps(), scope())
+        ListWatch::new((api, transit()), config_maps(), scope())
     }
 
     /// Returns a list-watch of an API server that answers as `answer` says, and the paths that it was asked for.
     fn scripted_feed(answer: impl FnMut(&str) -> Answer + Send + 'static) -> (ListWatch, Arc<Mutex<Vec<String>>>) {
         let (client, asked) = scripted(answer);
         let api = Arc::new(ApiServer::new(client, Managers::default()));
-        (ListWatch::new(api, config_maps(), scope()), asked)
+        (ListWatch::new((api, transit()), config_maps(), scope()), asked)
     }
 
     /// Returns the event of an object, as a watch has it.
@@ -550,6 +590,46 @@ pub(crate) mod tests {
         assert_eq!(serde_json::from_str::<Page<'_>>(&whole).unwrap().items.len(), MOST_ITEMS);
         let error = serde_json::from_str::<Page<'_>>(&beyond).map(drop).unwrap_err().to_string();
         assert!(error.contains("expected a list of at most 262144 objects"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_in_waits_for_memory_and_is_given_up_or_asked_for_in_less_at_once_if_there_is_none() {
+        let memory = Memory::new(0, 0);
+        let mut rest = memory.transit("maps".into()).load();
+        rest.is(23 << 20).await.unwrap();
+        let large = map("a", 2).replace("\"metadata\"", &format!("\"f\":\"{}\",\"metadata\"", "x".repeat(9 << 20)));
+        let (event, page) = (format!("{{\"type\":\"ADDED\",\"object\":{large}}}\n"), |items: &str| {
+            format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{items}]}}"#)
+        });
+        let (client, asked) = scripted(move |path| {
+            let text = match path {
+                path if path.contains("watch=true") => event.clone(),
+                path if path.contains("limit=500") => page(&large),
+                _ => page(&map("a", 2)),
+            };
+            // It comes bit by bit, and the end of it later.
+            let bits = text.as_bytes().chunks(1 << 20).map(|bit| Step::Comes(String::from_utf8(bit.to_vec()).unwrap()));
+            Answer(Some(200), bits.collect())
+        });
+        let api = Arc::new(ApiServer::new(client, Managers::default()));
+        let list_watch = ListWatch::new((api, memory.transit("maps".into())), config_maps(), scope());
+        let names = Mutex::new(0);
+        let mut count = |item| match item {
+            Item::Applied(_) | Item::Listed(_) => *names.lock() += 1,
+            _ => {}
+        };
+        let error = list_watch.watch(Version(1), &mut count).await.unwrap_err();
+        assert!(error.message.contains("--cache-memory"), "{error}");
+        list_watch.list(&mut count).await.unwrap();
+        let pages = asked.lock().iter().filter(|path| !path.contains("watch")).count();
+        assert_eq!((pages, *names.lock()), (2, 1), "a smaller page");
+        let frees = async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            drop(rest);
+        };
+        let (ended, ()) = tokio::join!(list_watch.watch(Version(1), &mut count), frees);
+        assert!(ended.is_ok());
+        assert_eq!(*names.lock(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -609,7 +689,7 @@ pub(crate) mod tests {
         let mut answers = vec![vec![Step::Comes(page)], watched.into()];
         let (client, asked) = scripted(move |_| Answer(Some(200), answers.remove(0)));
         let api = Arc::new(ApiServer::new(client, Managers::default()));
-        let list_watch = ListWatch::new(api, config_maps(), scope.clone());
+        let list_watch = ListWatch::new((api, transit()), config_maps(), scope.clone());
         let mut names = Vec::new();
         let mut sink = |item| match item {
             Item::Listed(object) | Item::Applied(object) => names.push(object.key().name.to_string()),

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use capstan_core::cache::{Cache, Writer};
+use capstan_core::cache::Cache;
 use capstan_core::object::{Gvk, ObjectRef};
-use capstan_core::room::Room;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -14,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::kept::{Kept, Need};
-use super::{Informer, Scope, Shared, State, Subscriber, Subscribers, aside};
+use super::{Informer, Memory, Scope, Shared, State, Subscriber, Subscribers, aside};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
 
@@ -28,10 +27,8 @@ struct Inner {
     /// Where informers run, whoever wants them.
     runtime: Handle,
     stop: CancellationToken,
-    /// Bytes of objects that each informer may keep.
-    bound: usize,
-    /// What all of them may keep together.
-    room: Room,
+    /// What informers may take.
+    memory: Memory,
     running: Mutex<Running>,
 }
 
@@ -79,15 +76,9 @@ pub struct Subscription {
 }
 
 impl Pool {
-    /// Returns a pool without informers; they end with `stop` at the latest. Each keeps objects of so many bytes at most, and of
-    /// what all have together no more than leaves something for the others. They run on the runtime that this is called on.
-    pub fn new(
-        api: Arc<ApiServer>,
-        metrics: Arc<Metrics>,
-        (bound, room): (usize, Room),
-        stop: CancellationToken,
-    ) -> Self {
-        Self(Arc::new(Inner { api, metrics, runtime: Handle::current(), stop, bound, room, running: Mutex::default() }))
+    /// Returns a pool without informers; they end with `stop` at the latest. They run on the runtime that this is called on.
+    pub fn new(api: Arc<ApiServer>, metrics: Arc<Metrics>, memory: Memory, stop: CancellationToken) -> Self {
+        Self(Arc::new(Inner { api, metrics, runtime: Handle::current(), stop, memory, running: Mutex::default() }))
     }
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
@@ -113,8 +104,8 @@ impl Pool {
         // Taken once, by the first member.
         let writer = shared.writer.lock().take();
         if let Some(writer) = writer {
-            let api = Arc::clone(&inner.api);
-            let informer = Informer::new(Arc::clone(shared), api, kind.clone(), writer);
+            let server = (Arc::clone(&inner.api), inner.memory.transit(scope.account()));
+            let informer = Informer::new(Arc::clone(shared), server, kind.clone(), writer);
             let mut running = inner.running.lock();
             running.tasks.spawn_on(informer.run(stop), &inner.runtime);
         }
@@ -207,13 +198,12 @@ impl Shared {
 impl Running {
     fn entry(&mut self, scope: &Scope, inner: &Inner) -> &mut Entry {
         self.informers.entry(scope.clone()).or_insert_with(|| {
-            let holding = inner.room.holding(&scope.account());
-            let writer = Writer::bounded(inner.bound).sharing(holding);
+            let writer = inner.memory.writer(&scope.account(), &scope.share());
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {
                 scope: scope.clone(),
                 cache: writer.cache(),
-                bound: inner.bound,
+                bound: inner.memory.each(),
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
                 kept: Kept::default(),
@@ -268,16 +258,6 @@ impl Subscription {
     }
 }
 
-/// Waits until informers have listed all, and have told of it.
-pub async fn filled(places: &[Subscription]) {
-    for place in places {
-        let mut state = place.state.clone();
-        // An error says that the informer has ended, with the daemon.
-        while !place.is_filled() && state.changed().await.is_ok() {}
-        place.settle();
-    }
-}
-
 impl Drop for Subscription {
     fn drop(&mut self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.
@@ -305,11 +285,7 @@ impl Drop for Subscription {
             entry.stop.cancel();
             running.informers.remove(scope);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
-            let same = |other: &Scope| other.gvk == scope.gvk && other.namespace == scope.namespace;
-            // Its metrics do not tell selectors apart.
-            if !running.informers.keys().any(same) {
-                self.pool.metrics.informers.forget(&kind, namespace, scope.cluster.as_deref());
-            }
+            self.pool.metrics.informers.forget(&kind, namespace, scope.cluster.as_deref());
         }
     }
 }
@@ -320,6 +296,7 @@ pub(super) mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use capstan_core::cache::Writer;
     use capstan_core::object::fields::Fields;
     use capstan_core::object::{Managers, Object, Version};
     use capstan_core::source::filter::Filter;
@@ -348,7 +325,7 @@ pub(super) mod tests {
         let scope = super::super::list_watch::tests::scope();
         let api = runtime.block_on(answering("503 Service Unavailable", 0));
         let entered = runtime.enter();
-        let pool = Pool::new(Arc::new(api), Arc::default(), (1 << 20, Room::default()), CancellationToken::new());
+        let pool = Pool::new(Arc::new(api), Arc::default(), Memory::new(1 << 20, u64::MAX), CancellationToken::new());
         drop(entered);
         let member = runtime.block_on(async { pool.keep(&scope, &config_maps(), Need::all(Fields::whole())) });
         let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
@@ -530,8 +507,8 @@ pub(super) mod tests {
             _ => Answer(Some(500), Vec::new()),
         });
         let (api, stop) = (ApiServer::new(client, Managers::default()), CancellationToken::new());
-        let size = (1 << 20, Room::default());
-        let pool = Pool::new(Arc::new(api), Arc::default(), size, stop.clone());
+        let memory = Memory::new(1 << 20, u64::MAX);
+        let pool = Pool::new(Arc::new(api), Arc::default(), memory, stop.clone());
         let names = ["hangs", "silent", "watches", "fails"];
         let _members = names.map(|name| pool.keep(&scope(name), &config_maps(), Need::all(Fields::whole())));
         sleep(Duration::from_secs(10)).await;

@@ -404,8 +404,10 @@ fn a_kind_that_the_other_cluster_does_not_serve_fails_by_name_and_is_watched_onc
     pair.bystander("b");
     await_failure(&daemon, "p", "sample.capstan.dev/v1 WebPage");
     pair.await_bystander("b");
-    let (code, why) = daemon.get("/readyz");
-    assert!(code == 503 && why.contains("WebPage of cluster"), "{code} {why}");
+    let daemon = daemon.until_ready();
+    let (code, why) = daemon.get("/readyz?verbose");
+    assert!(code == 200 && why.contains("WebPage of cluster"), "{code} {why}");
+    assert_eq!(daemon.get("/readyz").1, "ok\n", "it is no matter of the daemon's");
 }
 
 #[test]

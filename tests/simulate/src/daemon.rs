@@ -9,6 +9,7 @@ use capstan::client::meter::Meters;
 use capstan::client::{ApiServer, recorder};
 use capstan::clusters::{Clusters, Own};
 use capstan::controller::Environment;
+use capstan::informer::Memory;
 use capstan::informer::pool::Pool;
 use capstan::metrics::Metrics;
 use capstan::part::Part;
@@ -18,7 +19,6 @@ use capstan::workers::Workers;
 use capstan_core::cpu::Slots;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
-use capstan_core::room::Room;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::{JoinSet, yield_now};
@@ -59,11 +59,11 @@ impl Daemon {
         let stop = CancellationToken::new();
         let slots = Slots { usual: 8, extra: 0 };
         let runtime = tokio::runtime::Handle::current();
-        let room = Room::default();
+        let memory = Memory::new(CACHE, u64::MAX);
         let own = Own {
             api: Arc::clone(&api),
             metrics: Arc::clone(&metrics),
-            size: (CACHE, room.clone()),
+            memory: memory.clone(),
             stop: stop.clone(),
             namespace: "capstan".into(),
             reach: Arc::new(|_, _| Ok(())),
@@ -71,7 +71,7 @@ impl Daemon {
         };
         let environment = Arc::new(Environment {
             clusters: Arc::new(Clusters::new(own)),
-            pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), (CACHE, room), stop.clone()),
+            pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), memory, stop.clone()),
             api: Arc::clone(&api),
             metrics,
             recorder,
