@@ -11,7 +11,6 @@ use capstan_core::dispatcher;
 use capstan_core::manifest::OnStartError;
 use capstan_core::object::ObjectRef;
 use capstan_core::rollout::Step;
-use capstan_core::source::Within;
 use capstan_core::startup::Obstacle;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -347,9 +346,7 @@ impl Task<'_> {
                 "no run about the deletion of these primaries has succeeded, and none follows: without `triggerOnAllEvents` there are none"
             );
         }
-        let stays = |key: &ObjectRef| {
-            primaries.get(key).is_some() || primaries.known(Within::Object(key)).is_err() || departed(key)
-        };
+        let stays = |key: &ObjectRef| !matches!(primaries.look(key), Ok(None)) || departed(key);
         handle.queue.retain(stays);
         handle.verdicts.retain(stays);
         handle.metrics.count_paused(handle.verdicts.paused());

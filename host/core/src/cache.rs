@@ -669,7 +669,7 @@ mod tests {
             Writer::bounded(usize::MAX).sharing(all.holding(&name.into())).sharing(few.holding(&name.into()))
         };
         let (mut first, mut second) = (one("first"), one("second"));
-        let mut fill = |writer: &mut Writer| {
+        let fill = |writer: &mut Writer| {
             (1..).take_while(|n| writer.apply(Event::Applied(large(&format!("o{n}"), *n, 1_000))).is_some()).count()
         };
         assert!((15..20).contains(&fill(&mut first)));

@@ -18,7 +18,6 @@ use crate::guest::{
 use crate::manifest;
 use crate::object::{Object, ObjectRef, PAUSED};
 use crate::queue::{self, Finished, Ticket};
-use crate::source::Within;
 use crate::text;
 use crate::workflow::Mode;
 use crate::writes;
@@ -141,21 +140,19 @@ pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Time
 
 /// Returns the primary of a run, or how the run ends without it.
 fn found(controller: &Controller, key: &ObjectRef) -> Result<Object, Ended> {
-    let get = || controller.primaries.get(key);
-    if let Some(primary) = get() {
-        return Ok(primary);
+    match controller.primaries.look(key) {
+        Ok(Some(primary)) => Ok(primary),
+        Ok(None) => {
+            if !controller.spec.all_events() {
+                controller.verdicts.forget_unless(key, None);
+            }
+            Err(Ended::well(Finished::Gone))
+        }
+        Err(doubt) => {
+            let sort = if doubt.is_of_own_write() { queue::Failure::Outage } else { queue::Failure::Unhandled };
+            Err(Ended::failed(doubt.to_string(), sort))
+        }
     }
-    // What is not shown may exist all the same.
-    if let Err(doubt) = controller.primaries.known(Within::Object(key)) {
-        let sort = if doubt.is_of_own_write() { queue::Failure::Outage } else { queue::Failure::Unhandled };
-        return Err(Ended::failed(doubt.to_string(), sort));
-    }
-    // By now it may be shown.
-    let primary = get();
-    if primary.is_none() && !controller.spec.all_events() {
-        controller.verdicts.forget_unless(key, None);
-    }
-    primary.ok_or(Ended::well(Finished::Gone))
 }
 
 /// Executes a run about a primary that is gone, in all-events mode (`AE-2`). What is gone can't be paused any more; its

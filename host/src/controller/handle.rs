@@ -261,8 +261,7 @@ impl Handle {
             self.gone.notified().await;
             if let Some(now) = self.controller() {
                 let stays = |primary: &ObjectRef| {
-                    let unknown = || now.primaries.known(Within::Object(primary)).is_err();
-                    now.primaries.get(primary).is_some() || unknown() || self.verdicts.departed.has(primary)
+                    !matches!(now.primaries.look(primary), Ok(None)) || self.verdicts.departed.has(primary)
                 };
                 now.on_demand.retain(stays).await;
             }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::manifest::{self, OnStartError};
 use capstan_core::startup::{Fill, Needed, Obstacle, Verdict, Watched, decide};
-use futures::FutureExt;
 use futures::future::{join_all, select_all};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -187,19 +188,15 @@ impl Patience<'_> {
         let mut questions = Questions::new(self.sites, Some(self.until));
         loop {
             let (mut kinds, mut missing) = (Kinds::new(), BTreeMap::<KindAt, Error>::new());
-            // Each API server tells all kinds of a group at once; one that does not answer holds up no other.
-            let ask = |cluster: Option<Arc<str>>| {
-                let all = wanted.keys().filter(move |at| at.cluster == cluster);
-                async move {
-                    let mut found = Vec::new();
-                    for at in all {
-                        found.push((at, self.sites.at(at.cluster.as_ref()).api.resolve(&at.gvk).await));
-                    }
-                    found
+            let ask = async |kinds: Vec<_>| {
+                let mut found = Vec::new();
+                for at in kinds {
+                    let at: &KindAt = at;
+                    found.push((at, self.sites.at(at.cluster.as_ref()).api.resolve(&at.gvk).await));
                 }
+                found
             };
-            let clusters: BTreeSet<_> = wanted.keys().map(|at| at.cluster.clone()).collect();
-            for (at, found) in join_all(clusters.into_iter().map(ask)).await.into_iter().flatten() {
+            for (at, found) in join_all(by_cluster(wanted.keys()).map(ask)).await.into_iter().flatten() {
                 match found {
                     Ok(kind) => drop(kinds.insert(at.clone(), kind)),
                     Err(error) => drop(missing.insert(at.clone(), error)),
@@ -399,11 +396,12 @@ async fn can_be_had(kinds: &BTreeSet<KindAt>, rights: Option<&Rights>, sites: &S
     let mut questions = Questions::new(sites, None);
     while !kinds.is_empty() || denied.is_some() {
         let mut after = questions.pause.longer();
-        for KindAt { cluster, gvk } in kinds {
-            match sites.at(cluster.as_ref()).api.resolve(gvk).await {
-                Ok(_) => return,
-                Err(error) if error.is_outage() => after = questions.pause.after(&error),
-                Err(_) => {}
+        let mut asked: FuturesUnordered<_> = by_cluster(kinds.iter()).map(|kinds| served(kinds, sites)).collect();
+        while let Some(found) = asked.next().await {
+            match found {
+                Ok(()) => return,
+                Err(Some(away)) => after = questions.pause.after(&away),
+                Err(None) => {}
             }
         }
         questions.rest(after).await;
@@ -415,6 +413,31 @@ async fn can_be_had(kinds: &BTreeSet<KindAt>, rights: Option<&Rights>, sites: &S
         }
     }
     pending::<()>().await;
+}
+
+/// Asks whether one of these kinds is served.
+///
+/// # Errors
+/// Why it is not known, if that is so.
+async fn served(kinds: Vec<&KindAt>, sites: &Sites) -> Result<(), Option<Error>> {
+    let mut away = None;
+    for KindAt { cluster, gvk } in kinds {
+        match sites.at(cluster.as_ref()).api.resolve(gvk).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_outage() => away = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(away)
+}
+
+/// Returns the kinds of each cluster: an API server tells all of a group at once, and one that does not answer holds up no other.
+fn by_cluster<'a>(kinds: impl Iterator<Item = &'a KindAt>) -> impl Iterator<Item = Vec<&'a KindAt>> {
+    let mut all = BTreeMap::<_, Vec<_>>::new();
+    for at in kinds {
+        all.entry(&at.cluster).or_default().push(at);
+    }
+    all.into_values()
 }
 
 /// Waits until one of these caches is filled, and leaves it. Returns its name.

@@ -366,8 +366,11 @@ fn a_cluster_that_is_away_holds_nobody_else_up_and_goes_on_where_it_was() {
     await_failure(&daemon, "p", "edge");
     pair.await_bystander("b");
     let daemon = daemon.until_ready();
-    let (code, verbose) = daemon.get("/readyz?verbose");
-    assert!(code == 200 && verbose.contains("/edge: nothing heard of it for"), "{code} {verbose}");
+    wait::until_ok(LATER, "the cluster that is away", || match daemon.get("/readyz?verbose") {
+        (200, verbose) if verbose.contains("/edge: nothing heard of it for") => Ok(()),
+        (code, verbose) => Err(format!("{code} {verbose}")),
+    })
+    .unwrap();
     assert_eq!((daemon.get("/readyz").1.as_str(), daemon.count("capstan_cluster_up", "edge")), ("ok\n", 0));
     // Longer than two attempts and the pause between them.
     pair.await_bystander("b");

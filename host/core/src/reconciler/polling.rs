@@ -15,7 +15,7 @@ use crate::guest::{CallError, CallReason, Failure, Session};
 use crate::manifest::polls::PRIMARY;
 use crate::object::{Object, ObjectRef};
 use crate::source::callback::{Asked, Callback, wanted};
-use crate::source::{Trigger, TriggerKind, Within};
+use crate::source::{Trigger, TriggerKind};
 
 /// Polls a source for all primaries at once (`PP-1`). Those whose things have changed run; if nothing was known before, all do.
 ///
@@ -158,7 +158,7 @@ fn is_wanted(controller: &Controller, source: &External, primary: &Object) -> bo
 /// Has primaries run whose things have changed, if they are there, or may be.
 fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
     let own = &controller.primaries;
-    let may_be = |key: &ObjectRef| own.get(key).is_some() || own.known(Within::Object(key)).is_err();
+    let may_be = |key: &ObjectRef| !matches!(own.look(key), Ok(None));
     let triggers: Vec<_> = primaries
         .into_iter()
         .filter(may_be)

@@ -944,8 +944,10 @@ pub(super) mod tests {
     /// Returns a source whose objects a primary names by an export, beside the primary `n/p`.
     fn led(mapper: Mapper) -> (World, World) {
         let mut primaries = World::of(Role::Primary, Filters::default());
-        let change = primaries.writer.apply(Event::Applied(object("p", 1))).unwrap();
+        primaries.writer.start_list();
+        let change = primaries.writer.list_item(object("p", 1)).unwrap();
         primaries.source.on(change);
+        primaries.writer.finish_list(Version(1));
         let mut world = World::of(
             Role::Secondary(mapper.led_by(Secondaries::Export("l".into()), Scope::Namespaced)),
             Filters::default(),

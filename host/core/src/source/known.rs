@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::state::{Place, State, watcher};
 use super::{Role, Source, overlay};
 use crate::cache::Cache;
-use crate::object::{Gvk, ObjectRef};
+use crate::object::{Gvk, Object, ObjectRef};
 
 /// Why a source may not know all objects although all are listed.
 const FULL: &str = "its cache is full, and leaves objects out";
@@ -189,13 +189,17 @@ impl Source {
         watched && state.places.values().all(whole)
     }
 
-    /// Checks that what was written to an object is known, if anything was.
+    /// Returns an object; `None` if it is known not to be there.
     ///
     /// # Errors
-    /// [`Doubt`] if it has found no memory.
-    pub(super) fn knows_writes_of(&self, key: &ObjectRef) -> Result<(), Doubt> {
-        let lost = self.state.read().overlay.lost(key);
-        lost.map_or(Ok(()), |_| Err(self.doubt(&key.namespace, LOST)))
+    /// [`Doubt`] if it is not shown, and may exist all the same.
+    pub fn look(&self, key: &ObjectRef) -> Result<Option<Object>, Doubt> {
+        if let Some(found) = self.get(key) {
+            return Ok(Some(found));
+        }
+        self.known(Within::Object(key))?;
+        // By now it may be shown.
+        Ok(self.get(key))
     }
 
     fn knows(&self, state: &State, key: &ObjectRef) -> Result<(), Doubt> {

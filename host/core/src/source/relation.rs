@@ -112,15 +112,9 @@ impl Source {
     /// Returns a primary that is asked for its secondaries; `None` if it is gone.
     ///
     /// # Errors
-    /// [`Doubt`] if it is not shown because what was written to it has found no memory.
+    /// Those of [`Source::look`].
     pub(super) fn leader(&self, primary: &ObjectRef) -> Result<Option<Object>, Doubt> {
-        let Some(primaries) = &self.primaries else {
-            return Ok(None);
-        };
-        match primaries.get(primary) {
-            Some(found) => Ok(Some(found)),
-            None => primaries.knows_writes_of(primary).map(|()| None),
-        }
+        self.primaries.as_ref().map_or(Ok(None), |primaries| primaries.look(primary))
     }
 
     /// Returns what a primary itself says of its secondaries; `None` if it is not asked.
