@@ -216,7 +216,7 @@ impl Patience<'_> {
             let verdict = self.decide(seen.collect(), primaries);
             let blamed =
                 |at: &KindAt| matches!(&verdict, Verdict::Wait(obstacle) if obstacle.elsewhere == at.cluster.is_some());
-            let error = missing.iter().filter(|(at, _)| blamed(at)).map(|(_, error)| error).last();
+            let error = missing.iter().filter(|(at, _)| blamed(at)).map(|(_, error)| error).next_back();
             match (&verdict, error) {
                 (Verdict::Fail(obstacle), _) => return Err(obstacle.clone()),
                 (Verdict::Wait(Obstacle { elsewhere, .. }), Some(error)) => {

@@ -614,10 +614,7 @@ pub(crate) mod tests {
         let api = Arc::new(ApiServer::new(client, Managers::default()));
         let list_watch = ListWatch::new((api, memory.transit("maps".into())), config_maps(), scope());
         let names = Mutex::new(0);
-        let mut count = |item| match item {
-            Item::Applied(_) | Item::Listed(_) => *names.lock() += 1,
-            _ => {}
-        };
+        let mut count = |item| *names.lock() += usize::from(matches!(item, Item::Applied(_) | Item::Listed(_)));
         let error = list_watch.watch(Version(1), &mut count).await.unwrap_err();
         assert!(error.message.contains("--cache-memory"), "{error}");
         list_watch.list(&mut count).await.unwrap();
