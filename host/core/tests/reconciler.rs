@@ -1297,6 +1297,14 @@ async fn a_read_by_kind_leaves_out_no_source_that_may_have_something_of_the_prim
     bench.controller.verdicts.begin(1);
     bench.controller.verdicts.keep_activity(1, &page, &"late".into(), Some(asleep));
     assert_eq!(asked_and_written(&bench).await.0, ["done"; 3], "it is inactive");
+    bench.controller.verdicts.begin(2);
+    bench.controller.verdicts.keep_activity(2, &page, &"late".into(), None);
+    assert_eq!(asked_and_written(&bench).await.0, [missing, several, missing]);
+    let edition = bench.controller.edition;
+    bench.controller.verdicts.keep_walked(edition + 1, &page);
+    assert_eq!(asked_and_written(&bench).await.0[0], missing, "another edition has walked the workflow");
+    bench.controller.verdicts.keep_walked(edition, &page);
+    assert_eq!(asked_and_written(&bench).await.0, ["done"; 3], "the workflow did not reach it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,7 +58,9 @@ fn reader(place: &Place) {
 }
 
 fn await_config(place: &Place, expected: Value) {
-    place.await_object(&place.probes(), "p", &expected.to_string(), |probe| probe["status"]["config"] == expected);
+    let told = |probe: &Value| probe["status"]["config"] == expected;
+    // It is read every 15 s.
+    place.await_within(LATER, &place.probes(), "p", &expected.to_string(), told);
 }
 
 #[test]

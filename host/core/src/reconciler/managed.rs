@@ -43,6 +43,7 @@ pub(crate) async fn managed(run: &Run, session: &dyn Session, mode: Mode) -> Res
     let result = Visitor { run, session, nodes: &workflow.dependents, mode }.walk(&workflow.graph).await;
     let dependents = failures(&result);
     run.keep_result(None, result.clone());
+    run.controller.verdicts.keep_walked(run.controller.edition, &run.primary);
     if dependents.is_empty() || workflow.errors_to_reconciler {
         return Ok(result);
     }

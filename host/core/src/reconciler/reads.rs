@@ -256,8 +256,11 @@ impl<'a> Reader<'a> {
                 }
                 // Others of the kind answer for themselves; but not for one that may have something of this primary.
                 if seen.iter().any(|source| source.watched().is_ok()) {
+                    // What a whole walk has not reached is not active, as far as is known.
+                    let walked = |primary| controller.verdicts.has_walked(controller.edition, primary);
+                    let unvisited = self.primary.filter(|primary| !walked(primary));
                     let may_have =
-                        |source: &Arc<Source>| self.primary.is_some_and(|primary| !self.sleeps(source, primary));
+                        |source: &Arc<Source>| unvisited.is_some_and(|primary| !self.sleeps(source, primary));
                     seen.retain(|source| source.watched().is_ok() || may_have(source));
                 }
                 Ok(seen)

@@ -39,6 +39,8 @@ struct Remembered {
     expected: Expected,
     asleep: Vec<(Arc<str>, Asleep)>,
     unanswered: Vec<(Arc<str>, ObjectRef)>,
+    /// The last edition in which the managed workflow has been walked to its end.
+    walked: Option<u64>,
 }
 
 /// An inactive dependent: its object is not looked at, so changes of it cause no run (`WF-4`).
@@ -121,6 +123,18 @@ impl Verdicts {
             let asleep = asleep.map(|asleep| (Arc::clone(dependent), asleep));
             remembered.asleep.extend(asleep);
         });
+    }
+
+    /// Remembers that a run of an edition has walked the managed workflow of a primary to its end: what it has not reached is not active.
+    pub fn keep_walked(&self, edition: u64, primary: &Object) {
+        self.change(primary, |remembered| remembered.walked = Some(edition));
+    }
+
+    /// Returns true if a run of an edition has walked the managed workflow of a primary to its end.
+    pub fn has_walked(&self, edition: u64, primary: &Object) -> bool {
+        let primaries = self.primaries.lock();
+        let remembered = primaries.get(primary.key()).and_then(|remembered| remembered.of(primary));
+        remembered.is_some_and(|remembered| remembered.walked == Some(edition))
     }
 
     /// Returns true if a change of a source's object causes a run of a primary: not if the object can only be that of
