@@ -14,9 +14,11 @@ use crate::object::ObjectRef;
 use crate::room::Holding;
 
 pub mod schedule;
+mod shares;
 mod things;
 mod written;
 
+use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
 pub use written::Write;
 use written::Written;
@@ -41,6 +43,8 @@ struct State {
     /// All things, and the bytes that they take.
     things: usize,
     bytes: u64,
+    /// The same of the primaries of each namespace, if they are polled by themselves.
+    homes: BTreeMap<Arc<str>, Taken>,
     holding: Option<Holding>,
     /// Whether it has been polled for all primaries at once.
     outcome: Outcome,
@@ -114,6 +118,16 @@ pub enum Refused {
         /// The things that it would have, or the bytes that they would take.
         found: u64,
         /// Half of what is free.
+        most: u64,
+    },
+    /// Other namespaces should find some, too.
+    #[error(
+        "the things of the primaries of one namespace may take three quarters of what others leave: {found} of {most} (bounded.things and bounded.memory)"
+    )]
+    Home {
+        /// The things that they would have, or the bytes that they would take.
+        found: u64,
+        /// Three quarters of what others leave.
         most: u64,
     },
     /// Others have the memory.
@@ -428,7 +442,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes in what is known of a primary, which may have half of what others leave.
+    /// Takes in what is known of a primary, which may have half of what others leave; those of its namespace may have three quarters of what
+    /// others leave.
     fn settle(
         &mut self,
         spec: &manifest::External,
@@ -436,22 +451,38 @@ impl State {
         known: Known,
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
-        let of = |known: &Known| (known.things.len(), known.size(primary));
-        let ((had, held), (count, bytes)) = (self.primaries.get(primary).map_or((0, 0), of), of(&known));
-        let (others, taken) = (self.things - had, self.bytes - held);
-        let shares = [
-            (count as u64, had as u64, spec.things.saturating_sub(others).div_ceil(2) as u64),
-            (bytes, held, spec.memory.saturating_sub(taken).div_ceil(2)),
-        ];
-        if let Some((found, _, most)) = shares.into_iter().find(|(found, before, most)| found > before.max(most)) {
-            return Err(Refused::Share { found, most });
+        let of = |known: &Known| Taken { things: known.things.len() as u64, bytes: known.size(primary) };
+        let home = |home| self.homes.get(home).copied().unwrap_or_default();
+        let facts = Facts {
+            most: Taken { things: spec.things as u64, bytes: spec.memory },
+            all: Taken { things: self.things as u64, bytes: self.bytes },
+            home: primary.namespace.as_ref().map(home),
+            before: self.primaries.get(primary).map(of).unwrap_or_default(),
+            wanted: of(&known),
+        };
+        facts.check()?;
+        self.put(spec, primary, known, holding)?;
+        self.move_in(primary, facts.before, facts.wanted);
+        Ok(())
+    }
+
+    /// Takes in that a primary has so much, and what it had before.
+    fn move_in(&mut self, primary: &ObjectRef, before: Taken, now: Taken) {
+        let Some(name) = &primary.namespace else {
+            return;
+        };
+        let home = self.homes.entry(Arc::clone(name)).or_default();
+        *home = home.less(before).more(now);
+        if *home == Taken::default() {
+            self.homes.remove(name);
         }
-        self.put(spec, primary, known, holding)
     }
 
     fn forget(&mut self, primary: &ObjectRef) {
         if let Some(known) = self.primaries.remove(primary) {
-            let (things, bytes) = (self.things - known.things.len(), self.bytes - known.size(primary));
+            let before = Taken { things: known.things.len() as u64, bytes: known.size(primary) };
+            self.move_in(primary, before, Taken::default());
+            let (things, bytes) = (self.things - known.things.len(), self.bytes - before.bytes);
             self.shrink(things, bytes);
         }
     }
