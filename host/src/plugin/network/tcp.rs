@@ -116,7 +116,7 @@ pub(in crate::plugin) fn link<T: WasiView + Connected + 'static>(linker: &mut Li
     linker.instance(udp)?.func_wrap(
         "create-udp-socket",
         |_: StoreContextMut<'_, T>, (_family,): (IpAddressFamily,)| -> wasmtime::Result<(NoSocket,)> {
-            Ok((Err(ErrorCode::NotSupported),))
+            Ok((Err(ErrorCode::AccessDenied),))
         },
     )?;
     linker.allow_shadowing(false);
