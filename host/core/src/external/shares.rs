@@ -1,7 +1,49 @@
 //! Decides whether a primary that is polled by itself may have more: half of what others leave, and with the others of its namespace three
 //! quarters of what other namespaces leave.
 
-use super::Refused;
+/// An answer that is not kept. What was known stays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There are too many things.
+    #[error("it would have {found} things, and may have {most} (bounded.things)")]
+    Things {
+        /// How many there would be.
+        found: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// They take too much memory.
+    #[error("its things would take {found} bytes, and may take {most} (bounded.memory)")]
+    Bytes {
+        /// The bytes that they would take.
+        found: u64,
+        /// How many are allowed.
+        most: u64,
+    },
+    /// Others should find some, too.
+    #[error(
+        "the things of one primary may take half of what is free: {found} of {most} (bounded.things and bounded.memory)"
+    )]
+    Share {
+        /// The things that it would have, or the bytes that they would take.
+        found: u64,
+        /// Half of what is free.
+        most: u64,
+    },
+    /// Other namespaces should find some, too.
+    #[error(
+        "the things of the primaries of one namespace may take three quarters of what others leave: {found} of {most} (bounded.things and bounded.memory)"
+    )]
+    Home {
+        /// The things that they would have, or the bytes that they would take.
+        found: u64,
+        /// Three quarters of what others leave.
+        most: u64,
+    },
+    /// Others have the memory.
+    #[error("there is no memory for {0} bytes more (--plugin-memory)")]
+    Memory(u64),
+}
 
 /// Things, and the bytes that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
