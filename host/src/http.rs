@@ -197,6 +197,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_body_that_is_announced_is_not_waited_for() {
+        let server = server().await;
+        for length in ["content-length: 1000000000", "transfer-encoding: chunked"] {
+            let head = format!("GET /quick HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n{length}\r\n\r\n");
+            let answer = read(server.send(&head).await).await;
+            assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("quick"), "{answer}");
+        }
+    }
+
+    #[tokio::test]
     async fn an_answer_that_takes_too_long_is_broken_off() {
         let server = server().await;
         assert!(server.get("/slow").await.starts_with("HTTP/1.1 503 "));

@@ -1,5 +1,6 @@
 //! Keeps one cache true: lists, watches, and hands each change to the sources that subscribed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
+use joining::Joining;
 use kept::Kept;
 pub use kept::Need;
 use list_watch::{End, Item, ListWatch};
@@ -25,6 +27,7 @@ pub use memory::Memory;
 use memory::Transit;
 use state::{Held, LONGEST_PAUSE};
 
+mod joining;
 mod kept;
 pub mod list_watch;
 mod memory;
@@ -64,6 +67,8 @@ pub struct Subscriber {
 struct Subscribers {
     /// Those who are told of changes.
     present: Vec<(u64, Subscriber)>,
+    /// Those who are being told of what there is.
+    joining: Vec<Joining>,
     /// Those who need more fields than what is cached has.
     waiting: Vec<(u64, Subscriber)>,
 }
@@ -77,6 +82,8 @@ pub(crate) struct Shared {
     /// None once the task has it.
     writer: Mutex<Option<Writer>>,
     subscribers: RwLock<Subscribers>,
+    /// Those of them, by the numbers of their subscriptions, who have not been told of all that is there.
+    untold: Mutex<BTreeSet<u64>>,
     /// What is kept of objects.
     kept: Kept,
     state: watch::Sender<State>,
@@ -115,6 +122,9 @@ fn aside<T>(work: impl FnOnce() -> T) -> T {
 fn deliver(subscribers: &Subscribers, change: &Change) {
     for (_, subscriber) in &subscribers.present {
         subscriber.tell(subscriber.source.on(change.clone()));
+    }
+    for joining in &subscribers.joining {
+        joining.miss(change);
     }
 }
 
@@ -188,7 +198,7 @@ impl Shared {
     }
 
     /// Lets those join who have waited for fields that every cached object has by now.
-    fn let_in(&self) {
+    fn let_in(self: &Arc<Self>) {
         let subscribers = &self.subscribers;
         let mut subscribers = subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write()));
         self.kept.end(Instant::now());
@@ -196,9 +206,7 @@ impl Shared {
         let (ready, waiting): (Vec<_>, _) =
             waiting.partition(|(_, subscriber)| self.kept.has(subscriber.source.spec().stays()));
         subscribers.waiting = waiting;
-        for (number, subscriber) in ready {
-            self.attach(&mut subscribers, number, subscriber);
-        }
+        self.admit(&mut subscribers, ready);
         // Whoever waits for a filled cache looks again.
         self.state.send_modify(|_| {});
     }
@@ -210,13 +218,20 @@ impl Shared {
         }
         let namespace = self.scope.namespace.as_deref();
         let subscribers = || self.subscribers.try_write().unwrap_or_else(|| aside(|| self.subscribers.write()));
-        let yields = |(_, subscriber): &mut (u64, Subscriber)| self.kept.yields(subscriber.source.spec().stays());
-        let gone: Vec<_> = subscribers().present.extract_if(.., yields).collect();
-        for (_, Subscriber { source, .. }) in &gone {
+        let yields = |subscriber: &Subscriber| self.kept.yields(subscriber.source.spec().stays());
+        let gone: Vec<_> = {
+            let Subscribers { present, joining, waiting } = &mut *subscribers();
+            let joining = joining.extract_if(.., |joining| yields(&joining.subscriber));
+            let joining = joining.map(|Joining { number, subscriber, .. }| (number, subscriber));
+            let gone = present.extract_if(.., |(_, subscriber)| yields(subscriber)).chain(joining).collect::<Vec<_>>();
+            waiting.extend(gone.iter().cloned());
+            gone
+        };
+        for (number, Subscriber { source, .. }) in &gone {
+            self.untold.lock().insert(*number);
             tracing::error!(kind = %self.scope, source = %source.spec().name, "{NO_ROOM}");
             source.awaits(namespace);
         }
-        subscribers().waiting.extend(gone);
         self.list_again();
         // Whoever waits for a filled cache looks again.
         self.state.send_modify(|_| {});
@@ -347,7 +362,7 @@ impl Informer {
 }
 
 /// Takes one thing in, and hands on what it changes.
-fn take(shared: &Shared, writer: &mut Writer, listing: &mut bool, item: Item) {
+fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Item) {
     let subscribers = shared.present();
     let complete = *listing && matches!(item, Item::Synced(_));
     let change = match item {

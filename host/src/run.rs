@@ -251,7 +251,8 @@ fn question(status: &Arc<Status>, environment: &Environment) -> control::Questio
     Box::new(move || {
         let server = api.pulse().trouble().map(|why| Unready::here("the API server", why));
         let failing = |pool: &Pool, elsewhere| {
-            let failing = pool.states().into_iter().filter_map(move |seen| match seen.state {
+            let needed = pool.states().into_iter().filter(|seen| seen.needed);
+            let failing = needed.filter_map(move |seen| match seen.state {
                 State::Failing(why) => Some(Unready { what: format!("informer {}", seen.scope), why, elsewhere }),
                 State::Listing | State::Watching => None,
             });
@@ -290,6 +291,7 @@ fn pages(status: &Arc<Status>, environment: &Environment, log: Log) -> Pages {
                 json!({
                     "scope": seen.scope.to_string(),
                     "state": state,
+                    "needed": seen.needed,
                     "why": why,
                     "objects": seen.objects,
                     "unreadable": unreadable.collect::<Vec<_>>(),

@@ -81,7 +81,7 @@ struct Shared {
     incomplete: AtomicBool,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Objects {
     /// Ordered by key, so that lists need no sorting and a namespace is one range of it. A slot is found by the key in
     /// its object's own header: there is no second copy of any name.
@@ -111,6 +111,7 @@ impl Seen {
 }
 
 /// An object and the list that mentioned it last; equal and ordered by its key alone.
+#[derive(Clone)]
 struct Slot {
     object: Object,
     list: u32,
@@ -150,6 +151,22 @@ impl Cache {
             }
         };
         (found, Seen { synced: self.version(), unreadable: unreadable.keys().cloned().collect() })
+    }
+
+    /// Returns a cache that shows, and goes on showing, what this one shows now. It shares the objects, and counts none of their bytes.
+    #[must_use]
+    pub fn frozen(&self) -> Self {
+        let Shared { objects, version, synced, incomplete, .. } = &*self.0;
+        let locked = objects.read();
+        let flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Memory::Acquire));
+        let shared = Shared {
+            objects: RwLock::new(locked.clone()),
+            version: AtomicU64::new(version.load(Memory::Acquire)),
+            synced: flag(synced),
+            bytes: AtomicUsize::default(),
+            incomplete: flag(incomplete),
+        };
+        Self(Arc::new(shared))
     }
 
     /// Returns the number of objects.

@@ -14,9 +14,12 @@ use crate::object::ObjectRef;
 use crate::room::Holding;
 
 pub mod schedule;
+mod shares;
 mod things;
 mod written;
 
+pub use shares::Refused;
+use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
 pub use written::Write;
 use written::Written;
@@ -41,6 +44,8 @@ struct State {
     /// All things, and the bytes that they take.
     things: usize,
     bytes: u64,
+    /// The same of the primaries of each namespace, if they are polled by themselves.
+    homes: BTreeMap<Arc<str>, Taken>,
     holding: Option<Holding>,
     /// Whether it has been polled for all primaries at once.
     outcome: Outcome,
@@ -86,40 +91,6 @@ enum Outcome {
 
 /// The bytes that a thing takes beside its text, and a primary beside its things.
 const EACH: u64 = 160;
-
-/// An answer that is not kept. What was known stays.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// There are too many things.
-    #[error("it would have {found} things, and may have {most} (bounded.things)")]
-    Things {
-        /// How many there would be.
-        found: usize,
-        /// How many are allowed.
-        most: usize,
-    },
-    /// They take too much memory.
-    #[error("its things would take {found} bytes, and may take {most} (bounded.memory)")]
-    Bytes {
-        /// The bytes that they would take.
-        found: u64,
-        /// How many are allowed.
-        most: u64,
-    },
-    /// Others should find some, too.
-    #[error(
-        "the things of one primary may take half of what is free: {found} of {most} (bounded.things and bounded.memory)"
-    )]
-    Share {
-        /// The things that it would have, or the bytes that they would take.
-        found: u64,
-        /// Half of what is free.
-        most: u64,
-    },
-    /// Others have the memory.
-    #[error("there is no memory for {0} bytes more (--plugin-memory)")]
-    Memory(u64),
-}
 
 /// Things that are not known yet. They must not be taken for absent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -428,7 +399,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes in what is known of a primary, which may have half of what others leave.
+    /// Takes in what is known of a primary, which may have half of what others leave; those of its namespace may have three quarters of what
+    /// others leave.
     fn settle(
         &mut self,
         spec: &manifest::External,
@@ -436,22 +408,38 @@ impl State {
         known: Known,
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
-        let of = |known: &Known| (known.things.len(), known.size(primary));
-        let ((had, held), (count, bytes)) = (self.primaries.get(primary).map_or((0, 0), of), of(&known));
-        let (others, taken) = (self.things - had, self.bytes - held);
-        let shares = [
-            (count as u64, had as u64, spec.things.saturating_sub(others).div_ceil(2) as u64),
-            (bytes, held, spec.memory.saturating_sub(taken).div_ceil(2)),
-        ];
-        if let Some((found, _, most)) = shares.into_iter().find(|(found, before, most)| found > before.max(most)) {
-            return Err(Refused::Share { found, most });
+        let of = |known: &Known| Taken { things: known.things.len() as u64, bytes: known.size(primary) };
+        let home = |home| self.homes.get(home).copied().unwrap_or_default();
+        let facts = Facts {
+            most: Taken { things: spec.things as u64, bytes: spec.memory },
+            all: Taken { things: self.things as u64, bytes: self.bytes },
+            home: primary.namespace.as_ref().map(home),
+            before: self.primaries.get(primary).map(of).unwrap_or_default(),
+            wanted: of(&known),
+        };
+        facts.check()?;
+        self.put(spec, primary, known, holding)?;
+        self.move_in(primary, facts.before, facts.wanted);
+        Ok(())
+    }
+
+    /// Takes in that a primary has so much, and what it had before.
+    fn move_in(&mut self, primary: &ObjectRef, before: Taken, now: Taken) {
+        let Some(name) = &primary.namespace else {
+            return;
+        };
+        let home = self.homes.entry(Arc::clone(name)).or_default();
+        *home = home.less(before).more(now);
+        if *home == Taken::default() {
+            self.homes.remove(name);
         }
-        self.put(spec, primary, known, holding)
     }
 
     fn forget(&mut self, primary: &ObjectRef) {
         if let Some(known) = self.primaries.remove(primary) {
-            let (things, bytes) = (self.things - known.things.len(), self.bytes - known.size(primary));
+            let before = Taken { things: known.things.len() as u64, bytes: known.size(primary) };
+            self.move_in(primary, before, Taken::default());
+            let (things, bytes) = (self.things - known.things.len(), self.bytes - before.bytes);
             self.shrink(things, bytes);
         }
     }

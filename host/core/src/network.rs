@@ -177,8 +177,10 @@ impl Host {
         const RIGHT: &str = "a host such as `example.com`, `*.example.com` or `192.0.2.1`";
         if let Ok(address) = text.parse::<IpAddr>() {
             let address = plain(address);
-            if address::is_nobody(address) {
-                return Err(format!("nobody is at {address}; expected {RIGHT}"));
+            match address::never(address) {
+                None => {}
+                Some(Closed::Nobody) => return Err(format!("nobody is at {address}; expected {RIGHT}")),
+                Some(why) => return Err(format!("{address} can't be permitted: {why}")),
             }
             return Ok(Self::Address(address));
         }
@@ -228,6 +230,18 @@ impl Target {
         let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         Self { scheme, host, port }
+    }
+}
+
+impl Target {
+    /// Returns the names to look up, one after the other until one is known. With the dot of the root, a name is not sought within the
+    /// domains of the machine: there, anybody who may name a namespace or a service could answer for a host such as `example.com`. One that is
+    /// among the `internal` may be meant so, such as `db.prod.svc`, if there is none in full.
+    pub fn names(&self, internal: bool) -> Vec<String> {
+        let host = &self.host;
+        let whole = host.contains('.').then(|| format!("{host}."));
+        let within = (internal || whole.is_none()).then(|| host.clone());
+        whole.into_iter().chain(within).collect()
     }
 }
 
@@ -334,6 +348,9 @@ mod tests {
             ("0.0.0.0", "nobody is at 0.0.0.0"),
             ("[::]", "nobody is at ::"),
             ("224.0.0.1", "nobody is at 224.0.0.1"),
+            ("169.254.169.254", "169.254.169.254 can't be permitted: it is an address of the machine's link"),
+            ("[fd00:ec2::254]", "fd00:ec2::254 can't be permitted"),
+            ("[64:ff9b::a9fe:a9fe]", "169.254.169.254 can't be permitted"),
             ("127.1", "expected a host such as"),
             ("2130706433", "expected a host such as"),
             ("0x7f000001", "expected a host such as"),
@@ -345,6 +362,19 @@ mod tests {
         for (text, why) in [("db.example.com", "the port is missing"), ("tcp://db.example.com:1", "without a scheme")] {
             let error = Destination::tcp(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_not_sought_within_the_domains_of_the_machine_unless_it_is_an_internal_one_that_there_is_not_in_full() {
+        for (host, internal, names) in [
+            ("example.com", false, vec!["example.com."]),
+            ("example.com.", false, vec!["example.com."]),
+            ("db.prod.svc", true, vec!["db.prod.svc.", "db.prod.svc"]),
+            ("localhost", false, vec!["localhost"]),
+            ("db", true, vec!["db"]),
+        ] {
+            assert_eq!(Target::new(None, host, 80).names(internal), names, "{host}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Decides which message of many senders is sent next, and which are dropped: no sender delays another.
+//! Decides which message of many senders is sent next, and which are dropped: no sender delays another. One message of a sender is sent at a
+//! time, beside those of others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -24,6 +25,9 @@ const PER_OBJECT: Rate = Rate { interval: Duration::from_mins(5), burst: 25 };
 /// The rate for one sender, for all objects together.
 const PER_SENDER: Rate = Rate { interval: Duration::from_millis(20), burst: 1000 };
 
+/// With more senders than this, those are forgotten of which there is nothing to remember.
+const SENDERS: usize = 64;
+
 /// The most objects whose rate is remembered for one sender.
 const OBJECTS: usize = 4096;
 
@@ -36,6 +40,8 @@ pub struct Outbox<T> {
     senders: BTreeMap<Arc<str>, Sender<T>>,
     /// The sender of the last message.
     last: Option<Arc<str>>,
+    /// With so many senders it is looked for those that can be forgotten.
+    many: usize,
 }
 
 /// A message.
@@ -65,6 +71,8 @@ struct Sender<T> {
     /// Messages dropped since the last report.
     dropped: u64,
     told: Option<Instant>,
+    /// A message is being sent.
+    sending: bool,
 }
 
 /// The time from which on a message may be sent, and its number.
@@ -81,7 +89,7 @@ pub enum Posted {
 
 impl<T> Default for Outbox<T> {
     fn default() -> Self {
-        Self { senders: BTreeMap::new(), last: None }
+        Self { senders: BTreeMap::new(), last: None, many: SENDERS }
     }
 }
 
@@ -96,6 +104,7 @@ impl<T> Default for Sender<T> {
             objects: HashMap::new(),
             dropped: 0,
             told: None,
+            sending: false,
         }
     }
 }
@@ -105,13 +114,22 @@ impl<T> Default for Sender<T> {
 impl<T> Outbox<T> {
     /// Takes a message, or drops one.
     pub fn post(&mut self, sender: &Arc<str>, message: Message<T>, now: Instant) -> Posted {
-        self.senders.entry(Arc::clone(sender)).or_default().post(message, now)
+        self.sender(sender, now).post(message, now)
+    }
+
+    fn sender(&mut self, name: &Arc<str>, now: Instant) -> &mut Sender<T> {
+        let Self { senders, many, .. } = self;
+        if senders.len() >= *many && !senders.contains_key(name) {
+            senders.retain(|_, sender| !sender.is_over(now));
+            *many = SENDERS.max(2 * senders.len());
+        }
+        senders.entry(Arc::clone(name)).or_default()
     }
 
     /// Records that a message was dropped before it was posted. Returns the number dropped since the last report, if
     /// one is due now.
     pub fn dropped(&mut self, sender: &Arc<str>, now: Instant) -> Option<u64> {
-        let sender = self.senders.entry(Arc::clone(sender)).or_default();
+        let sender = self.sender(sender, now);
         sender.dropped += 1;
         let silent = sender.told.is_some_and(|told| now < told + TOLD);
         (!silent).then(|| {
@@ -120,8 +138,8 @@ impl<T> Outbox<T> {
         })
     }
 
-    /// Returns the next message and its sender; the senders take turns. If none may be sent now, returns the time of
-    /// the next one as `Err`; `None` if none waits.
+    /// Returns the next message and its sender, of which no other is sent until [`Outbox::sent`]; the senders take turns. If none may be
+    /// sent now, returns the time of the next one as `Err`; `None` if none waits but for those that are being sent.
     pub fn next(&mut self, now: Instant) -> Result<(Arc<str>, Message<T>), Option<Instant>> {
         let ready = |sender: &Sender<T>| sender.earliest().is_some_and(|at| at <= now);
         let after = self.last.take().map_or(Bound::Unbounded, Bound::Excluded);
@@ -133,6 +151,13 @@ impl<T> Outbox<T> {
         self.last = Some(Arc::clone(&name));
         let message = self.senders.get_mut(&name).and_then(Sender::take);
         message.map(|message| (name, message)).ok_or(None)
+    }
+
+    /// Takes in that a message of a sender has been sent.
+    pub fn sent(&mut self, sender: &str) {
+        if let Some(sender) = self.senders.get_mut(sender) {
+            sender.sending = false;
+        }
     }
 }
 
@@ -190,12 +215,20 @@ impl<T> Sender<T> {
     }
 
     fn earliest(&self) -> Option<Instant> {
-        self.waiting.first_key_value().map(|((at, _), _)| *at)
+        self.waiting.first_key_value().map(|((at, _), _)| *at).filter(|_| !self.sending)
     }
 
     fn take(&mut self) -> Option<Message<T>> {
         let place = *self.waiting.first_key_value()?.0;
+        self.sending = true;
         self.remove(place)
+    }
+
+    /// Returns true if one that begins anew would do the same.
+    fn is_over(&self, now: Instant) -> bool {
+        let is_quiet = self.dropped == 0 && self.told.is_none_or(|told| now >= told + TOLD);
+        let has_rate = self.rate.is_full(now) && self.objects.values().all(|bucket| bucket.is_full(now));
+        self.waiting.is_empty() && !self.sending && is_quiet && has_rate
     }
 
     fn remove(&mut self, place: Place) -> Option<Message<T>> {
@@ -218,6 +251,7 @@ mod tests {
     fn sent(outbox: &mut Outbox<&'static str>, now: Instant) -> Vec<String> {
         let mut sent = Vec::new();
         while let Ok((sender, message)) = outbox.next(now) {
+            outbox.sent(&sender);
             sent.push(format!("{sender} {} ×{}", message.id, message.times));
         }
         sent
@@ -301,6 +335,44 @@ mod tests {
             sent(&mut outbox, now);
         }
         assert!(outbox.senders[&sender].objects.len() <= OBJECTS);
+    }
+
+    #[test]
+    fn one_message_of_a_sender_is_sent_at_a_time_beside_those_of_others() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let [slow, calm]: [Arc<str>; 2] = ["a slow one".into(), "calm".into()];
+        for n in 0..2 {
+            outbox.post(&slow, message(&format!("{n}"), "o", 100), now);
+            outbox.post(&calm, message(&format!("{n}"), "o", 100), now);
+        }
+        let mut next = |sent: Option<&str>| {
+            if let Some(sender) = sent {
+                outbox.sent(sender);
+            }
+            outbox.next(now).map(|(sender, message)| format!("{sender} {}", message.id))
+        };
+        assert_eq!(next(None), Ok("a slow one 0".to_owned()));
+        assert_eq!(next(None), Ok("calm 0".to_owned()));
+        assert_eq!(next(None), Err(None), "both are being sent");
+        assert_eq!(next(Some("calm")), Ok("calm 1".to_owned()));
+        assert_eq!(next(Some("calm")), Err(None));
+        assert_eq!(next(Some("a slow one")), Ok("a slow one 1".to_owned()));
+    }
+
+    #[test]
+    fn senders_are_forgotten_once_there_is_nothing_to_remember() {
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        let later = |n: u64| now + PER_OBJECT.interval * u32::try_from(n).unwrap();
+        for n in 0..1000 {
+            outbox.post(&format!("{n}").into(), message("m", "o", 100), later(n));
+            sent(&mut outbox, later(n));
+        }
+        assert!(outbox.senders.len() <= SENDERS, "{}", outbox.senders.len());
+        let busy = 4 * SENDERS;
+        for n in 0..busy {
+            outbox.post(&format!("busy {n}").into(), message("m", "o", 100), later(1000));
+        }
+        assert_eq!(sent(&mut outbox, later(1000)).len(), busy, "none that has something to send");
     }
 
     #[test]

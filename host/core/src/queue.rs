@@ -35,13 +35,16 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::guest::RetryInfo;
 use crate::object::{Object, ObjectRef};
-use state::{State, Taken, Turn};
+use state::{Concerned, State, Taken, Turn};
 pub use words::{
     Counts, Deletion, Event, Failure, Finished, KeyState, Level, Mark, Mode, Next, Outcome, Policy, Receipt, Settled,
 };
 
 /// Longer than any daemon runs, and short enough to be added to any instant.
 const FOREVER: Duration = Duration::from_hours(30 * 365 * 24);
+
+/// An event that concerns many keys reaches so many of them at a time.
+const PORTION: usize = 256;
 
 /// The queue of one controller's keys. A clone is another handle of the same queue.
 #[derive(Clone, Debug)]
@@ -82,7 +85,7 @@ impl Queue {
     /// Takes in that the finalizers that are removed from primaries are others now: primaries that one has been removed from may have
     /// more of them.
     pub fn finalizers_changed(&self, now: Instant) {
-        self.change(|state| state.finalizers_changed(now));
+        self.concerning(Concerned::Finalized, now);
     }
 
     /// Returns true if a deletion is run for like any other event (`AE-1`).
@@ -116,12 +119,21 @@ impl Queue {
     /// Takes in an event that concerns all keys, such as a new version of the plugin. Each key runs once more, as the
     /// rate limit permits.
     pub fn event_for_all(&self, now: Instant) {
-        self.change(|state| state.event_for_all(now));
+        self.concerning(Concerned::All, now);
     }
 
     /// Takes in an event that concerns all keys whose last run has failed: what it failed for may be there now, or not be needed any more.
     pub fn event_for_failed(&self, now: Instant) {
-        self.change(|state| state.event_for_failed(now));
+        self.concerning(Concerned::Failed, now);
+    }
+
+    /// Takes in an event that concerns many keys: some of them at a time, so that nobody else waits for all of them.
+    fn concerning(&self, which: Concerned, now: Instant) {
+        let mut keys = self.0.state.lock().concerned(which);
+        keys.sort_unstable();
+        for keys in keys.chunks(PORTION) {
+            self.change(|state| state.event_for(which, keys, now));
+        }
     }
 
     /// Changes the policy from now on. Timers that are already set stay, and so do attempts and rate-limit windows.
@@ -323,6 +335,29 @@ mod tests {
             times.push(start.elapsed().as_millis());
         }
         assert_eq!(times, [700, 2700, 4700, 7700, 12_200, 18_950, 36_018_950]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_for_all_reaches_each_key_once_in_order_however_many_there_are() {
+        let (queue, now) = (running(), Instant::now());
+        let names: BTreeSet<_> = (0..=3 * PORTION).map(|n| format!("{n:05}")).collect();
+        let run = || -> Vec<_> { (0..names.len()).map(|_| take(&queue)).collect() };
+        for name in names.iter().rev() {
+            queue.event(&key(name), CHANGED, now);
+        }
+        let done = |ticket: Ticket| _ = ticket.finish(Finished::DONE, now);
+        run().into_iter().for_each(done);
+        assert!(queue.next().now_or_never().is_none());
+        queue.event_for_all(now);
+        let tickets = run();
+        assert!(tickets.iter().map(|ticket| &*ticket.key().name).eq(names.iter().map(|name| &**name)));
+        assert!(queue.next().now_or_never().is_none(), "once");
+        let mut tickets = tickets.into_iter();
+        tickets.next().unwrap().finish(Finished::Failed(Failure::Unhandled), now);
+        tickets.for_each(done);
+        queue.event_for_failed(now);
+        assert_eq!(*take(&queue).key(), key("00000"));
+        assert!(queue.next().now_or_never().is_none(), "only what has failed");
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,6 +52,7 @@ use filter::Filter;
 use index::{Key, Lookup};
 pub use known::{Doubt, Within};
 use mapper::Mapper;
+pub use places::Attaching;
 use recent::Recent;
 use state::{Candidates, State, is_in, watcher};
 pub use touched::{Touched, TouchedKeys};
@@ -396,18 +397,6 @@ impl Source {
             Some((self.show(&overlay::newest(own.get(key), cached, synced)?)?, known))
         });
         newest.filter(|(object, known)| *known || wanted(object)).map(|(object, _)| object).collect()
-    }
-}
-
-impl Spec {
-    /// Returns true if what the user asks about objects costs much more than a look at their text: then it is asked
-    /// elsewhere than where events come in.
-    fn is_costly(&self) -> bool {
-        let mapper = match &self.role {
-            Role::Primary => false,
-            Role::Secondary(mapper) => mapper.is_costly(),
-        };
-        mapper || self.filter.is_costly() || self.indexes.values().any(Keys::is_costly)
     }
 }
 

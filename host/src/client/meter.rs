@@ -1,4 +1,4 @@
-//! Lets each plugin send so many requests a second: what is beyond waits, and nobody else does.
+//! Lets each plugin send so many requests a second: what is beyond waits, and nobody else does. Knows what each has registered lately.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::cluster::{Cluster, Error, Write};
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
+use capstan_core::source::registered::News;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ type Unit = (Arc<str>, Arc<str>);
 #[derive(Default)]
 struct Meter {
     state: Mutex<Bucket>,
+    news: Arc<News>,
 }
 
 /// The API server, as one plugin has it.
@@ -38,23 +40,23 @@ pub struct Metered {
 
 impl Meters {
     /// Returns the API server as a plugin has it that may send so many requests a second.
-    pub fn api_of(
-        &self,
-        (operator, plugin): (&Arc<str>, &Arc<str>),
-        per_second: u32,
-        api: Access,
-        throttled: Counter,
-    ) -> Metered {
+    pub fn api_of(&self, unit: (&Arc<str>, &Arc<str>), per_second: u32, api: Access, throttled: Counter) -> Metered {
+        Metered { api, meter: self.meter(unit), rate: Rate::per_second(per_second), throttled }
+    }
+}
+
+impl Meters {
+    /// Returns how often the runs of a plugin have registered sources lately.
+    pub fn news_of(&self, unit: (&Arc<str>, &Arc<str>)) -> Arc<News> {
+        Arc::clone(&self.meter(unit).news)
+    }
+
+    fn meter(&self, (operator, plugin): (&Arc<str>, &Arc<str>)) -> Arc<Meter> {
         let mut meters = self.0.lock();
         // Those of plugins that are gone.
-        meters.retain(|_, meter| Arc::strong_count(meter) > 1);
+        meters.retain(|_, meter| Arc::strong_count(meter) > 1 || Arc::strong_count(&meter.news) > 1);
         let name = (Arc::clone(operator), Arc::clone(plugin));
-        Metered {
-            api,
-            meter: Arc::clone(meters.entry(name).or_default()),
-            rate: Rate::per_second(per_second),
-            throttled,
-        }
+        Arc::clone(meters.entry(name).or_default())
     }
 }
 

@@ -8,6 +8,8 @@ use capstan_core::cluster::{Cluster, Error, Target, Verb, Write};
 use capstan_core::guest::Event;
 use capstan_core::object::{Gvk, Object, ObjectRef};
 use capstan_core::outbox::{Message, Outbox, Posted};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::jiff::{Timestamp, Unit};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -20,8 +22,11 @@ use crate::client::Access;
 
 mod bounds;
 
-/// The longest that one event may hold up the others.
+/// The longest that one event may hold up others of its plugin.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So many events are written at once, each of another plugin.
+const LANES: usize = 64;
 
 /// `ER-4`: the longest name of an object.
 const NAME: usize = 253;
@@ -125,45 +130,45 @@ impl Record {
 }
 
 impl Writer {
-    /// Writes events until `stop`, and then those that wait for nothing else.
+    /// Writes events until `stop`, and then those that wait for nothing else. Those of one plugin are written one after the other, beside
+    /// those of others.
     pub async fn run(self, stop: CancellationToken) {
+        let mut lanes = FuturesUnordered::new();
         loop {
-            let next = self.shared.outbox.lock().next(Instant::now());
-            let at = match next {
-                Ok((plugin, message)) => {
-                    self.send(&plugin, &message).await;
-                    continue;
+            let mut at = None;
+            while lanes.len() < LANES {
+                match self.shared.outbox.lock().next(Instant::now()) {
+                    Ok((plugin, message)) => lanes.push(self.send(plugin, message)),
+                    Err(next) => {
+                        at = next;
+                        break;
+                    }
                 }
-                Err(at) => at,
-            };
-            if stop.is_cancelled() {
+            }
+            if stop.is_cancelled() && lanes.is_empty() {
                 return;
             }
-            let due = async {
-                match at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 // Whichever it is, all are looked at next.
                 biased;
-                () = due => {}
+                Some(plugin) = lanes.next(), if !lanes.is_empty() => self.shared.outbox.lock().sent(&plugin),
+                () = sleep_until(at.unwrap_or_else(Instant::now)), if at.is_some() => {}
                 () = self.shared.posted.notified() => {}
-                () = stop.cancelled() => {}
+                () = stop.cancelled(), if !stop.is_cancelled() => {}
             }
         }
     }
 
     /// `ER-6`: a failure is logged and nothing else.
-    async fn send(&self, plugin: &Arc<str>, message: &Message<(Record, Access)>) {
+    async fn send(&self, plugin: Arc<str>, message: Message<(Record, Access)>) -> Arc<str> {
         let (record, api) = &message.content;
         let why = match timeout(PATIENCE, self.write(record, message.times, api)).await {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return plugin,
             Ok(Err(error)) => error.message,
             Err(_) => format!("it takes longer than {PATIENCE:?}"),
         };
         tracing::warn!(%plugin, controller = %record.controller, key = %record.about, error = why, "kubernetes event not written");
+        plugin
     }
 
     async fn write(&self, record: &Record, times: u64, api: &Access) -> Result<(), Error> {
@@ -235,7 +240,12 @@ fn body(record: &Record, times: u64, now: &str, instance: &str) -> Value {
 mod tests {
     use std::collections::BTreeMap;
 
+    use capstan_core::object::Managers;
+    use tokio::time::sleep;
+
     use super::*;
+    use crate::client::tests::{Answer, Step, scripted};
+    use crate::client::{ApiServer, Identity};
 
     fn record(page: &str, message: &str, key: Option<&str>) -> Record {
         let event = Event {
@@ -256,6 +266,47 @@ mod tests {
             version: "1".to_owned(),
             event,
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_can_not_be_written_holds_up_those_of_its_own_plugin_only() {
+        // ER-6
+        let kinds = r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"events","singularName":"event","namespaced":true,"kind":"Event","verbs":["get"]}]}"#;
+        let (client, asked) = scripted(move |path| match path {
+            path if path.contains("/hangs/") => Answer(None, Vec::new()),
+            "/api/v1" => Answer(Some(200), vec![Step::Comes(kinds.to_owned())]),
+            _ => Answer(Some(500), Vec::new()),
+        });
+        let api = Arc::new(ApiServer::new(client, Managers::default()));
+        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };
+        let (recorder, writer) = recorder("pod".to_owned());
+        let publish = |plugin: &str, namespace: &str, message: &str| {
+            let origin = Origin {
+                api: Access::new(Arc::clone(&api), Identity::Daemon),
+                plugin: plugin.into(),
+                controller: "pages".into(),
+                gvk: gvk.clone(),
+                dropped: Counter::default(),
+            };
+            let about =
+                format!(r#"{{"metadata":{{"namespace":"{namespace}","name":"a","uid":"u","resourceVersion":"1"}}}}"#);
+            let about = Object::parse(&about, &gvk, &Managers::default()).unwrap();
+            recorder.publish(&origin, &about, record("a", message, None).event);
+        };
+        for n in 0..20 {
+            publish("slow", "hangs", &n.to_string());
+        }
+        publish("calm", "works", "x");
+        let stop = CancellationToken::new();
+        let writing = tokio::spawn(writer.run(stop.clone()));
+        sleep(PATIENCE / 2).await;
+        let about = |namespace: &str| asked.lock().iter().filter(|path| path.contains(namespace)).count();
+        assert_eq!((about("/hangs/"), about("/works/")), (1, 1), "{:?}", asked.lock());
+        sleep(PATIENCE).await;
+        assert_eq!(about("/hangs/"), 2);
+        stop.cancel();
+        timeout(PATIENCE * 20, writing).await.unwrap().unwrap();
+        assert_eq!(about("/hangs/"), 20, "what waits for nothing else is tried");
     }
 
     #[test]

@@ -83,7 +83,8 @@ pub(super) fn registered(
         let registrar = Arc::clone(&registrar);
         registrar.begin(name, declared, revoke).boxed()
     };
-    Registered::new(plugin.limits.sources, Box::new(begin))
+    let news = environment.meters.news_of((&declared.operator, &declared.spec.plugin));
+    Registered::new(plugin.limits.sources, news, Box::new(begin))
 }
 
 impl Registrar {
@@ -104,11 +105,11 @@ impl Registrar {
         let source = Source::new(planned.spec.clone()).charging(|| self.guest.lasting()).beside(&self.primaries);
         let source = Arc::new(source);
         let asking = self.asker.begin(&source);
-        let join = |(scope, kind)| {
+        let mut all = Vec::new();
+        for (scope, kind) in &planned.scopes {
             let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&self.asker.tell) };
-            self.pool.join(scope, kind, subscriber)
-        };
-        let all = planned.scopes.iter().map(|(scope, kind)| join((scope, kind))).collect();
+            all.push(self.pool.join_in_turns(scope, kind, subscriber).await);
+        }
         tracing::info!(source = %name, gvk = %declared.gvk, "a run has registered a source");
         let queue = self.queue.clone();
         let places = Places::new(all, move || queue.event_for_all(Instant::now()));

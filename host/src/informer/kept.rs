@@ -2,6 +2,7 @@
 //! whether an object in the cache has what somebody needs; and when everything may be listed once more for that (BC).
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 use capstan_core::object::fields::Fields;
@@ -65,6 +66,8 @@ struct State {
     began: Option<Instant>,
     /// Before this no list begins for what is needed.
     rests: Option<Instant>,
+    /// The rest that is put off until after the list for those who have given in.
+    owed: Duration,
 }
 
 impl Kept {
@@ -110,7 +113,8 @@ impl Kept {
         };
         state.too_much.push(fields);
         state.yielded = Some(now);
-        state.rests = None;
+        // Those who keep what they had don't wait for that; whoever has too much listed again and again gains nothing.
+        state.owed = state.rests.take().map_or(Duration::ZERO, |rests| rests.saturating_duration_since(now));
         state.sum_up();
         true
     }
@@ -151,7 +155,8 @@ impl Kept {
     /// Takes in that the list is complete.
     pub(super) fn end(&self, now: Instant) {
         let mut state = self.0.lock();
-        let rest = |began: Instant| now + (now.saturating_duration_since(began) * REST).min(LONGEST_REST);
+        let owed = mem::take(&mut state.owed);
+        let rest = |began: Instant| now + (now.saturating_duration_since(began) * REST + owed).min(LONGEST_REST);
         state.rests = state.began.take().map(rest);
         state.there = state.listed.as_ref().map(|listed| listed.stays.clone()).unwrap_or_default();
     }
@@ -177,6 +182,7 @@ impl Default for Kept {
             there: Fields::whole(),
             began: None,
             rests: None,
+            owed: Duration::ZERO,
         }))
     }
 }
@@ -331,6 +337,26 @@ mod tests {
         assert!(!kept.remove(4) && kept.yields(&whole), "somebody else needs as much");
         assert!(kept.remove(1), "there may be room now");
         assert_eq!(listed(), whole);
+    }
+
+    #[test]
+    fn who_needs_too_much_again_and_again_has_nothing_listed_without_a_rest() {
+        let (start, whole, few) = (Instant::now(), Fields::whole(), only(&["/a"]));
+        let second = Duration::from_secs(1);
+        let kept = Kept::default();
+        kept.add(1, &Need::all(few.clone()));
+        kept.begin(true, start);
+        kept.end(start + second);
+        let rests = kept.rests().unwrap();
+        assert_eq!(rests, start + 4 * second);
+        assert!(kept.add(2, &Need::all(whole.clone())));
+        kept.begin(false, rests);
+        let full = rests + second;
+        kept.end(full);
+        assert!(kept.give_in(full) && kept.rests().is_none(), "others get back what they had at once");
+        kept.begin(false, full);
+        kept.end(full + second);
+        assert_eq!(kept.rests(), Some(full + second + 3 * second + 3 * second), "that of both");
     }
 
     #[test]

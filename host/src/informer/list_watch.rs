@@ -535,7 +535,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
-    pub(in super::super) fn scope() -> Scope {
+    pub(crate) fn scope() -> Scope {
         Scope {
             gvk: config_maps().gvk,
             namespace: None,

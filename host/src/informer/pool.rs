@@ -12,8 +12,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::joining::Join;
 use super::kept::{Kept, Need};
-use super::{Informer, Memory, Scope, Shared, State, Subscriber, Subscribers, aside};
+use super::{Informer, Memory, Scope, Shared, State, Subscriber, aside};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
 
@@ -44,6 +45,8 @@ struct Running {
 struct Entry {
     shared: Arc<Shared>,
     members: usize,
+    /// Those of them who need it no more, but may again.
+    resting: usize,
     /// Ends it alone.
     stop: CancellationToken,
 }
@@ -53,6 +56,8 @@ struct Entry {
 pub struct Seen {
     /// What it watches.
     pub scope: Scope,
+    /// Whether anybody needs it now.
+    pub needed: bool,
     /// Its state.
     pub state: State,
     /// How many objects it has.
@@ -73,6 +78,8 @@ pub struct Subscription {
     number: u64,
     /// What is needed of each object.
     need: Need,
+    /// Nobody needs it now.
+    rests: bool,
 }
 
 impl Pool {
@@ -84,32 +91,60 @@ impl Pool {
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
     /// that is there as if it were new (`PO-3`); once it is there, if it needs more fields than others did.
     pub fn join(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Subscription {
-        let need = Need::of(subscriber.source.spec());
-        self.enter(scope, kind, need, Some(subscriber))
+        let (subscription, join) = self.begin(scope, kind, subscriber);
+        if let Some(mut join) = join {
+            while join.step() {}
+        }
+        subscription
+    }
+
+    /// Does the same, and gives others a turn in between: there may be very much to tell.
+    pub async fn join_in_turns(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Subscription {
+        let (subscription, join) = self.begin(scope, kind, subscriber);
+        if let Some(join) = join {
+            join.rested().await;
+        }
+        subscription
     }
 
     /// Keeps an informer going for somebody who needs this, and starts it if it does not run yet; nobody is told of what it sees.
     pub fn keep(&self, scope: &Scope, kind: &Kind, need: Need) -> Subscription {
-        self.enter(scope, kind, need, None)
+        let (subscription, stop) = self.0.admit(scope, need);
+        self.start(&subscription.shared, kind, stop);
+        subscription
     }
 
-    fn enter(&self, scope: &Scope, kind: &Kind, need: Need, subscriber: Option<Subscriber>) -> Subscription {
-        let Self(inner) = self;
-        let (subscription, stop) = inner.admit(scope, need);
-        let Subscription { shared, number, .. } = &subscription;
-        if let Some(subscriber) = subscriber {
-            // Nobody waits for this but those who share the informer: there may be very much to tell.
-            aside(|| shared.subscribe(*number, subscriber));
+    /// Keeps an informer going that nobody needs now: it is as if it were not there to those who ask how the daemon is.
+    pub fn rest(&self, scope: &Scope, kind: &Kind, need: Need) -> Subscription {
+        let mut subscription = self.keep(scope, kind, need);
+        subscription.rests = true;
+        if let Some(entry) = self.0.running.lock().informers.get_mut(scope) {
+            entry.resting += 1;
         }
+        subscription
+    }
+
+    /// Counts a subscriber in, and begins to tell it.
+    fn begin(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> (Subscription, Option<Join>) {
+        let need = Need::of(subscriber.source.spec());
+        let (subscription, stop) = self.0.admit(scope, need);
+        let Subscription { shared, number, .. } = &subscription;
+        let join = shared.subscribe(*number, subscriber);
+        self.start(shared, kind, stop);
+        (subscription, join)
+    }
+
+    /// Starts an informer if it does not run yet.
+    fn start(&self, shared: &Arc<Shared>, kind: &Kind, stop: CancellationToken) {
+        let Self(inner) = self;
         // Taken once, by the first member.
         let writer = shared.writer.lock().take();
         if let Some(writer) = writer {
-            let server = (Arc::clone(&inner.api), inner.memory.transit(scope.account()));
+            let server = (Arc::clone(&inner.api), inner.memory.transit(shared.scope.account()));
             let informer = Informer::new(Arc::clone(shared), server, kind.clone(), writer);
             let mut running = inner.running.lock();
             running.tasks.spawn_on(informer.run(stop), &inner.runtime);
         }
-        subscription
     }
 
     /// Lists all objects of these kinds once more, because more is to be kept of each than before. What is cached stays in
@@ -129,6 +164,7 @@ impl Pool {
             let Entry { shared, .. } = entry;
             Seen {
                 scope: scope.clone(),
+                needed: entry.members > entry.resting,
                 state: shared.state.borrow().clone(),
                 objects: shared.cache.len(),
                 unreadable: shared.cache.unreadable(),
@@ -164,34 +200,9 @@ impl Inner {
             shared: Arc::clone(&entry.shared),
             number,
             need,
+            rests: false,
         };
         (subscription, entry.stop.clone())
-    }
-}
-
-impl Shared {
-    /// Adds a subscriber, and tells it of all that is there. No change comes in meanwhile. One that needs fields which are not there waits
-    /// for the list that has them.
-    fn subscribe(&self, number: u64, subscriber: Subscriber) {
-        let mut subscribers = self.subscribers.write();
-        if self.kept.has(subscriber.source.spec().stays()) {
-            self.attach(&mut subscribers, number, subscriber);
-            return;
-        }
-        let namespace = self.scope.namespace.as_deref();
-        // What it goes on from may have been shown with fewer fields.
-        subscriber.source.awaits(namespace);
-        subscribers.waiting.push((number, subscriber));
-    }
-
-    /// Adds a subscriber to those who are told of changes.
-    pub(super) fn attach(&self, subscribers: &mut Subscribers, number: u64, subscriber: Subscriber) {
-        let namespace = self.scope.namespace.as_deref();
-        subscriber.tell(subscriber.source.attach(namespace, self.cache.clone()));
-        if self.listing.load(Ordering::Relaxed) {
-            subscriber.source.before_list(namespace);
-        }
-        subscribers.present.push((number, subscriber));
     }
 }
 
@@ -206,6 +217,7 @@ impl Running {
                 bound: inner.memory.each(),
                 writer: Mutex::new(Some(writer)),
                 subscribers: RwLock::default(),
+                untold: Mutex::default(),
                 kept: Kept::default(),
                 state: watch::Sender::new(State::Listing),
                 away: AtomicBool::new(false),
@@ -214,7 +226,7 @@ impl Running {
                 relist: Notify::new(),
                 metrics: inner.metrics.informers.of(&kind, namespace, scope.cluster.as_deref()),
             };
-            Entry { shared: Arc::new(shared), members: 0, stop: inner.stop.child_token() }
+            Entry { shared: Arc::new(shared), members: 0, resting: 0, stop: inner.stop.child_token() }
         })
     }
 }
@@ -243,9 +255,10 @@ impl Subscription {
         matches!(*self.state.borrow(), State::Failing(_)) && self.shared.away.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the cache is filled: a list has ended, and of every object there is what is needed.
+    /// Returns true if the cache is filled: a list has ended, of every object there is what is needed, and its subscriber has been told of it.
     pub fn is_filled(&self) -> bool {
-        self.cache.is_synced() && self.shared.kept.has(&self.need.stays)
+        let untold = self.shared.untold.lock().contains(&self.number);
+        !untold && self.cache.is_synced() && self.shared.kept.has(&self.need.stays)
     }
 }
 
@@ -266,7 +279,10 @@ impl Drop for Subscription {
         {
             let mut subscribers = subscribers.try_write().unwrap_or_else(|| aside(|| subscribers.write()));
             subscribers.present.retain(stays);
-            let gone: Vec<_> = subscribers.waiting.extract_if(.., |one| !stays(one)).collect();
+            let joining = subscribers.joining.extract_if(.., |joining| joining.number == self.number);
+            let mut gone: Vec<_> = joining.map(|joining| (joining.number, joining.subscriber)).collect();
+            gone.extend(subscribers.waiting.extract_if(.., |one| !stays(one)));
+            self.shared.untold.lock().remove(&self.number);
             let waits = |source| subscribers.waiting.iter().any(|(_, other)| Arc::ptr_eq(&other.source, source));
             for (_, gone) in gone.iter().filter(|(_, gone)| !waits(&gone.source)) {
                 gone.source.gives_up(self.shared.scope.namespace.as_deref());
@@ -278,6 +294,7 @@ impl Drop for Subscription {
             return;
         };
         entry.members = entry.members.saturating_sub(1);
+        entry.resting = entry.resting.saturating_sub(usize::from(self.rests));
         if self.shared.kept.remove(self.number) {
             self.shared.list_again();
         }
@@ -358,6 +375,25 @@ pub(super) mod tests {
             }),
         };
         (subscriber, told)
+    }
+
+    /// Returns an informer that has listed all, whose events the test gives.
+    pub(in super::super) fn shared(writer: &Writer) -> Arc<Shared> {
+        Arc::new(Shared {
+            scope: super::super::list_watch::tests::scope(),
+            cache: writer.cache(),
+            bound: 1 << 20,
+            writer: Mutex::new(None),
+            subscribers: RwLock::default(),
+            untold: Mutex::default(),
+            kept: Kept::default(),
+            state: watch::Sender::new(State::Watching),
+            away: AtomicBool::new(false),
+            listing: AtomicBool::new(false),
+            due: AtomicBool::new(false),
+            relist: Notify::new(),
+            metrics: Metrics::default().informers.of("ConfigMap", None, None),
+        })
     }
 
     impl Place {
@@ -452,24 +488,10 @@ pub(super) mod tests {
 
     #[test]
     fn nobody_joins_between_a_change_and_those_who_are_told_of_it() {
-        let Place { shared, .. } = &place();
         let json = r#"{"metadata":{"name":"a","namespace":"n","uid":"1","resourceVersion":"7"}}"#;
         let object = Object::parse(json, &config_maps().gvk, &Managers::default()).unwrap();
         let mut writer = Writer::bounded(1 << 20);
-        let shared = Arc::new(Shared {
-            scope: shared.scope.clone(),
-            cache: writer.cache(),
-            bound: 1 << 20,
-            writer: Mutex::new(None),
-            subscribers: RwLock::default(),
-            kept: Kept::default(),
-            state: watch::Sender::new(State::Watching),
-            away: AtomicBool::new(false),
-            listing: AtomicBool::new(false),
-            due: AtomicBool::new(false),
-            relist: Notify::new(),
-            metrics: Metrics::default().informers.of("ConfigMap", None, None),
-        });
+        let shared = shared(&writer);
         let (late, told_of) = subscriber();
         let (tell, told) = mpsc::channel();
         thread::scope(|threads| {
@@ -484,7 +506,8 @@ pub(super) mod tests {
             drop(joining);
             told.recv_timeout(SOON).unwrap();
         });
-        shared.subscribe(1, late);
+        let mut join = shared.subscribe(1, late).unwrap();
+        while join.step() {}
         assert_eq!((shared.cache.len(), told_of.lock().len()), (1, 1));
     }
 

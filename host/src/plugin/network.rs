@@ -2,6 +2,7 @@
 //! gone with the call that opened it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -87,6 +88,8 @@ pub(super) struct Line {
     /// The same.
     current: tcp::Current,
     used_up: bool,
+    /// The sockets that the instance has made.
+    sockets: usize,
     _held: Option<Holding>,
 }
 
@@ -136,9 +139,9 @@ enum Failed {
     #[error("the call is over")]
     Over,
     #[error("{0}")]
-    Refused(std::io::Error),
+    Refused(io::Error),
     #[error("TLS: {0}")]
-    Tls(std::io::Error),
+    Tls(io::Error),
     #[error("HTTP: {0}")]
     Protocol(hyper::Error),
 }
@@ -200,15 +203,21 @@ impl Network {
     }
 
     /// Returns the addresses of a host. Until the system has answered, nobody else of the plugin has its thread.
-    async fn resolve(&self, target: &Target) -> Result<Vec<IpAddr>, Failed> {
+    async fn resolve(&self, target: &Target, internal: bool) -> Result<Vec<IpAddr>, Failed> {
         if let Ok(address) = target.host.parse::<IpAddr>() {
             return Ok(vec![address]);
         }
         let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(|_| Failed::Over)?;
-        let (host, port) = (target.host.clone(), target.port);
+        let (names, port) = (target.names(internal), target.port);
         let (tell, told) = oneshot::channel();
         let thread = thread::Builder::new().name("lookup".into()).stack_size(STACK).spawn(move || {
-            let found = (host.as_str(), port).to_socket_addrs();
+            let mut found = Err(io::Error::other("it has no name"));
+            for name in names {
+                found = (name.as_str(), port).to_socket_addrs();
+                if found.is_ok() {
+                    break;
+                }
+            }
             let found = found.map(|found| found.map(|address| address.ip()).take(FOUND[0]).collect::<Vec<_>>());
             drop(permit);
             // Who has asked may be gone.
@@ -224,7 +233,7 @@ impl Network {
 
     /// Returns the addresses of a host at which the manifest permits it.
     async fn addresses(&self, entry: &Destination, target: &Target) -> Result<Vec<IpAddr>, Failed> {
-        let found = self.resolve(target).await?;
+        let found = self.resolve(target, entry.internal).await?;
         let mut closed = None;
         let mut open = Vec::new();
         for address in found {
@@ -268,7 +277,7 @@ impl Line {
             held
         });
         let call = Arc::new(OfCall::new(Arc::clone(network), home.clone(), Instant::now()));
-        Self { current: Arc::new(Mutex::new(Arc::clone(&call))), call, used_up: false, _held: held }
+        Self { current: Arc::new(Mutex::new(Arc::clone(&call))), call, used_up: false, sockets: 0, _held: held }
     }
 
     /// Begins a call that has to be over then; what was opened before is closed.

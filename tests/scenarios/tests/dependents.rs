@@ -161,7 +161,9 @@ fn the_informer_of_a_dependent_comes_with_its_first_activation_and_goes_with_the
     let daemon = folder.daemon(&place);
     let informers = |daemon: &Daemon| {
         let informers = daemon.informers(place.namespace.name());
-        informers.iter().filter(|informer| informer["scope"].as_str().unwrap().starts_with("v1 ConfigMap ")).count()
+        let of_maps = informers.iter().filter(|one| one["scope"].as_str().unwrap().starts_with("v1 ConfigMap "));
+        // Those that nobody needs any more are kept for a while.
+        of_maps.filter(|informer| informer["needed"] == true).count()
     };
     let await_informers = |daemon: &Daemon, count: usize| {
         wait::until(SOON, "informers", || (informers(daemon) == count).then_some(())).unwrap();

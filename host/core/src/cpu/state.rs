@@ -34,7 +34,8 @@ pub(super) struct State<W> {
     seats: HashMap<SeatId, Seat<W>>,
     /// The number of slots that are given away.
     taken: usize,
-    /// The time that the account which was let in last had used by then.
+    /// The least time that any account which computes, or may, had used when one was let in last: who comes back from being idle begins
+    /// there. Whoever has used more, or says so, does not put others behind those who have used little without a rest.
     level: Duration,
     /// The last number that was given to an account, seat or turn.
     number: u64,
@@ -323,6 +324,7 @@ impl<W: Clone> State<W> {
         let mut granted = Vec::new();
         while let Some(id) = self.next(now) {
             self.number += 1;
+            let least = self.least(now);
             let Some(account) = self.accounts.get_mut(&id) else {
                 break;
             };
@@ -330,7 +332,7 @@ impl<W: Clone> State<W> {
                 break;
             };
             account.turn = self.number;
-            self.level = self.level.max(account.used);
+            self.level = self.level.max(least);
             let Some(seat) = self.seats.get_mut(&next) else {
                 continue;
             };
@@ -341,6 +343,12 @@ impl<W: Clone> State<W> {
             }
         }
         granted
+    }
+
+    /// Returns the least time that any account has used which has a slot, or may have one.
+    fn least(&self, now: Instant) -> Duration {
+        let active = self.accounts.values().filter(|account| !account.holding.is_empty() || account.ready(now));
+        active.map(|account| account.used).min().unwrap_or_default()
     }
 
     /// Returns the next account, if there is a slot for it.

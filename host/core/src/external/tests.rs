@@ -128,7 +128,7 @@ fn an_answer_beyond_the_bounds_is_refused_and_changes_nothing() {
 #[test]
 fn one_primary_may_have_half_of_what_others_leave() {
     let source = each();
-    let [a, b, c] = ["a", "b", "c"].map(|name| ObjectRef::namespaced("n", name));
+    let [a, b, c] = ["a", "b", "c"].map(|name| ObjectRef::namespaced(name, name));
     let refused = source.take_one(&a, "u", things("1=x 2=x 3=x"), || None).unwrap_err();
     assert_eq!(refused, Refused::Share { found: 3, most: 2 });
     assert!(!source.knows(&a, "u"));
@@ -142,6 +142,23 @@ fn one_primary_may_have_half_of_what_others_leave() {
     assert_eq!(refused, Refused::Share { found: 1_323, most: 595 });
     source.take_one(&a, "u", things("1=y"), || None).unwrap();
     assert_eq!(source.counts().things, 3);
+}
+
+#[test]
+fn the_primaries_of_one_namespace_leave_something_to_others() {
+    let source = each();
+    let crowd = |n: usize| ObjectRef::namespaced("crowd", &n.to_string());
+    let answers: Vec<_> = (0..4).map(|n| source.take_one(&crowd(n), "u", things("1=x"), || None)).collect();
+    assert_eq!(answers, [Ok(true), Ok(true), Ok(true), Err(Refused::Home { found: 4, most: 3 })]);
+    let other = ObjectRef::namespaced("other", "a");
+    assert_eq!(source.take_one(&other, "u", things("1=x"), || None), Ok(true));
+    // What one has no more, another may have.
+    source.forget(&crowd(0));
+    source.take_one(&crowd(1), "u", Things::new(), || None).unwrap();
+    assert_eq!(source.take_one(&crowd(3), "u", things("1=x"), || None), Ok(true));
+    (0..4).for_each(|n| source.forget(&crowd(n)));
+    source.forget(&other);
+    assert!(source.state.lock().homes.is_empty());
 }
 
 #[test]

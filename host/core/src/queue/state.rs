@@ -60,6 +60,17 @@ pub(super) struct Due {
     number: u64,
 }
 
+/// The keys that an event concerns which is about more than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Concerned {
+    /// All of them.
+    All,
+    /// Those whose last run has failed.
+    Failed,
+    /// Those whose deletion is awaited: the finalizers that are removed are others now.
+    Finalized,
+}
+
 /// The answer to a request for work.
 #[derive(Debug)]
 pub(super) enum Turn {
@@ -107,36 +118,28 @@ impl State {
         }
     }
 
-    /// Takes in an event that concerns all keys, as if each had an event of its own.
-    pub(super) fn event_for_all(&mut self, now: Instant) {
-        self.event_for(|_| true, now);
+    /// Returns the keys that an event concerns.
+    pub(super) fn concerned(&self, which: Concerned) -> Vec<ObjectRef> {
+        let concerns = |entry: &Entry| match which {
+            Concerned::All | Concerned::Finalized => true,
+            Concerned::Failed => entry.has_failed(),
+        };
+        self.keys.iter().filter(|(_, entry)| concerns(entry)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Takes in an event that concerns all keys whose last run has failed.
-    pub(super) fn event_for_failed(&mut self, now: Instant) {
-        self.event_for(Entry::has_failed, now);
-    }
-
-    fn event_for(&mut self, concerns: impl Fn(&Entry) -> bool, now: Instant) {
+    /// Takes in an event that concerns these keys, if it still does, as if each had an event of its own.
+    pub(super) fn event_for(&mut self, which: Concerned, concerned: &[ObjectRef], now: Instant) {
         let Self { keys, timetable, .. } = self;
-        let mut keys: Vec<_> = keys.iter_mut().filter(|(_, entry)| concerns(entry)).collect();
-        keys.sort_by_key(|(key, _)| *key);
-        for (key, entry) in keys {
-            let receipt = entry.hear(Event::Related, false);
-            if receipt == Receipt::Marked && entry.flight == Flight::Idle {
-                timetable.bring_forward(key, &mut entry.due, now);
-            }
-        }
-    }
-
-    /// Takes in that the finalizers that are removed from primaries are others now. Keys whose deletion is awaited run again.
-    pub(super) fn finalizers_changed(&mut self, now: Instant) {
-        let Self { keys, timetable, .. } = self;
-        let mut keys: Vec<_> =
-            keys.iter_mut().filter_map(|(key, entry)| entry.reopen().then_some((key, entry))).collect();
-        keys.sort_by_key(|(key, _)| *key);
-        for (key, entry) in keys {
-            if entry.flight == Flight::Idle {
+        for key in concerned {
+            let Some(entry) = keys.get_mut(key) else {
+                continue;
+            };
+            let marked = match which {
+                Concerned::Failed if !entry.has_failed() => false,
+                Concerned::All | Concerned::Failed => entry.hear(Event::Related, false) == Receipt::Marked,
+                Concerned::Finalized => entry.reopen(),
+            };
+            if marked && entry.flight == Flight::Idle {
                 timetable.bring_forward(key, &mut entry.due, now);
             }
         }

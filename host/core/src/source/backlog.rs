@@ -1,9 +1,10 @@
 //! Keeps the objects about which costly questions are still to be asked: each once, with the change that its events add up to.
 //!
 //! Questions in CEL would hold up the informer, and with it all other controllers that share it. So what changes is only
-//! noted there, and asked about when it is the operator's turn.
+//! noted there, and asked about when it is the operator's turn. The namespaces take turns: what changes in one of them, however much, delays
+//! others by one object at a time.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::object::{Change, Object, ObjectRef, Version};
@@ -11,10 +12,10 @@ use crate::object::{Change, Object, ObjectRef, Version};
 /// The most bytes of objects that are kept for questions, beside those that the caches have.
 const MOST: usize = 4 << 20;
 
-/// The objects that wait, in the order in which they came.
+/// The objects that wait, in each namespace in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
-    order: VecDeque<(u64, ObjectRef)>,
+    order: Turns,
     waiting: HashMap<ObjectRef, Waiting>,
     /// How many of them are in each namespace; in "", those in none.
     homes: HashMap<Arc<str>, usize>,
@@ -25,6 +26,17 @@ pub(super) struct Backlog {
     bytes: usize,
     /// True if the caches have less of the objects than what comes.
     apart: bool,
+}
+
+/// The order of objects, each with its number.
+#[derive(Clone, Debug, Default)]
+struct Turns {
+    /// Those of each namespace; in "", those in none. None is empty.
+    queues: BTreeMap<Arc<str>, VecDeque<(u64, ObjectRef)>>,
+    /// The namespaces, the next one first.
+    next: VecDeque<Arc<str>>,
+    /// The numbers of all.
+    numbers: BTreeSet<u64>,
 }
 
 /// An object that is being asked about.
@@ -77,7 +89,7 @@ impl Backlog {
     pub(super) fn note(&mut self, key: &ObjectRef) {
         if !self.waiting.contains_key(key) {
             self.last += 1;
-            self.order.push_back((self.last, key.clone()));
+            self.order.push(self.last, key.clone());
             self.waiting.insert(key.clone(), Waiting::default());
             *self.homes.entry(home(key)).or_default() += 1;
         }
@@ -155,9 +167,9 @@ impl Backlog {
         }
     }
 
-    /// Returns the object that has waited longest, which counts as waiting until [`Backlog::found`].
+    /// Returns the object that has waited longest in the namespace whose turn it is, which counts as waiting until [`Backlog::found`].
     pub(super) fn take(&mut self) -> Option<(ObjectRef, Waiting)> {
-        while let Some((number, key)) = self.order.pop_front() {
+        while let Some((number, key)) = self.order.pop() {
             // What was passed on without a question does not wait any more.
             if let Some(waiting) = self.remove(&key) {
                 self.bytes -= waiting.bytes(self.apart);
@@ -232,19 +244,59 @@ impl Backlog {
 
     /// Returns true if nothing waits any more of what waited at a mark.
     pub(super) fn is_past(&self, mark: u64) -> bool {
-        let first = self.order.front().map(|(number, _)| *number);
+        let first = self.order.numbers.first().copied();
         first.into_iter().chain(self.behind().map(|asked| asked.number)).all(|number| number > mark)
     }
 
     /// Drops the objects that `keep` does not accept.
     pub(super) fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
-        self.order.retain(|(_, key)| keep(key));
+        self.order.retain(&keep);
         self.waiting.retain(|key, _| keep(key));
         self.homes.clear();
         for key in self.waiting.keys() {
             *self.homes.entry(home(key)).or_default() += 1;
         }
         self.bytes = self.waiting.values().map(|waiting| waiting.bytes(self.apart)).sum();
+    }
+}
+
+impl Turns {
+    fn push(&mut self, number: u64, key: ObjectRef) {
+        let home = home(&key);
+        self.numbers.insert(number);
+        let queue = self.queues.entry(Arc::clone(&home)).or_default();
+        if queue.is_empty() {
+            self.next.push_back(home);
+        }
+        queue.push_back((number, key));
+    }
+
+    fn pop(&mut self) -> Option<(u64, ObjectRef)> {
+        let home = self.next.pop_front()?;
+        let queue = self.queues.get_mut(&home)?;
+        let (number, key) = queue.pop_front()?;
+        if queue.is_empty() {
+            self.queues.remove(&home);
+        } else {
+            self.next.push_back(home);
+        }
+        self.numbers.remove(&number);
+        Some((number, key))
+    }
+
+    fn retain(&mut self, keep: impl Fn(&ObjectRef) -> bool) {
+        let Self { queues, next, numbers } = self;
+        queues.retain(|_, queue| {
+            queue.retain(|(number, key)| {
+                let stays = keep(key);
+                if !stays {
+                    numbers.remove(number);
+                }
+                stays
+            });
+            !queue.is_empty()
+        });
+        next.retain(|home| queues.contains_key(home));
     }
 }
 
@@ -458,6 +510,28 @@ mod tests {
         backlog.retain(|key| *key != keys[0]);
         assert_eq!([None, Some("n"), Some("m")].map(|home| backlog.behind_in(home)), [0; 3]);
         assert_eq!((backlog.len(), backlog.take(), backlog.is_past(backlog.mark())), (0, None, true));
+    }
+
+    #[test]
+    fn what_changes_in_one_namespace_delays_another_by_one_object_at_a_time() {
+        let mut backlog = Backlog::default();
+        let key = |home: &str, n: usize| ObjectRef::namespaced(home, &n.to_string());
+        for n in 0..1000 {
+            backlog.note(&key("crowd", n));
+        }
+        let few = [key("few", 0), key("few", 1), ObjectRef::cluster("0")];
+        for key in &few {
+            backlog.note(key);
+        }
+        backlog.note(&key("gone", 0));
+        backlog.retain(|key| key.namespace.as_deref() != Some("gone"));
+        let mark = backlog.mark();
+        let next: Vec<_> = std::iter::from_fn(|| backlog.take()).take(7).map(|(key, _)| key.to_string()).collect();
+        assert_eq!(next, ["crowd/0", "few/0", "0", "crowd/1", "few/1", "crowd/2", "crowd/3"]);
+        assert!(!backlog.is_past(mark));
+        assert_eq!(std::iter::from_fn(|| backlog.take()).count(), 996);
+        backlog.told();
+        assert!(backlog.is_past(mark) && backlog.order.numbers.is_empty() && backlog.order.next.is_empty());
     }
 
     #[test]

@@ -219,7 +219,7 @@ impl Source {
                 Err(self.doubt(place, "its cache has not all fields of this object yet"))
             };
         }
-        self.filled(place, cache)?;
+        self.filled(state, place, cache)?;
         if cache.is_unreadable(key) {
             Err(self.doubt(place, "this object can't be read"))
         } else if !cache.is_complete() {
@@ -267,17 +267,23 @@ impl Source {
         }
         let Some(namespace) = namespace else {
             let mut places = state.places.iter();
-            places.try_for_each(|(place, cache)| self.filled(place, cache))?;
+            places.try_for_each(|(place, cache)| self.filled(state, place, cache))?;
             return self.nothing_lacks(state, None);
         };
         match watcher(&state.places, &ObjectRef::namespaced(namespace, "")) {
-            Some((place, cache)) => self.filled(place, cache),
+            Some((place, cache)) => self.filled(state, place, cache),
             None => self.nothing_lacks(state, Some(namespace)),
         }
     }
 
-    fn filled(&self, place: &Place, cache: &Cache) -> Result<(), Doubt> {
-        if cache.is_synced() { Ok(()) } else { Err(self.doubt(place, "its first list is not complete")) }
+    fn filled(&self, state: &State, place: &Place, cache: &Cache) -> Result<(), Doubt> {
+        if !cache.is_synced() {
+            return Err(self.doubt(place, "its first list is not complete"));
+        }
+        if state.entering.contains(place) {
+            return Err(self.doubt(place, "not all that is there has been looked through"));
+        }
+        Ok(())
     }
 
     fn nothing_lacks(&self, state: &State, namespace: Option<&str>) -> Result<(), Doubt> {

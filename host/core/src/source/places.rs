@@ -1,11 +1,42 @@
 //! Decides what is new when a source begins to read a cache, in place of another one or after a time in which nobody told it anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::vec::IntoIter;
 
-use super::{Source, Trigger};
+use super::state::is_in;
+use super::{Source, Trigger, overlay};
 use crate::cache::Cache;
-use crate::object::{Change, Object, ObjectRef};
+use crate::object::{Change, Object, ObjectRef, Version};
+
+/// A portion of what is new: so many bytes of objects are looked through for keys.
+const PORTION: usize = 256 << 10;
+
+/// What an object counts beside its text.
+const EACH: usize = 1 << 10;
+
+/// What a source has still to take in of a cache that it has begun to read.
+pub struct Attaching {
+    place: Option<Arc<str>>,
+    cache: Cache,
+    news: IntoIter<News>,
+}
+
+/// An object of the cache.
+enum News {
+    /// It is known, but for its keys.
+    Known(Object),
+    /// It is not known as it is.
+    Changed(Change),
+}
+
+/// An object as a source has shown it so far.
+struct Before {
+    /// With own writes.
+    seen: Option<Object>,
+    /// As the caches had it.
+    shown: Option<Object>,
+}
 
 impl Source {
     /// Begins to read a cache, of one namespace or of all (`None`), in place of the one that was read there before.
@@ -14,6 +45,17 @@ impl Source {
     /// between two events, so that no event is missed and none comes twice; if a list is under way, before
     /// [`Source::before_list`].
     pub fn attach(&self, namespace: Option<&str>, cache: Cache) -> Vec<Trigger> {
+        let mut attaching = self.begin_attach(namespace, cache);
+        let portions = std::iter::from_fn(|| self.attach_on(&mut attaching));
+        let mut told: Vec<_> = portions.flatten().collect();
+        told.extend(self.attached(&attaching));
+        told
+    }
+
+    /// Begins to read a cache as [`Source::attach`] does, in portions: [`Source::attach_on`] takes in the next one,
+    /// [`Source::attached`] ends it. Until then no object is known to be absent. A cache that changes meanwhile is read
+    /// as it was ([`Cache::frozen`]), and [`Source::attach_again`] then takes in what has changed.
+    pub fn begin_attach(&self, namespace: Option<&str>, cache: Cache) -> Attaching {
         let by_key = |objects: Vec<Object>| -> BTreeMap<_, _> {
             let objects = objects.into_iter();
             objects.map(|object| (object.key().clone(), object)).collect()
@@ -23,10 +65,11 @@ impl Source {
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, shown_to) = cache.snapshot(None);
         let present = self.all_shown(present);
-        let entered = cache.clone();
+        let place = namespace.map(Arc::from);
         {
-            let (mut state, place) = (self.state.write(), namespace.map(Arc::from));
+            let mut state = self.state.write();
             state.listing.remove(&place);
+            state.entering.insert(place.clone());
             if state.awaited.remove(&place) && !self.is_of_primaries() {
                 // What has gone meanwhile may have belonged to anybody.
                 state.everybody = true;
@@ -37,40 +80,114 @@ impl Source {
                 // Otherwise what they showed last would be read for as long as they are there.
                 places.clear();
             }
-            places.insert(place, cache);
+            places.insert(place.clone(), cache.clone());
         }
-        // The other cache that has the object may be detached next, so the overlay keeps the object.
-        let keep = |seen| self.state.write().keep(seen, &entered);
         let mut news = Vec::new();
         for new in present {
-            match (seen.remove(new.key()), shown.remove(new.key())) {
-                (None, _) | (Some(_), None) => news.push(Change::Added(new)),
-                (Some(_), Some(old)) if old.version() < new.version() => {
-                    // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
-                    self.learn(new.clone());
-                    news.push(Change::Updated { old, new });
-                }
-                // A newer version was seen before: it is read until this cache has it.
-                (Some(newest), Some(_)) => {
-                    self.learn(new);
-                    keep(newest);
-                }
-            }
+            let before = Before { seen: seen.remove(new.key()), shown: shown.remove(new.key()) };
+            news.extend(self.news(before, Some(new), Version::default(), &cache));
         }
         for last in seen.into_values() {
-            if last.version() <= shown_to.of(last.key()) {
-                let unknown = true;
-                news.push(Change::Deleted { last, unknown });
-            } else {
+            let up_to = shown_to.of(last.key());
+            news.extend(self.news(Before { seen: Some(last), shown: None }, None, up_to, &cache));
+        }
+        Attaching { place, cache, news: news.into_iter() }
+    }
+
+    /// Reads the cache as it is now, of which another one was read as it was when that began; these objects, and no others, have changed
+    /// since. Nothing of what was taken in may be left.
+    pub fn attach_again(&self, attaching: &mut Attaching, cache: Cache, changed: BTreeSet<ObjectRef>) {
+        let Attaching { place, cache: was, news } = attaching;
+        let (mut keys, own) = (changed, self.state.read().overlay.clone());
+        keys.extend(own.iter().map(Object::key).cloned());
+        let places = self.state.read().places.clone();
+        keys.retain(|key| is_in(&places, key, place));
+        let before = |key: &ObjectRef| {
+            let (cached, synced) = was.look(key);
+            let shown = cached.clone().and_then(|object| self.show(&object));
+            let newest = overlay::newest(own.get(key), cached, synced);
+            Before { seen: newest.and_then(|object| self.show(&object)), shown }
+        };
+        let before: Vec<_> = keys.into_iter().map(|key| (before(&key), key)).collect();
+        {
+            let mut state = self.state.write();
+            if !state.entering.contains(place) {
+                // It is not read any more.
+                return;
+            }
+            Arc::make_mut(&mut state.places).insert(place.clone(), cache.clone());
+        }
+        let again = before.into_iter().flat_map(|(before, key)| {
+            let (new, up_to) = cache.look(&key);
+            self.news(before, new.and_then(|new| self.show(&new)), up_to, &cache)
+        });
+        *news = again.collect::<Vec<_>>().into_iter();
+        *was = cache;
+    }
+
+    /// Returns what is new of an object, as the cache has it now, which shows it up to a version.
+    fn news(&self, before: Before, new: Option<Object>, up_to: Version, cache: &Cache) -> Vec<News> {
+        // The other cache that has the object may be detached next, so the overlay keeps the object.
+        let keep = |seen| self.state.write().keep(seen, cache);
+        let Before { seen, shown } = before;
+        match (seen, shown, new) {
+            (None, _, None) => Vec::new(),
+            (None, _, Some(new)) | (Some(_), None, Some(new)) => vec![News::Changed(Change::Added(new))],
+            (Some(_), Some(old), Some(new)) if old.version() < new.version() => {
+                // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
+                vec![News::Known(new.clone()), News::Changed(Change::Updated { old, new })]
+            }
+            // A newer version was seen before: it is read until this cache has it.
+            (Some(newest), Some(_), Some(new)) => {
+                keep(newest);
+                vec![News::Known(new)]
+            }
+            (Some(last), _, None) if last.version() <= up_to => {
+                vec![News::Changed(Change::Deleted { last, unknown: true })]
+            }
+            (Some(last), _, None) => {
                 keep(last);
+                Vec::new()
             }
         }
-        let mut told: Vec<_> = news.into_iter().flat_map(|change| self.on(change)).collect();
-        if entered.is_synced() {
-            told.extend(self.gone_meanwhile(namespace));
-            self.miss_lost(&namespace.map(Arc::from));
+    }
+
+    /// Takes in a portion of what is new. Returns the triggers for the queue; `None` if nothing is left.
+    pub fn attach_on(&self, attaching: &mut Attaching) -> Option<Vec<Trigger>> {
+        if !self.state.read().entering.contains(&attaching.place) {
+            // It is not read any more.
+            return None;
         }
-        told.into_iter().chain(self.passed(namespace)).collect()
+        let (mut told, mut left, mut done) = (Vec::new(), PORTION, false);
+        let looks = 1 + self.spec.indexes.len();
+        while left > 0 {
+            let Some(news) = attaching.news.next() else {
+                break;
+            };
+            done = true;
+            let size = news.object().json().len();
+            left = left.saturating_sub(size.saturating_mul(looks) + EACH);
+            match news {
+                News::Known(object) => self.learn(object),
+                News::Changed(change) => told.extend(self.on(change)),
+            }
+        }
+        done.then_some(told)
+    }
+
+    /// Takes in that nothing is left, and that the cache tells of itself from now on. Returns the triggers for the queue.
+    pub fn attached(&self, attaching: &Attaching) -> Vec<Trigger> {
+        let Attaching { place, cache, .. } = attaching;
+        if !self.state.write().entering.remove(place) {
+            return Vec::new();
+        }
+        let mut told = Vec::new();
+        if cache.is_synced() {
+            told.extend(self.gone_meanwhile(place.as_deref()));
+            self.miss_lost(place);
+        }
+        told.extend(self.passed(place.as_deref()));
+        told
     }
 
     /// Adds an object to the look-ups without a trigger.
@@ -93,6 +210,7 @@ impl Source {
                 return Vec::new();
             };
             state.listing.remove(&place);
+            state.entering.remove(&place);
             state.forget_unwatched();
             (cache, state.lacking.contains_key(&place) || state.awaited.contains(&place))
         };
@@ -131,6 +249,151 @@ impl Source {
         match old.filter(|old| old.header().uid != new.header().uid) {
             Some(old) => Change::Updated { old, new },
             None => Change::Added(new),
+        }
+    }
+}
+
+impl News {
+    fn object(&self) -> &Object {
+        match self {
+            Self::Known(object) => object,
+            Self::Changed(change) => change.object(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cache::{Event, Writer};
+    use crate::manifest::{Keys, Mapper as Declared};
+    use crate::object::fields::Fields;
+    use crate::object::pointer::Pointer;
+    use crate::object::{Gvk, Managers, Scope};
+    use crate::source::filter::Filter;
+    use crate::source::mapper::Mapper;
+    use crate::source::{Role, Spec, Within};
+
+    fn gvk() -> Gvk {
+        Gvk::parse("x.dev/v1", "Page").unwrap()
+    }
+
+    fn source() -> Source {
+        Source::new(Spec {
+            name: "test".into(),
+            gvk: gvk(),
+            cluster: None,
+            role: Role::Secondary(Mapper::new(gvk(), Scope::Namespaced, Declared::OwnerReference)),
+            filter: Filter::default(),
+            indexes: BTreeMap::from([("color".into(), Keys::Pointer(Pointer::parse("/color").unwrap()))]),
+            fields: Fields::whole(),
+            bounded: None,
+            faults: Arc::default(),
+        })
+    }
+
+    fn object(name: &str, version: u64, color: &str) -> Object {
+        let owner = format!(r#"[{{"apiVersion":"x.dev/v1","kind":"Page","name":"{color}","uid":"u"}}]"#);
+        let json = format!(
+            r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}","ownerReferences":{owner}}},"color":"{color}"}}"#
+        );
+        Object::parse(&json, &gvk(), &Managers::default()).unwrap()
+    }
+
+    /// Returns what a source finds by its look-ups.
+    fn found(source: &Source) -> String {
+        let mut text = String::new();
+        for color in ["red", "green", "blue"] {
+            let names =
+                |objects: Vec<Object>| -> Vec<_> { objects.iter().map(|object| object.json().to_owned()).collect() };
+            let indexed = names(source.by_index("color", color).unwrap());
+            let related = names(source.related(&ObjectRef::namespaced("n", color)));
+            writeln!(text, "{color}: {indexed:?} {related:?}").unwrap();
+        }
+        text
+    }
+
+    fn all(source: &Source, attaching: &mut Attaching) -> usize {
+        std::iter::from_fn(|| source.attach_on(attaching)).flatten().count()
+    }
+
+    #[test]
+    fn what_is_not_looked_through_yet_is_not_known_to_be_absent_and_what_is_not_read_any_more_tells_nothing() {
+        // CX-1a
+        let (source, mut writer) = (source(), Writer::default());
+        let filler = "x".repeat(PORTION);
+        for (name, version) in [("a", 1), ("b", 2), ("c", 3)] {
+            let json = format!(
+                r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}"}},"color":"red","x":"{filler}"}}"#
+            );
+            writer.list_item(Object::parse(&json, &gvk(), &Managers::default()).unwrap());
+        }
+        writer.finish_list(Version(3));
+        let mut attaching = source.begin_attach(None, writer.cache().frozen());
+        assert_eq!(source.attach_on(&mut attaching), Some(vec![]));
+        assert_eq!(source.by_index("color", "red").unwrap().len(), 1, "one a portion");
+        let why = source.known(Within::Namespace("n")).map_err(|doubt| doubt.why.to_string());
+        assert_eq!(why, Err("not all that is there has been looked through".to_owned()));
+        assert_eq!(source.known(Within::Object(&ObjectRef::namespaced("n", "c"))), Ok(()), "it is shown");
+        assert_eq!(all(&source, &mut attaching), 0);
+        assert_eq!(source.attached(&attaching), []);
+        assert_eq!((source.known(Within::Everywhere), source.by_index("color", "red").unwrap().len()), (Ok(()), 3));
+
+        let mut attaching = source.begin_attach(None, writer.cache().frozen());
+        source.detach(None);
+        assert!(source.attach_on(&mut attaching).is_none());
+        source.attach_again(&mut attaching, writer.cache(), BTreeSet::new());
+        assert_eq!((source.attached(&attaching), source.places().len()), (vec![], 0));
+    }
+
+    /// What happens to an object: it gets a color, or goes.
+    fn event() -> impl Strategy<Value = (usize, Option<usize>)> {
+        (0..5_usize, prop::option::weighted(0.7, 0..3_usize))
+    }
+
+    proptest! {
+        #[test]
+        fn a_cache_that_changes_while_it_is_taken_in_is_seen_as_it_is_at_the_end(
+            before in prop::collection::vec(event(), 0..12),
+            meanwhile in prop::collection::vec(prop::collection::vec(event(), 0..6), 1..4),
+        ) {
+            let (source, mut writer, mut version) = (source(), Writer::default(), 0);
+            writer.finish_list(Version(0));
+            let mut take = |writer: &mut Writer, (name, color): (usize, Option<usize>)| {
+                version += 1;
+                let [name, is] = [["a", "b", "c", "d", "e"][name], ["red", "green", "blue"][color.unwrap_or(0)]];
+                let object = object(name, version, is);
+                writer.apply(if color.is_some() { Event::Applied(object) } else { Event::Deleted(object) })
+            };
+            for event in before {
+                take(&mut writer, event);
+            }
+            let mut attaching = source.begin_attach(None, writer.cache().frozen());
+            let rounds = meanwhile.len();
+            for (round, events) in meanwhile.into_iter().enumerate() {
+                let changes: Vec<_> = events.into_iter().filter_map(|event| take(&mut writer, event)).collect();
+                let changed = changes.iter().map(|change| change.object().key().clone()).collect();
+                all(&source, &mut attaching);
+                let cache = if round + 1 == rounds { writer.cache() } else { writer.cache().frozen() };
+                source.attach_again(&mut attaching, cache, changed);
+            }
+            all(&source, &mut attaching);
+            source.attached(&attaching);
+            let late = self::source();
+            late.attach(None, writer.cache());
+            prop_assert_eq!(found(&source), found(&late));
+            prop_assert_eq!(source.list(None).len(), writer.cache().len());
+            // What comes later is moved from where it is.
+            for color in 0..3 {
+                let change = take(&mut writer, (0, Some(color))).unwrap();
+                source.on(change.clone());
+                late.on(change);
+            }
+            prop_assert_eq!(found(&source), found(&late));
         }
     }
 }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 
 use super::Source;
 use crate::bucket::{Bucket, Rate};
 use crate::guest::{CallError, CallReason};
-use crate::manifest::{self, Registration};
+use crate::manifest::{self, Namespaces, Registration};
 
 /// The most expressions of all registered sources together that are asked about events, as of a manifest.
 const MOST_ASKED: usize = 32;
@@ -22,8 +22,15 @@ const MOST_ASKED: usize = 32;
 /// Why nothing is known of a source that is deregistered.
 const ENDED: &str = "it is not watched any more: it was deregistered";
 
-/// How often sources are registered that are not there yet: each is listed.
+/// How often a plugin registers sources that are not there yet: each is listed, in each namespace that it names, and it is asked whether it may be.
 const OFTEN: Rate = Rate { interval: Duration::from_secs(1), burst: 100 };
+
+/// A source with more lists than this is refused for that.
+const MOST_LISTS: usize = 16;
+
+/// How often sources were registered lately, by all runs of a plugin, whichever of its versions and controllers.
+#[derive(Debug, Default)]
+pub struct News(Mutex<Bucket>);
 
 /// The sources that runs of one version of a controller have registered. They end with this.
 pub struct Registered {
@@ -31,6 +38,7 @@ pub struct Registered {
     /// The most sources.
     most: usize,
     begin: Begin,
+    news: Arc<News>,
     state: RwLock<State>,
 }
 
@@ -91,8 +99,6 @@ struct State {
     entries: BTreeMap<Arc<str>, Arc<Entry>>,
     /// Those of them that are watched. Replaced as a whole.
     watched: Watched,
-    /// How often something new was registered lately.
-    news: Bucket,
 }
 
 /// A registered source.
@@ -117,15 +123,15 @@ struct Try<'a> {
 // === impl Registered ===
 
 impl Registered {
-    /// Returns the place for so many sources at most, each of which begins like that.
-    pub fn new(most: usize, begin: Begin) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self { me: Weak::clone(me), most, begin, state: RwLock::default() })
+    /// Returns the place for so many sources at most, each of which begins like that. Its plugin shares `news` with others.
+    pub fn new(most: usize, news: Arc<News>, begin: Begin) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self { me: Weak::clone(me), most, begin, news, state: RwLock::default() })
     }
 
     /// Returns the place of a controller whose runs can't register anything.
     pub fn none() -> Arc<Self> {
         let refused = || CallError::new(CallReason::Misplaced, "nothing can be registered here");
-        Self::new(0, Box::new(move |_, _, _| Box::pin(async move { Err(refused().into()) })))
+        Self::new(0, Arc::default(), Box::new(move |_, _, _| Box::pin(async move { Err(refused().into()) })))
     }
 
     /// Returns the sources that are watched, by name.
@@ -188,7 +194,7 @@ impl Registered {
     fn enter(&self, name: &str, registration: Registration, now: Instant) -> Result<(Arc<Entry>, bool), CallError> {
         let exhausted = |message: String| Err(CallError::new(CallReason::Exhausted, message));
         let mut state = self.state.write();
-        let State { entries, news, .. } = &mut *state;
+        let State { entries, .. } = &mut *state;
         if let Some(entry) = entries.get(name) {
             let other = entry.registration.source != registration.source && !entry.told.swap(true, Ordering::Relaxed);
             if other {
@@ -208,7 +214,7 @@ impl Registered {
                 "registered sources would have {asked} CEL expressions that are asked about each event; they may have {MOST_ASKED}"
             ));
         }
-        if !news.take_now(1, OFTEN, now) {
+        if !self.news.0.lock().take_now(lists(&registration), OFTEN, now) {
             return exhausted(
                 "sources are registered and deregistered too often: one a second, in the long run".into(),
             );
@@ -262,6 +268,15 @@ impl Registered {
         }
         true
     }
+}
+
+/// Returns how many lists a source takes that is new.
+fn lists(registration: &Registration) -> u32 {
+    let lists = match &registration.source.namespaces {
+        Some(Namespaces::Listed(names)) => names.len().clamp(1, MOST_LISTS),
+        Some(Namespaces::All | Namespaces::Own) | None => 1,
+    };
+    u32::try_from(lists).unwrap_or(u32::MAX)
 }
 
 impl State {
@@ -361,6 +376,10 @@ mod tests {
     }
 
     fn place(most: usize, filled: bool) -> Place {
+        sharing(&Arc::default(), most, filled)
+    }
+
+    fn sharing(news: &Arc<News>, most: usize, filled: bool) -> Place {
         let filled = watch::Sender::new(filled);
         let (begun, fails) = (Arc::<AtomicUsize>::default(), Arc::<RwLock<Option<CallReason>>>::default());
         let begin: Begin = {
@@ -379,7 +398,7 @@ mod tests {
                 .boxed()
             })
         };
-        Place { registered: Registered::new(most, begin), filled, begun, fails }
+        Place { registered: Registered::new(most, Arc::clone(news), begin), filled, begun, fails }
     }
 
     fn declared(kind: &str, more: &str) -> Registration {
@@ -510,5 +529,22 @@ mod tests {
             busy.registered.deregister("a");
         }
         assert_eq!(refused, Some((100, CallReason::Exhausted)));
+        let (wide, mut begun) = (place(1, true), 0);
+        let everywhere = r#","namespaces":["a","b","c","d"]"#;
+        while wide.register("a", declared("Secret", everywhere)).await.is_ok() {
+            begun += 1;
+            wide.registered.deregister("a");
+        }
+        assert_eq!(begun, 25, "four lists each");
+        // Another controller of the plugin, or another version of it, has no more for itself.
+        let news = Arc::default();
+        let [one, other] = [sharing(&news, 64, true), sharing(&news, 64, true)];
+        for n in 0..50 {
+            for place in [&one, &other] {
+                assert_eq!(place.register(&format!("s{n}"), declared("Secret", "")).await, Ok(true));
+            }
+        }
+        let (reason, _) = other.register("t", declared("Secret", "")).await.unwrap_err();
+        assert_eq!(reason, CallReason::Exhausted);
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) unwatched: Option<Arc<str>>,
     /// The places whose cache is waited for, as it has not all fields of objects yet.
     pub(super) awaited: BTreeSet<Place>,
+    /// The places of whose cache not all is taken in yet.
+    pub(super) entering: BTreeSet<Place>,
     /// What a source of primaries showed of places that it should read, but does not now; without contents.
     pub(super) left: BTreeMap<Place, BTreeMap<ObjectRef, Object>>,
     /// The places of which a list is being read.

@@ -15,8 +15,9 @@ use super::exports::Exports;
 use super::filter::Sort;
 use super::known::{MANY, Within};
 use super::state::{Facts, Move};
-use super::{Listener, Role, Source, Trigger, TriggerKind};
+use super::{Listener, Role, Source, Spec, Trigger, TriggerKind};
 use crate::cpu;
+use crate::manifest::Keys;
 use crate::object::{Change, Object, ObjectRef};
 
 /// A run waits so long for objects to be asked about that its reads can ask about, too.
@@ -27,6 +28,22 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// It is tried for so many objects at a time whether there is memory for their keys now.
 const PORTION: usize = 1000;
+
+/// More indexes than this cost too much where events come in: each goes through the text of an object.
+const MANY_INDEXES: usize = 8;
+
+impl Spec {
+    /// Returns true if what the user asks about objects costs much more than a look at their text: then it is asked
+    /// elsewhere than where events come in.
+    pub(super) fn is_costly(&self) -> bool {
+        let mapper = match &self.role {
+            Role::Primary => false,
+            Role::Secondary(mapper) => mapper.is_costly(),
+        };
+        let indexes = self.indexes.len() > MANY_INDEXES || self.indexes.values().any(Keys::is_costly);
+        mapper || self.filter.is_costly() || indexes
+    }
+}
 
 impl Source {
     /// Returns the keys that a change moves.

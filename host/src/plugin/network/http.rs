@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use capstan_core::network::{Destination, Scheme, Target};
-use http::{Method, Request, Response, Uri};
+use http::header::HOST;
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, Connection};
@@ -249,6 +250,7 @@ impl OfCall {
         let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(Failed::Protocol)?;
         let mut connection = Some(connection);
         // To a server and not to a proxy, only the path goes.
+        request.headers_mut().insert(HOST, host_of(target)?);
         *request.uri_mut() = request.uri().path_and_query().map_or(Uri::default(), |path| Uri::from(path.clone()));
         let request = request.map(|body| Bounded::new(body, self, || Error::HttpRequestBodySize(None)));
         let answer = timeout(options.first_byte_timeout.unwrap_or(Duration::MAX), async {
@@ -304,6 +306,15 @@ impl OfCall {
     }
 }
 
+/// Returns what a request says to whom it goes: to whom it does, whatever else the component says.
+fn host_of(target: &Target) -> Result<HeaderValue, Failed> {
+    let Target { scheme, host, port } = target;
+    let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    let usual = scheme.is_some_and(|scheme| scheme.port() == *port);
+    let text = if usual { host } else { format!("{host}:{port}") };
+    HeaderValue::try_from(text).map_err(|_| Failed::NoAddress("that is no name of a host".to_owned()))
+}
+
 /// Returns to whom a request goes.
 fn asked(request: &Request<WasiBody>) -> Result<Target, Error> {
     let uri = request.uri();
@@ -340,5 +351,24 @@ impl From<Failed> for Error {
             Failed::Tls(error) => Self::Tls(error),
             Failed::Protocol(error) => Self::Hyper(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_told_the_host_that_the_manifest_permits_and_no_other() {
+        for (scheme, host, port, expected) in [
+            (Scheme::Http, "Example.com.", 80, "example.com"),
+            (Scheme::Https, "example.com", 443, "example.com"),
+            (Scheme::Https, "example.com", 80, "example.com:80"),
+            (Scheme::Http, "[::1]", 8080, "[::1]:8080"),
+        ] {
+            let told = host_of(&Target::new(Some(scheme), host, port)).unwrap();
+            assert_eq!(told, expected, "{host}");
+        }
+        assert!(host_of(&Target::new(Some(Scheme::Http), "a\r\nhost: b", 80)).is_err());
     }
 }

@@ -9,22 +9,32 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, ResourceType};
-use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddress};
+use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddress, IpAddressFamily};
+use wasmtime_wasi::p2::bindings::sockets::tcp_create_socket;
 use wasmtime_wasi::p2::{self, DynPollable, Pollable, subscribe};
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
-use wasmtime_wasi::sockets::SocketAddrUse;
+use wasmtime_wasi::sockets::{SocketAddrUse, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtxBuilder, WasiView, async_trait};
 
-use super::{Connected, FOUND, Failed, Line, OfCall};
+use super::{Connected, FOUND, Failed, Line, OPEN, OfCall};
 
 /// The interface that is answered here: by the other one, anything could be looked up.
 const LOOKUP: &str = "wasi:sockets/ip-name-lookup@0.2.12";
+
+/// The interfaces whose sockets are counted, before they are connected; of UDP there are none.
+const CREATE: [&str; 2] = ["wasi:sockets/tcp-create-socket@0.2.12", "wasi:sockets/udp-create-socket@0.2.12"];
+
+/// Sockets that a call may make: each is a descriptor of the daemon, connected or not. More than connections, as some fail.
+const SOCKETS: usize = 2 * OPEN;
 
 /// Bytes of a name.
 const NAME: usize = 255;
 
 /// The call in progress, for what is asked without the instance.
 pub(super) type Current = Arc<Mutex<Arc<OfCall>>>;
+
+/// What there is of UDP.
+type NoSocket = Result<Resource<p2::UdpSocket>, ErrorCode>;
 
 /// The addresses of a name.
 enum Names {
@@ -88,8 +98,40 @@ pub(in crate::plugin) fn link<T: WasiView + Connected + 'static>(linker: &mut Li
             Ok((pollable,))
         },
     )?;
+    let [tcp, udp] = CREATE;
+    linker.instance(tcp)?.func_wrap(
+        "create-tcp-socket",
+        |mut store: StoreContextMut<'_, T>, (family,): (IpAddressFamily,)| {
+            let state = store.data_mut();
+            if !state.line().takes_socket() {
+                return Ok((Err(ErrorCode::NewSocketLimit),));
+            }
+            let made = tcp_create_socket::Host::create_tcp_socket(&mut state.sockets(), family);
+            Ok((match made {
+                Ok(socket) => Ok(socket),
+                Err(error) => Err(error.downcast()?),
+            },))
+        },
+    )?;
+    linker.instance(udp)?.func_wrap(
+        "create-udp-socket",
+        |_: StoreContextMut<'_, T>, (_family,): (IpAddressFamily,)| -> wasmtime::Result<(NoSocket,)> {
+            Ok((Err(ErrorCode::AccessDenied),))
+        },
+    )?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+// === impl Line ===
+
+impl Line {
+    /// Takes the right to make one more socket, which goes with the instance. Returns false if there is none.
+    pub(super) fn takes_socket(&mut self) -> bool {
+        self.sockets += 1;
+        self.used_up = true;
+        self.sockets <= SOCKETS
+    }
 }
 
 // === impl OfCall ===
@@ -111,7 +153,8 @@ impl OfCall {
         }
         let call = Arc::clone(self);
         Ok(Names::Waiting(spawn(async move {
-            let found = call.within(call.network.resolve(&target)).await;
+            let internal = entries.iter().any(|entry| entry.internal);
+            let found = call.within(call.network.resolve(&target, internal)).await;
             let found = found.and_then(|found| call.learn(&entries, &target, found));
             if let Err(failed) = &found {
                 call.tell(entries.first(), &target, Some(failed));

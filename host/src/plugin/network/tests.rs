@@ -43,6 +43,15 @@ fn nobody_reaches_the_pages_of_the_daemon_whatever_the_manifest_permits() {
 }
 
 #[test]
+fn a_call_makes_few_sockets_connected_or_not_and_its_instance_is_not_used_again() {
+    let network = network(&tcp(&["127.0.0.1:9000"], false), 8, &Room::default());
+    let mut line = line(&network);
+    assert!(!line.is_used_up());
+    let made = (0..100).filter(|_| line.takes_socket()).count();
+    assert_eq!((made, line.is_used_up()), (2 * OPEN, true));
+}
+
+#[test]
 fn tcp_connects_where_a_permitted_name_has_led_to() {
     let network = network(&tcp(&["db.prod.svc:5432", "127.0.0.1:9000"], true), 8, &Room::default());
     let mut line = line(&network);

@@ -87,7 +87,7 @@ mod system {
     use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior, set_parent_process_death_signal};
     use seccompiler::{
         BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is, SeccompCondition, SeccompFilter,
-        SeccompRule, apply_filter,
+        SeccompRule, apply_filter_all_threads,
     };
 
     use super::Wall;
@@ -147,12 +147,12 @@ mod system {
         }
     }
 
-    /// Takes away all system calls but those that are needed.
+    /// Takes away all system calls but those that are needed, from every thread: also from one that an allocator or a library has begun.
     fn seccomp() -> Result<(), String> {
         // The one before says how `clone3` is refused; of two that refuse, the later decides.
         for filter in [without_clone3(), needed()] {
             let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| error.to_string())?;
-            apply_filter(&program).map_err(|error| error.to_string())?;
+            apply_filter_all_threads(&program).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -246,6 +246,8 @@ mod tests {
     use std::net::{TcpStream, UdpSocket};
     use std::os::unix::net::UnixStream;
     use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
 
     use rustix::fs::{FlockOperation, OFlags, fcntl_lock, fcntl_setfl};
     use rustix::process::{Pid, getppid, test_kill_process};
@@ -271,7 +273,7 @@ mod tests {
             ("lock a file", fcntl_lock(io::stdin(), FlockOperation::NonBlockingLockShared).is_ok()),
             // And what it needs.
             ("have memory", !vec![1_u8; 32 << 20].is_empty()),
-            ("have a thread", std::thread::spawn(|| 1).join().is_ok()),
+            ("have a thread", thread::spawn(|| 1).join().is_ok()),
         ]
     }
 
@@ -280,11 +282,19 @@ mod tests {
     fn behind_the_walls() {
         let (wasm, parent) = (unpooled().unwrap(), getppid().unwrap());
         step_back().unwrap();
+        // One that was there before: Landlock does not bind it.
+        let (begin, begins) = mpsc::channel::<()>();
+        let before = thread::spawn(move || {
+            begins.recv().unwrap();
+            UdpSocket::bind("127.0.0.1:0").is_ok()
+        });
         let walls = shut(64 << 20, 4).unwrap();
         assert!(walls.iter().any(|(name, missing)| name == "seccomp" && missing.is_none()), "{walls:?}");
         let tried = tried(&wasm, parent);
         let went: Vec<_> = tried.iter().filter(|(_, went)| *went).map(|(what, _)| *what).collect();
         assert_eq!(went, ["have memory", "have a thread"]);
+        begin.send(()).unwrap();
+        assert!(!before.join().unwrap(), "a thread from before makes a socket");
     }
 
     #[test]

@@ -89,8 +89,8 @@ pub(crate) const FAULTS: [Fault; 10] = [
         name: "heir-without-look-ups",
         what: "a source that takes the place of another does not find what has changed meanwhile",
         file: "host/core/src/source/places.rs",
-        right: "self.learn(new.clone());",
-        wrong: "",
+        right: "vec![News::Known(new.clone()), News::Changed(Change::Updated { old, new })]",
+        wrong: "vec![News::Changed(Change::Updated { old, new })]",
     },
     Fault {
         name: "status-unread",

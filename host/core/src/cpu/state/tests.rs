@@ -112,6 +112,26 @@ fn a_plugin_with_many_executions_takes_turns_with_one_that_has_one() {
 }
 
 #[test]
+fn one_that_comes_back_is_not_put_behind_those_who_never_rest_by_one_that_has_used_much() {
+    let mut scene = Scene::new(Slots { usual: 2, extra: 0 });
+    assert_eq!(scene.enter("a1 h1 a2 a3"), [true, true, false, false]);
+    let seat = scene.seat("h1");
+    scene.state.charge(seat, Duration::from_secs(10), scene.now);
+    scene.leave("h1");
+    scene.pass(1);
+    // One of the two slots is that of `a`, which always waits for the other one as well.
+    assert_eq!(scene.woken(), "a2");
+    assert_eq!(scene.enter("a2 h1"), [true, false]);
+    scene.state.accounts.get_mut(&scene.accounts[&'a']).unwrap().waiting.clear();
+    scene.leave("a1");
+    assert_eq!(scene.woken(), "h1");
+    assert_eq!(scene.enter("h1 a1 v1"), [true, false, false]);
+    scene.pass(10);
+    scene.leave("a2");
+    assert_eq!(scene.woken(), "v1", "it has used nothing");
+}
+
+#[test]
 fn one_that_comes_back_is_next_but_has_saved_nothing_up() {
     let mut scene = Scene::new(ONE);
     scene.enter("b1");

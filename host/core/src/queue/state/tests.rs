@@ -45,6 +45,11 @@ struct Script {
 }
 
 impl Script {
+    fn concerning(&mut self, which: Concerned) {
+        let keys = self.state.concerned(which);
+        self.state.event_for(which, &keys, self.now);
+    }
+
     fn stopped(policy: Policy) -> Self {
         let start = Instant::now();
         Self { state: State::new(policy), start, now: start }
@@ -840,7 +845,7 @@ fn a_deletion_that_a_pause_puts_off_is_run_once_that_ends() {
     assert!(script.taken().deletion.is_some());
     assert_eq!(script.next(Finished::Postponed), Next::Idle(Some(TEN_HOURS)));
     assert_eq!((script.take(), script.mark()), (None, Some(Mark::DeletePresent)));
-    script.state.event_for_all(script.now);
+    script.concerning(Concerned::All);
     assert!(script.taken().deletion.is_some());
     assert_eq!((script.next(Finished::DONE), script.state.len()), (Next::Dropped, 0));
 }
@@ -864,17 +869,17 @@ fn failures_of_another_primary_of_its_name_do_not_count() {
 fn other_finalizers_concern_primaries_whose_end_is_awaited_and_runs_under_way() {
     let mut script = Script::in_flight(Policy::default());
     assert_eq!(script.next(FINALIZED), Next::AwaitDeletion);
-    script.state.event_for_all(script.now);
+    script.concerning(Concerned::All);
     assert_eq!(script.take(), None, "nothing is left to do for it");
-    script.state.finalizers_changed(script.now);
+    script.concerning(Concerned::Finalized);
     assert_eq!(script.take(), Some("a".to_owned()));
-    script.state.finalizers_changed(script.now);
+    script.concerning(Concerned::Finalized);
     assert_eq!(script.next(FINALIZED), Next::AtOnce, "it has not removed what it did not know");
     script.take();
     assert_eq!(script.next(FINALIZED), Next::AwaitDeletion);
     let mut script = Script::in_flight(Policy::default());
     script.finish(Finished::DONE);
-    script.state.finalizers_changed(script.now);
+    script.concerning(Concerned::Finalized);
     assert_eq!(script.take(), None, "that is a matter of `onSwap`");
 }
 
@@ -883,7 +888,7 @@ fn an_event_for_those_that_have_failed_runs_no_others() {
     for (finished, runs) in [(Finished::DONE, false), (Finished::Failed(Failure::Unhandled), true)] {
         let mut script = Script::in_flight(Policy::default());
         script.finish(finished);
-        script.state.event_for_failed(script.now);
+        script.concerning(Concerned::Failed);
         assert_eq!(script.take().is_some(), runs, "{finished:?}");
     }
 }
