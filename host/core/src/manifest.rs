@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cel::Expression;
+use crate::guest::FailureClass;
 use crate::network::Destination;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -259,6 +260,8 @@ pub struct Controller {
     pub server_side_apply: bool,
     /// How failures are retried; `None`: not at all.
     pub retry: Option<Retry>,
+    /// The policies of single classes of failures, in its place (`RT-7`); empty without one.
+    pub retry_by: BTreeMap<FailureClass, Retry>,
     /// At most so many runs per window and primary (`RL-1`); `None`: no limit; default 100 within 3 s.
     pub rate_limit: Option<RateLimit>,
     /// A run that asks to run again does so after this time at the earliest; default 100 ms.

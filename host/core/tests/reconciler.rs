@@ -394,7 +394,8 @@ impl Bench {
         maps.keep(maps_source.spec().stays().clone());
         let server = Arc::new(Server::default());
         let mode = if spec.all_events() { queue::Mode::AllEvents } else { queue::Mode::Normal };
-        let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, mode, ..Policy::default() });
+        let (retry, retry_by) = (spec.retry.clone(), spec.retry_by.clone());
+        let queue = Queue::new(Policy { retry, retry_by, max_interval: None, mode, ..Policy::default() });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let told = Arc::<Mutex<Vec<Trigger>>>::default();
@@ -1114,6 +1115,57 @@ async fn an_error_handler_can_say_how_long_the_retry_waits() {
     bench.page(json!({}));
     assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Delayed(after)));
     assert_eq!(*bench.next.lock(), Some(queue::Next::Retry(after)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_retried_by_the_policy_of_their_class_and_the_error_handler_knows_whether_they_are() {
+    // RT-7, EC-2
+    let fields = "retry: { initialInterval: 1s, by: { returned: { initialInterval: 2s }, conflict: { initialInterval: 3s }, rejected: none, trap: { initialInterval: 4s }, timeout: { initialInterval: 5s }, outOfMemory: none } }\nreconciliationTimeout: 1m\n";
+    let failed = |cause| Err(Failure::new(cause, "broken"));
+    let written = || status(r#"{"status":{"ok":true}}"#);
+    let retry = |seconds| (queue::Next::Retry(Duration::from_secs(seconds)), "last false");
+    let none = (queue::Next::Exhausted(None), "last true");
+    for (reconcile, refused, (next, told)) in [
+        (failed(Cause::Returned), None, retry(2)),
+        (failed(Cause::Trap), None, retry(4)),
+        (failed(Cause::Timeout), None, retry(5)),
+        (failed(Cause::OutOfMemory), None, none),
+        (failed(Cause::Other), None, retry(1)),
+        (written(), Some(conflict("too old")), retry(3)),
+        (written(), Some(unavailable(Reason::Rejected, 422)), none),
+        (written(), Some(unavailable(Reason::Unusable, 200)), retry(1)),
+    ] {
+        let exports = &[Interface::Reconciler, Interface::ErrorHandler];
+        let mut bench = Bench::new(Script { exports, reconcile, ..Script::default() }, fields);
+        bench.page(json!({}));
+        bench.server.failures.lock().extend(refused.clone());
+        let (_, calls, _) = bench.run().await;
+        assert_eq!(*bench.next.lock(), Some(next), "{calls:?} {refused:?}");
+        assert!(calls.last().unwrap().ends_with(told), "{calls:?} {refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_in_a_clean_up_and_on_finalizers_has_a_class_too() {
+    // RT-7
+    let fields = "retry: { by: { conflict: { initialInterval: 3s }, trap: { initialInterval: 4s }, rejected: none } }";
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
+    let retry = |seconds| queue::Next::Retry(Duration::from_secs(seconds));
+    let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let trap = || Err(Failure::new(Cause::Trap, "broken"));
+    let goes = || Ok(DeleteControl::RemoveFinalizer);
+    for (metadata, cleanup, refused, next) in [
+        (&going, trap(), vec![], retry(4)),
+        (&going, goes(), vec![conflict("too old"); 10], retry(3)),
+        (&going, goes(), vec![unavailable(Reason::Forbidden, 403)], queue::Next::Exhausted(None)),
+        (&json!({}), goes(), vec![unavailable(Reason::Forbidden, 403)], queue::Next::Exhausted(None)),
+    ] {
+        let mut bench = Bench::new(Script { exports, cleanup, ..Script::default() }, fields);
+        bench.page(metadata.clone());
+        bench.server.failures.lock().extend(refused.clone());
+        bench.run().await;
+        assert_eq!(*bench.next.lock(), Some(next), "{refused:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

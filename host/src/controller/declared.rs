@@ -185,6 +185,7 @@ impl Declared {
         let spec = &self.spec;
         Policy {
             retry: spec.retry.clone(),
+            retry_by: spec.retry_by.clone(),
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
             min_reschedule: spec.min_reschedule,

@@ -239,6 +239,7 @@ fn controller(workflow: Workflow) -> Controller {
         field_manager: "web".into(),
         server_side_apply: true,
         retry: None,
+        retry_by: BTreeMap::new(),
         rate_limit: None,
         max_interval: None,
         min_reschedule: Duration::ZERO,

@@ -247,6 +247,30 @@ fn an_error_handler_says_how_long_a_retry_waits() {
 }
 
 #[test]
+fn failures_of_one_class_are_retried_otherwise_than_others() {
+    // RT-7
+    let place = Place::new("rt7");
+    let retry = "retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 2, by: { trap: { maxAttempts: 4 }, rejected: none } }\n";
+    let workflow = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: has(primary.spec.dependents) } } } }\n";
+    let daemon = place.daemon(&place.probe_manifest(&format!("{retry}{workflow}")));
+    let refused =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "data": { "no/key": "a" } });
+    for (name, spec, class, runs) in [
+        ("returns", json!({ "reconcile": { "do": { "fail": "always" } } }), "returned", 3),
+        ("traps", json!({ "reconcile": { "do": "trap" } }), "trap", 5),
+        ("is-refused", json!({ "dependents": { "cm": refused } }), "rejected", 1),
+    ] {
+        let before = daemon.runs();
+        place.probe(name, spec);
+        let class = format!("\"class\":\"{class}\"");
+        let last = |line: &str| line.contains("no retries left") && line.contains(&class);
+        let found = || daemon.log().lines().any(last).then_some(());
+        wait::until(Duration::from_secs(10), name, found).unwrap();
+        assert_eq!(daemon.runs() - before, FINALIZER_RUN + runs, "{name}");
+    }
+}
+
+#[test]
 fn a_run_that_takes_too_long_in_all_is_given_up() {
     // RT-6
     let place = Place::new("rt6");

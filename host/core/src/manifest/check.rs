@@ -17,10 +17,10 @@ use super::names::{
     ApiVersion, FieldManager, FieldSelector, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
 };
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
-use super::units::{Factor, LONGEST, Objects, Share, Time, Times, Workers};
+use super::units::{Objects, Time, Workers};
 use super::{
-    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Remote, Retry, ServiceAccount,
-    TriggeredBy, Workflow,
+    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy,
+    Workflow,
 };
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -40,6 +40,7 @@ mod filters;
 mod keep;
 mod plugin;
 mod polls;
+mod retry;
 mod source;
 
 use source::Sources;
@@ -355,7 +356,7 @@ impl<'a> Check<'a> {
         let namespaces = self.namespaces(&raw.namespaces).unwrap_or(Namespaces::All);
         let label_selector = self.label_selector(&raw.label_selector);
         let former_finalizers = self.former_finalizers(&raw.finalizers);
-        let retry = self.retry(or(&raw.retry, &defaults.retry));
+        let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let filters = self.primary_filters(raw);
         let indexes = self.indexes(&raw.indexes);
@@ -394,6 +395,7 @@ impl<'a> Check<'a> {
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
             server_side_apply: flag(or(&raw.server_side_apply, &defaults.server_side_apply), true),
             retry,
+            retry_by,
             rate_limit,
             max_interval: max_interval(or(&raw.max_reconciliation_interval, &defaults.max_reconciliation_interval)),
             min_reschedule: min_reschedule(or(&raw.min_reschedule_interval, &defaults.min_reschedule_interval)),
@@ -466,36 +468,6 @@ impl<'a> Check<'a> {
             Err(broken) => self.broken(*place, value, &broken),
         }
         Some(value.as_str().into())
-    }
-
-    fn retry(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::Retry>>) -> Option<Retry> {
-        let defaults = Retry::default();
-        let raw = match get(field) {
-            None => return Some(defaults),
-            Some(OrWord::Word(_)) => return None,
-            Some(OrWord::Value(raw)) => raw,
-        };
-        let initial_interval = time(&raw.initial_interval, defaults.initial_interval);
-        let multiplier = get(&raw.multiplier).map_or(defaults.multiplier, |Scalar(Factor(factor))| *factor);
-        let max_attempts = match get(&raw.max_attempts) {
-            None => defaults.max_attempts,
-            Some(OrWord::Word(_)) => None,
-            Some(OrWord::Value(Scalar(Times(n)))) => Some(*n),
-        };
-        let max_interval = match located(&raw.max_interval) {
-            // RT-1: the default bound is what five multiplications reach.
-            None => Some(initial_interval.mul_f64(multiplier.powi(5)).min(LONGEST)),
-            Some(Located { value: OrWord::Word(_), .. }) => None,
-            Some(Located { value: OrWord::Value(Scalar(Time(longest))), place }) => {
-                if *longest < initial_interval {
-                    let (found, least) = (Time(*longest), Time(initial_interval));
-                    self.fault(*place, format!("found {found}, less than `initialInterval`, which is {least}"));
-                }
-                Some(*longest)
-            }
-        };
-        let jitter = get(&raw.jitter).map_or(defaults.jitter, |Scalar(Share(share))| *share);
-        Some(Retry { initial_interval, multiplier, max_attempts, max_interval, jitter })
     }
 
     fn rate_limit(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>) -> Option<RateLimit> {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::destinations::{HostName, ToHttp, ToTcp};
 use super::names::{ApiVersion, Export, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
-use super::units::{Bytes, Factor, Objects, Registered, Requests, Share, Time, Times, Workers};
+use super::units::{Bytes, Objects, Registered, Requests, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
@@ -22,6 +22,7 @@ pub(super) mod defaults;
 mod dependent;
 mod filters;
 mod polls;
+mod retry;
 
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
 pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
@@ -30,6 +31,7 @@ pub(super) use dependent::{
 };
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
+pub(super) use retry::{ClassRetry, Retry, RetryBy};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -427,26 +429,6 @@ pub(super) type Namespaces = OrWord<All, OrWord<Own, Names>>;
 
 /// The fields that are kept of objects: `metadata`, or pointers.
 pub(super) type Kept = OrWord<OnlyMetadata, Vec<Leaf<Pointer>>>;
-
-/// The retry policy.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Retry {
-    /// The first delay, and the second (`RT-2`).
-    #[schemars(extend("default" = "2s"))]
-    pub(super) initial_interval: MaybeLeaf<Time>,
-    /// The factor from a delay to the next (`RT-2`).
-    #[schemars(extend("default" = 1.5))]
-    pub(super) multiplier: MaybeLeaf<Factor>,
-    /// Retries after the first run, or `unlimited` (`RT-1`).
-    #[schemars(extend("default" = 5))]
-    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Times>>>,
-    /// The longest delay, at least `initialInterval`; `none` is no bound; without it, `initialInterval` × `multiplier`⁵ (`RT-1`).
-    pub(super) max_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
-    /// By which share of it, from 0 to 1, a delay may be shorter, so that primaries that fail together are not retried together (`RT-2`).
-    #[schemars(extend("default" = 0))]
-    pub(super) jitter: MaybeLeaf<Share>,
-}
 
 /// The rate limit.
 #[derive(Deserialize, JsonSchema)]
