@@ -190,6 +190,29 @@ pub enum NextStep {
     Reschedule(Duration),
 }
 
+/// A failed run, as it is passed to a retry policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedRun {
+    /// The class of the failure.
+    pub class: FailureClass,
+    /// The text of the failure.
+    pub message: String,
+    /// The retry state (`EC-2`).
+    pub retry: RetryInfo,
+}
+
+/// The answer of a retry policy (`RT-5`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NextRetry {
+    /// As the manifest says.
+    #[default]
+    Declared,
+    /// After this time, in place of the delay that the manifest says.
+    After(Duration),
+    /// Not at all: wait for the next event.
+    Stop,
+}
+
 /// The retry state of a primary: how often it has failed in a row (RT rules).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryInfo {

@@ -44,6 +44,7 @@ mod primary;
 mod reads;
 mod registering;
 mod remembering;
+mod retry;
 mod run;
 pub mod triggers;
 pub mod verdicts;
@@ -60,8 +61,8 @@ pub struct Ended {
     pub finished: Finished,
     /// The text of the failure; `None` if the run did not fail.
     pub error: Option<String>,
-    /// The class of the failure; of no interest if the run did not fail.
-    pub class: FailureClass,
+    /// What is known of the failure; of no interest if the run did not fail.
+    pub blame: Blame,
     /// The last refusal of the run's budget for work on documents; `None` if there was none. A run with a refusal
     /// need not have failed.
     pub exceeded: Option<Exceeded>,
@@ -84,7 +85,7 @@ struct Failed {
 /// result of the run; the caller finishes the ticket with it. `now` is the time of day, by which pauses end.
 pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestamp) -> Ended {
     let ended = perform(controller, ticket, now).await;
-    ticket.blame(Blame { class: ended.class });
+    ticket.blame(ended.blame);
     ended
 }
 
@@ -191,6 +192,7 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
     } else {
         reconcile(&run, &*session, ticket).await
     };
+    let ended = retry::decide(&run, &*session, ticket, ended).await;
     let exceeded = run.budget.lock().refused();
     let recalled = run.recalled.load(Ordering::Relaxed);
     Ended { exceeded, recalled, ..ended }
@@ -409,7 +411,7 @@ impl Ended {
     }
 
     const fn well(finished: Finished) -> Self {
-        Self { finished, error: None, class: FailureClass::Other, exceeded: None, recalled: 0 }
+        Self { finished, error: None, blame: Blame::UNKNOWN, exceeded: None, recalled: 0 }
     }
 
     fn again(again: Option<Duration>) -> Self {
@@ -421,7 +423,8 @@ impl Ended {
     }
 
     fn failed(error: String, sort: queue::Failure, class: FailureClass) -> Self {
-        Self { finished: Finished::Failed(sort), error: Some(text::kept(error)), class, exceeded: None, recalled: 0 }
+        let blame = Blame { class, ..Blame::UNKNOWN };
+        Self { blame, error: Some(text::kept(error)), ..Self::well(Finished::Failed(sort)) }
     }
 }
 

@@ -125,6 +125,7 @@ impl Session for Scene {
                 Call::Start
                 | Call::Cleanup { .. }
                 | Call::HandleError { .. }
+                | Call::DecideRetry { .. }
                 | Call::Initialize { .. }
                 | Call::Desired { .. }
                 | Call::Match { .. }

@@ -214,6 +214,7 @@ struct Script {
     reconcile: Result<UpdateControl, Failure>,
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
+    decide_retry: Result<NextRetry, Failure>,
     desired: Result<Value, String>,
     /// `reconcile` and `cleanup` ask for this write first, and fail if that fails or does not end within a second.
     asks: Option<WriteRequest>,
@@ -235,6 +236,7 @@ impl Default for Script {
             reconcile: Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None }),
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
+            decide_retry: Ok(NextRetry::Declared),
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
             asks: None,
             run: None,
@@ -296,6 +298,11 @@ impl Session for Script {
             }
             Call::Reconcile { .. } => self.asking("reconcile", self.reconcile.clone().map(Answer::Reconcile)),
             Call::Cleanup { .. } => self.asking("cleanup", self.cleanup.clone().map(Answer::Cleanup)),
+            Call::DecideRetry { failed, .. } => {
+                let FailedRun { class, message, retry } = &*failed;
+                let what = format!("decide-retry {class:?} {message:?} attempt {}", retry.attempt);
+                self.answer(what, self.decide_retry.clone().map(Answer::DecideRetry))
+            }
             Call::HandleError { failed, .. } => {
                 let FailureInfo { origin, message, refused, dependents, retry } = &*failed;
                 let dependents: Vec<_> =
@@ -1142,6 +1149,63 @@ async fn failures_are_retried_by_the_policy_of_their_class_and_the_error_handler
         let (_, calls, _) = bench.run().await;
         assert_eq!(*bench.next.lock(), Some(next), "{calls:?} {refused:?}");
         assert!(calls.last().unwrap().ends_with(told), "{calls:?} {refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_decides_when_a_failed_run_is_retried() {
+    // RT-5
+    let seconds = Duration::from_secs;
+    let retry = |after| queue::Next::Retry(seconds(after));
+    let asked = "decide-retry Returned \"no\" attempt 0";
+    let handled = |next| ErrorControl::Handled { status: None, next };
+    let (unhandled, none) = (ErrorControl::Unhandled, queue::Next::Exhausted(None));
+    for (decide_retry, handle_error, fields, next, calls) in [
+        (Ok(NextRetry::Declared), unhandled.clone(), "", retry(2), Some(asked)),
+        (Ok(NextRetry::After(seconds(7))), unhandled.clone(), "", retry(7), Some(asked)),
+        (Ok(NextRetry::Stop), unhandled.clone(), "", none, Some(asked)),
+        // Its failure leaves the delay to the manifest.
+        (Err(Failure::new(Cause::Trap, "broken")), unhandled.clone(), "", retry(2), Some(asked)),
+        // What the error handler has dealt with is retried, too; if it says when, nobody else is asked.
+        (Ok(NextRetry::After(seconds(7))), handled(NextStep::Retry), "", retry(7), Some(asked)),
+        (Ok(NextRetry::After(seconds(7))), handled(NextStep::RetryAfter(seconds(3))), "", retry(3), None),
+        (Ok(NextRetry::After(seconds(7))), handled(NextStep::Stop), "", queue::Next::Idle(None), None),
+        // No retry would follow.
+        (Ok(NextRetry::After(seconds(7))), unhandled.clone(), "retry: { by: { returned: none } }", none, None),
+        (Ok(NextRetry::After(seconds(7))), unhandled.clone(), "retry: none", queue::Next::Idle(None), None),
+    ] {
+        let exports = &[Interface::Reconciler, Interface::ErrorHandler, Interface::RetryPolicy];
+        let script = Script { exports, reconcile: returned("no"), handle_error, decide_retry, ..Script::default() };
+        let mut bench = Bench::new(script, fields);
+        bench.page(json!({}));
+        let (_, told, _) = bench.run().await;
+        assert_eq!(*bench.next.lock(), Some(next), "{told:?}");
+        assert_eq!(told.iter().find(|call| call.starts_with("decide-retry")).map(String::as_str), calls, "{fields}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_decides_about_clean_ups_and_never_about_an_outage() {
+    // RT-5
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::RetryPolicy];
+    let decide_retry = Ok(NextRetry::After(Duration::from_secs(7)));
+    let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let stays = json!({ "finalizers": ["sample.dev/finalizer"] });
+    let away = || unavailable(Reason::Unreachable, 503);
+    let trap = || Err(Failure::new(Cause::Trap, "broken"));
+    for (metadata, cleanup, refused, decided) in [
+        (&going, trap(), None, true),
+        (&going, Ok(DeleteControl::RemoveFinalizer), Some(away()), false),
+        (&stays, Ok(DeleteControl::RemoveFinalizer), Some(away()), false),
+    ] {
+        let reconcile = status(r#"{"status":{"ok":true}}"#);
+        let script = Script { exports, reconcile, cleanup, decide_retry: decide_retry.clone(), ..Script::default() };
+        let mut bench = Bench::new(script, "");
+        bench.page(metadata.clone());
+        bench.server.failures.lock().extend(refused);
+        bench.run().await;
+        let next = *bench.next.lock();
+        assert_eq!(next == Some(queue::Next::Retry(Duration::from_secs(7))), decided, "{next:?}");
     }
 }
 

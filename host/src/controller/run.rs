@@ -31,7 +31,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     metrics.start(ticket.retry().is_some());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, class, exceeded, recalled } = {
+    let Ended { finished, error, blame, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
@@ -68,7 +68,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         metrics.outages.inc();
     }
     counted.end(what.outcome == Outcome::Succeeded);
-    log(&what, error.as_deref().map(|error| (error, class)), now.duration_since(started));
+    log(&what, error.as_deref().map(|error| (error, blame.class)), now.duration_since(started));
 }
 
 /// Counts the end of a run, also of one that is dropped.

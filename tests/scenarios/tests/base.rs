@@ -247,6 +247,32 @@ fn an_error_handler_says_how_long_a_retry_waits() {
 }
 
 #[test]
+fn a_component_decides_when_its_failures_are_retried() {
+    // RT-5
+    let place = Place::new("rt5-own");
+    let retry = "retry: { initialInterval: 1h, maxInterval: none, maxAttempts: unlimited, by: { trap: { initialInterval: 100ms, maxInterval: none } } }\n";
+    let daemon = place.daemon(&place.probe_manifest(retry));
+    let decides = json!({ "after": 200, "stopAt": 2 });
+    for (name, step, class) in [("returns", json!({ "fail": "not yet" }), "returned"), ("traps", json!("trap"), "trap")]
+    {
+        let before = daemon.runs();
+        place.probe(name, json!({ "reconcile": { "do": [step] }, "retry": decides }));
+        let last = |line: &str| line.contains("no retries left") && line.contains(&format!("\"class\":\"{class}\""));
+        let found = || daemon.log().lines().any(last).then_some(());
+        wait::until(Duration::from_secs(10), name, found).unwrap();
+        assert_eq!(daemon.runs() - before, FINALIZER_RUN + 3, "{name}");
+    }
+    // What it says nothing about is retried as the manifest says.
+    let before = daemon.runs();
+    place.probe("leaves-it", json!({ "reconcile": { "do": "trap" } }));
+    daemon.await_runs(before + FINALIZER_RUN + 3);
+    // A clean-up, too.
+    place.probe("goes", json!({ "cleanup": { "do": [{ "failTimes": 2 }] }, "retry": { "after": 200 } }));
+    place.delete(&place.probes(), "goes");
+    place.await_gone(&place.probes(), "goes");
+}
+
+#[test]
 fn failures_of_one_class_are_retried_otherwise_than_others() {
     // RT-7
     let place = Place::new("rt7");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::guest::{FailureClass, RetryInfo};
+use crate::guest::{FailureClass, NextRetry, RetryInfo};
 use crate::manifest::{RateLimit, Retry};
 use crate::object::ObjectRef;
 
@@ -111,6 +111,8 @@ pub enum Failure {
 pub struct Blame {
     /// The class.
     pub class: FailureClass,
+    /// When the component wants the retry; a delay is no shorter than the policy's `min_reschedule` (`RT-5`).
+    pub next: NextRetry,
 }
 
 /// The queue's answer to the end of a run.
@@ -235,6 +237,11 @@ impl Default for Policy {
             mode: Mode::Normal,
         }
     }
+}
+
+impl Blame {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { class: FailureClass::Other, next: NextRetry::Declared };
 }
 
 impl Finished {

@@ -11,7 +11,7 @@ use super::super::outage::{self, Outage};
 use super::super::retry::{self, Attempts};
 use super::super::{Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
 use super::{Due, RESUME, Taken};
-use crate::guest::RetryInfo;
+use crate::guest::{NextRetry, RetryInfo};
 use crate::object::ObjectRef;
 
 /// One key. Most keys are idle and wait for their maximal interval, so what few keys need is in a box.
@@ -295,17 +295,19 @@ impl Entry {
         let woken = self.pending || (flight == Flight::Run && self.marked());
         self.pending = true;
         let attempts = self.history.get_or_insert_default().retry.get_or_insert_default();
-        let last = attempts.info(Some(retry)).last;
+        let stop = blame.next == NextRetry::Stop;
+        let last = stop || attempts.info(Some(retry)).last;
         let left = attempts.left(now);
-        let delay = |number: u32| match failure {
+        let delay = |number: u32| match (failure, blame.next) {
             // RT-5
-            Failure::Delayed(after) => after,
-            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => {
-                retry::delay(retry, number, outage::share(key, number))
-            }
+            (Failure::Delayed(after), _) => after,
+            (_, NextRetry::After(after)) => after.max(policy.min_reschedule),
+            (_, NextRetry::Declared | NextRetry::Stop) => retry::delay(retry, number, outage::share(key, number)),
         };
         let next = if woken {
             Next::AtOnce
+        } else if stop {
+            Next::Exhausted(policy.max_interval)
         } else if left > RESUME {
             Next::Resume(left)
         } else if let Some(delay) = attempts.consume(retry, now, delay) {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::super::{Failure, Level, Outcome};
 use super::entry::Life;
 use super::*;
+use crate::guest::NextRetry;
 use crate::manifest::{RateLimit, Retry};
 
 const CHANGED: Event = Event::PrimaryChanged { deleting: false };
@@ -118,7 +119,11 @@ impl Script {
     }
 
     fn finish_for(&mut self, class: FailureClass, finished: Finished) -> Settled {
-        let what = self.state.finish(&ObjectRef::cluster("a"), (finished, Blame { class }), self.now).unwrap();
+        self.finish_as(Blame { class, ..Blame::default() }, finished)
+    }
+
+    fn finish_as(&mut self, blame: Blame, finished: Finished) -> Settled {
+        let what = self.state.finish(&ObjectRef::cluster("a"), (finished, blame), self.now).unwrap();
         self.state.check();
         what
     }
@@ -666,6 +671,47 @@ fn a_class_of_failures_has_delays_and_attempts_of_its_own_and_all_are_counted_to
     let told = |attempt, class| script.state.retry_if(attempt, class);
     assert_eq!(told(0, FailureClass::Rejected), info(0, true));
     assert_eq!((told(3, FailureClass::Other), told(3, FailureClass::Conflict)), (info(3, true), info(3, false)));
+}
+
+#[test]
+fn a_component_says_when_it_is_retried_or_that_it_is_not() {
+    // RT-5
+    let policy = || Policy { min_reschedule: millis(100), ..Policy::default() };
+    let blame = |next| Blame { next, ..Blame::default() };
+    let mut script = Script::in_flight(policy());
+    let warning = Outcome::Failed(Level::Warning);
+    for (next, delay, attempt) in [
+        (NextRetry::After(millis(700)), 700, 1),
+        (NextRetry::After(millis(5)), 100, 2),
+        // The manifest's delay is that of the attempt, whatever those before had.
+        (NextRetry::Declared, 3000, 3),
+    ] {
+        let settled = Settled { outcome: warning, next: Next::Retry(millis(delay)), retry: Some(info(attempt, false)) };
+        assert_eq!(script.finish_as(blame(next), FAILED), settled);
+        script.now += millis(delay);
+        assert_eq!(script.take(), Some("a".to_owned()));
+    }
+    let exhausted = Settled {
+        outcome: Outcome::Failed(Level::Error),
+        next: Next::Exhausted(Some(TEN_HOURS)),
+        retry: Some(info(3, false)),
+    };
+    assert_eq!(script.finish_as(blame(NextRetry::Stop), FAILED), exhausted);
+    // An event runs it all the same; and no retry follows the last attempt, whatever the component wants.
+    script.event(RELATED);
+    assert_eq!(script.taken().retry, Some(info(3, false)));
+    script.event(RELATED);
+    let woken = script.finish_as(blame(NextRetry::Stop), FAILED);
+    assert_eq!((woken.outcome, woken.next), (warning, Next::AtOnce));
+    for _ in 0..2 {
+        script.taken();
+        let next = script.finish_as(blame(NextRetry::After(millis(200))), FAILED).next;
+        assert_eq!(next, Next::Retry(millis(200)));
+        script.now += millis(200);
+    }
+    script.taken();
+    let next = script.finish_as(blame(NextRetry::After(millis(200))), FAILED).next;
+    assert_eq!(next, Next::Exhausted(Some(TEN_HOURS)));
 }
 
 #[test]
