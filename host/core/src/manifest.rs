@@ -26,6 +26,7 @@ mod clusters;
 mod config;
 mod dependent;
 mod destinations;
+pub mod events;
 pub mod filters;
 mod keep;
 mod names;
@@ -40,6 +41,7 @@ mod units;
 pub use clusters::Remote;
 pub use config::{ConfigValue, Holder};
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
+pub use events::Events;
 pub use filters::Filters;
 pub use keep::{Bound, Keep};
 pub use parse::{Defaults, parse, parse_with};
@@ -250,6 +252,8 @@ pub struct Controller {
     pub filters: Filters,
     /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
     pub paused: bool,
+    /// How Kubernetes Events about its primaries are written.
+    pub events: Events,
     /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.

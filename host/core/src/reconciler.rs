@@ -35,6 +35,7 @@ pub mod finalizer;
 mod managed;
 pub mod mask;
 pub mod memos;
+mod naming;
 mod node;
 pub mod outcome;
 mod page;

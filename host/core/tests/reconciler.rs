@@ -427,7 +427,7 @@ impl Bench {
             verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({}),
-            events: Box::new(|_, _| {}),
+            events: Box::new(|_, _, _| {}),
             spec,
         };
         Self { controller: Arc::new(controller), server, calls, queue, told, next: Mutex::default(), pages, maps }

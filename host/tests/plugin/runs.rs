@@ -232,6 +232,7 @@ fn controller(workflow: Workflow) -> Controller {
         triggered_by: TriggeredBy::Changes,
         run_timeout: None,
         paused: false,
+        events: capstan_core::manifest::Events::default(),
         finalizer: Some("sample.capstan.dev/finalizer".into()),
         former_finalizers: BTreeSet::default(),
         cache_sync_timeout: Duration::from_mins(2),

@@ -482,6 +482,50 @@ fn s160_events_about_a_primary_are_counted() {
 }
 
 #[test]
+fn events_are_counted_named_and_owned_as_the_manifest_says() {
+    // ER-3, ER-7
+    let place = Place::new("er7");
+    let events = "events: { key: typeAndReason, name: { cel: \"event.reason == 'Mounted' ? primary.metadata.name + '.mounted' : ''\" }, ownerReference: true }\n";
+    let path = place.namespace.path("v1", "events");
+    let api = place.cluster.api();
+    let of_another = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "q.mounted" }, "reason": "Mounted", "message": "not ours", "type": "Normal", "count": 1,
+        "involvedObject": { "apiVersion": "v1", "kind": "Pod", "name": "q", "namespace": place.namespace.name() },
+    });
+    api.create(&path, &of_another).unwrap();
+    let daemon = place.daemon(&place.probe_manifest(events));
+    let event = |reason: &str, message: &str| json!({ "event": { "reason": reason, "message": message } });
+    let steps = [event("Mounted", "one"), event("Mounted", "two"), event("Odd", "one"), event("Odd", "two")];
+    for (name, mounted) in [("p", Some("p.mounted")), ("q", None)] {
+        let uid = place.probe(name, json!({ "reconcile": { "do": steps } }))["metadata"]["uid"].clone();
+        let owner = json!([{ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": name, "uid": uid }]);
+        for (reason, called) in [("Mounted", mounted), ("Odd", None)] {
+            let found = wait::until_ok(SOON, &format!("{reason} about {name}"), || {
+                let list = api.get(&path).unwrap();
+                let all = list["items"].as_array().unwrap().iter();
+                let about = |event: &&Value| event["reason"] == reason && event["involvedObject"]["uid"] == uid;
+                match &all.filter(about).collect::<Vec<_>>()[..] {
+                    [event] if event["count"] == 2 => Ok((*event).clone()),
+                    _ => Err(list.clone()),
+                }
+            });
+            let found = found.unwrap();
+            let metadata = &found["metadata"];
+            assert_eq!((&found["message"], &metadata["ownerReferences"]), (&json!("two"), &owner));
+            let by_default = metadata["name"].as_str().is_some_and(|found| found.len() == name.len() + 33);
+            assert_eq!(metadata["name"].as_str().filter(|_| !by_default), called, "{found}");
+        }
+    }
+    assert_eq!(api.get(&format!("{path}/q.mounted")).unwrap()["message"], "not ours");
+    drop(daemon);
+    // Why Events about what lives in no namespace are in `default`: nothing else is taken.
+    let about_nothing = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "a" }, "involvedObject": { "apiVersion": "v1", "kind": "Node", "name": "n" },
+    });
+    assert_eq!(api.create(&path, &about_nothing).unwrap_err().code(), Some(422));
+}
+
+#[test]
 fn memos_of_a_primary_go_with_it() {
     let place = Place::new("forget");
     let daemon = place.daemon(&place.probe_manifest(""));

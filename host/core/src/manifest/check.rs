@@ -36,6 +36,7 @@ const SHARED: &str = " in one operator: several operators may share a component"
 mod clusters;
 mod config;
 mod dependent;
+mod events;
 mod filters;
 mod keep;
 mod plugin;
@@ -364,12 +365,9 @@ impl<'a> Check<'a> {
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let keep = self.keep(&raw.keep, &raw.drop);
-        let looks_at = keep::of_primaries(
-            &filters,
-            &indexes,
-            &sources.watched,
-            [&workflow].into_iter().chain(standalone.values()),
-        );
+        let events = self.events(&raw.events);
+        let workflows = [&workflow].into_iter().chain(standalone.values());
+        let looks_at = keep::of_primaries((&filters, &events), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
         self.not_too_many(*place);
         Some(Controller {
@@ -390,6 +388,7 @@ impl<'a> Check<'a> {
             triggered_by: self.triggered_by(raw),
             filters,
             paused: flag(&raw.paused, false),
+            events,
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),

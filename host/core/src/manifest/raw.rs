@@ -20,6 +20,7 @@ mod clusters;
 mod config;
 pub(super) mod defaults;
 mod dependent;
+mod events;
 mod filters;
 mod polls;
 mod retry;
@@ -29,6 +30,7 @@ pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
 };
+pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
 pub(super) use retry::{ClassRetry, Retry, RetryBy};
@@ -357,6 +359,9 @@ pub(super) struct Controller {
     /// Do nothing for its primaries, clean-up included, until this is taken back; then each runs once (`PA-2`).
     #[schemars(extend("default" = false))]
     pub(super) paused: Maybe<bool>,
+    /// How Kubernetes Events about primaries are written (`ER-7`).
+    #[schemars(extend("default" = {}))]
+    pub(super) events: Maybe<Events>,
     /// The finalizer that is used if something needs cleanup; without it, one made of group and plural (`LC-3`).
     pub(super) finalizer: MaybeLeaf<Finalizer>,
     /// What becomes of finalizers that versions before this one have put on primaries.

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::events::{EventKey, Events};
 use super::filters::Question;
 use super::polls::Polled;
 use super::{
     Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
     Namespaces, Retry, Secondaries, Source, Time, Workflow,
 };
+use crate::cel::Expression;
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -40,6 +42,7 @@ impl Controller {
             "triggerOnAllEvents": self.all_events(),
             "filters": filters(&self.filters),
             "paused": self.paused,
+            "events": events(&self.events),
             "finalizer": self.finalizer.as_deref(),
             "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },
             "fieldManager": &*self.field_manager,
@@ -65,6 +68,16 @@ impl Controller {
         fields.insert("by".to_owned(), by.collect());
         Value::Object(fields)
     }
+}
+
+fn events(events: &Events) -> Value {
+    let cel = |cel: &Expression| json!({ "cel": cel.as_str() });
+    let key = match &events.key {
+        EventKey::Message => json!("message"),
+        EventKey::TypeAndReason => json!("typeAndReason"),
+        EventKey::Cel(key) => cel(key),
+    };
+    json!({ "key": key, "name": events.name.as_ref().map(cel), "ownerReference": events.owner_reference })
 }
 
 fn delays(retry: &Retry) -> Map<String, Value> {
