@@ -322,6 +322,17 @@ pub enum Namespaces {
     Own,
     /// These, by one watch each.
     Listed(BTreeSet<Arc<str>>),
+    /// Those that a label selector selects at the time, by one watch each (`NS-5`). Only controllers have one.
+    Selected(Selected),
+}
+
+/// Namespaces by what they are labelled with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// The label selector.
+    pub selector: Arc<str>,
+    /// Those that it selects; `None`: that is not known, as in a manifest.
+    pub found: Option<Arc<BTreeSet<Arc<str>>>>,
 }
 
 /// The retry policy (RT rules).
@@ -520,6 +531,16 @@ impl Default for MappingKeys {
             namespace: Some("capstan.dev/primary-namespace".into()),
             kind: Some("capstan.dev/primary-type".into()),
             across_namespaces: false,
+        }
+    }
+}
+
+impl Namespaces {
+    /// Returns what is not known yet: the selector, if it is not known what it selects.
+    pub fn unknown(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Selected(Selected { selector, found: None }) => Some(selector),
+            Self::All | Self::Own | Self::Listed(_) | Self::Selected(_) => None,
         }
     }
 }

@@ -18,6 +18,7 @@ use super::declared::{Declared, Environment, KindAt, Kinds, LONGEST_PAUSE, Sites
 use super::handle::{Handle, Phase};
 use super::plan::Plan;
 use super::rights::{Read, Rights};
+use super::selected::unknown;
 use crate::backoff::Backoff;
 use crate::client::ApiServer;
 use crate::informer::pool::Subscription;
@@ -115,6 +116,9 @@ pub(super) async fn prepare(
         without,
     };
     let wait = |why| handle.set(entry.waiting(why));
+    if let Some(selector) = spec.namespaces.unknown() {
+        return unknown(handle, selector, wait).await;
+    }
     let (kinds, missing) = match patience.kinds(&wait).await {
         Ok(found) => found,
         Err(why) => return handle.failed(why).await,

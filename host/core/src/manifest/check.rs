@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::object::Gvk;
-use crate::object::labels::Selector;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{
@@ -19,8 +18,7 @@ use super::names::{
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Objects, Time, Workers};
 use super::{
-    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy,
-    Workflow,
+    Controller, MappingKeys, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow,
 };
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -39,6 +37,7 @@ mod dependent;
 mod events;
 mod filters;
 mod keep;
+mod namespaces;
 mod plugin;
 mod polls;
 mod retry;
@@ -354,7 +353,7 @@ impl<'a> Check<'a> {
         let primary = self.need(&raw.primary, *place, "primary");
         let primary = primary.and_then(|p| self.gvk(&p.value.api_version, &p.value.kind, p.place));
         self.asked = 0;
-        let namespaces = self.namespaces(&raw.namespaces).unwrap_or(Namespaces::All);
+        let namespaces = self.controller_namespaces(&raw.namespaces);
         let label_selector = self.label_selector(&raw.label_selector);
         let former_finalizers = self.former_finalizers(&raw.finalizers);
         let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
@@ -441,32 +440,6 @@ impl<'a> Check<'a> {
             return BTreeSet::new();
         };
         self.set(value, *place, |Scalar(Finalizer(name))| Arc::clone(name))
-    }
-
-    fn namespaces(&mut self, field: &Maybe<raw::Namespaces>) -> Option<Namespaces> {
-        let Located { value, place } = located(field)?;
-        Some(match value {
-            OrWord::Word(_) => Namespaces::All,
-            OrWord::Value(OrWord::Word(_)) => Namespaces::Own,
-            OrWord::Value(OrWord::Value(listed)) => {
-                if listed.is_empty() {
-                    self.fault(*place, "found an empty list; expected at least one namespace, `all` or `own`");
-                }
-                Namespaces::Listed(self.set(listed, *place, |Scalar(Name(name))| Arc::clone(name)))
-            }
-        })
-    }
-
-    fn label_selector(&mut self, field: &Maybe<String>) -> Option<Arc<str>> {
-        let Located { value, place } = located(field)?;
-        match Selector::parse(value) {
-            Ok(_) if value.trim().is_empty() => {
-                self.fault(*place, "found an empty text; leave the field out to select everything");
-            }
-            Ok(_) => {}
-            Err(broken) => self.broken(*place, value, &broken),
-        }
-        Some(value.as_str().into())
     }
 
     fn rate_limit(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>) -> Option<RateLimit> {

@@ -14,7 +14,7 @@ use super::units::{Bytes, Objects, Registered, Requests, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
-use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
+use crate::yaml::{Entries, Leaf, ListOr, OrWord, Scalar, Slot, Word};
 
 mod clusters;
 mod config;
@@ -323,7 +323,7 @@ pub(super) struct Controller {
     pub(super) cluster: MaybeLeaf<Name>,
     /// Where primaries are watched: everywhere, in the daemon's own namespace, or in these; secondaries follow (`IN-1`).
     #[schemars(extend("default" = "all"))]
-    pub(super) namespaces: Maybe<Namespaces>,
+    pub(super) namespaces: Maybe<ControllerNamespaces>,
     /// Only primaries with these labels, as for `kubectl -l` (`IN-3`).
     #[schemars(title = "label selector")]
     pub(super) label_selector: Maybe<String>,
@@ -431,6 +431,18 @@ pub(super) struct Kind {
 
 /// Namespaces: `all`, `own`, or a list.
 pub(super) type Namespaces = OrWord<All, OrWord<Own, Names>>;
+
+/// The same, or by a selector.
+pub(super) type ControllerNamespaces = OrWord<All, OrWord<Own, ListOr<Leaf<Name>, NamespaceSelector>>>;
+
+/// Namespaces by what they are labelled with.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum NamespaceSelector {
+    /// Those with these labels, as for `kubectl -l`, at any time: at most 500 (`NS-5`).
+    #[schemars(title = "label selector")]
+    Selector(Slot<String>),
+}
 
 /// The fields that are kept of objects: `metadata`, or pointers.
 pub(super) type Kept = OrWord<OnlyMetadata, Vec<Leaf<Pointer>>>;

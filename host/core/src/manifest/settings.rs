@@ -238,6 +238,7 @@ fn namespaces(namespaces: &Namespaces) -> Value {
         Namespaces::All => json!("all"),
         Namespaces::Own => json!("own"),
         Namespaces::Listed(names) => names.iter().map(|name| &**name).collect(),
+        Namespaces::Selected(selected) => json!({ "selector": &*selected.selector }),
     }
 }
 
