@@ -399,6 +399,8 @@ pub struct Source {
 pub enum Mapper {
     /// Owner references of the primary's kind and group.
     OwnerReference,
+    /// Owner references of the primary's kind, whatever their group.
+    OwnerKind,
     /// Annotations with these keys.
     Annotations(MappingKeys),
     /// Labels with these keys.

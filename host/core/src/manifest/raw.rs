@@ -545,6 +545,8 @@ pub(super) struct CacheBound {
 pub(super) enum Mapper {
     /// By owner references (`IM-1`).
     OwnerReference,
+    /// By owner references of the primary's kind, whatever their group: for objects that carry those of a former one (`IM-2`).
+    OwnerKind,
     /// By annotations that name the primary (`IM-2`).
     Annotations(Slot<MappingKeys>),
     /// By labels that name the primary (`IM-2`).

@@ -117,6 +117,7 @@ fn external(external: &External) -> Value {
 fn source(source: &Source) -> Value {
     let mapper = match &source.mapper {
         Mapper::OwnerReference => json!("ownerReference"),
+        Mapper::OwnerKind => json!("ownerKind"),
         Mapper::Annotations(keys) => json!({ "annotations": mapping(keys) }),
         Mapper::Labels(keys) => json!({ "labels": mapping(keys) }),
         Mapper::Named(names) => keys(names),

@@ -98,7 +98,7 @@ impl Check<'_> {
     fn source_apart(&mut self, own: bool, place: usize, cluster: Option<&Arc<str>>, source: &Source) {
         if source.cluster.as_ref() == cluster {
             self.fault(place, "found the cluster in which the controller is itself; leave it out");
-        } else if source.mapper == Mapper::OwnerReference {
+        } else if matches!(source.mapper, Mapper::OwnerReference | Mapper::OwnerKind) {
             self.fault(place, "found another cluster with owner references, which can't lead from one cluster into another; expected another `mapper`, such as `annotations: {}`");
         }
         if own {

@@ -94,7 +94,7 @@ impl Check<'_> {
         };
         let mapper = match &source.mapper {
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
-            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+            Mapper::OwnerReference | Mapper::OwnerKind | Mapper::Annotations(_) | Mapper::Labels(_) => None,
             Mapper::Export(_) => {
                 self.fault(*place, "found `bounded` beside an export in `mapper`, which can't be asked about what is forgotten; expected a pointer there");
                 None
