@@ -470,6 +470,7 @@ pub(crate) mod tests {
             plugin: "pages/p".into(),
             controller: "c".into(),
             gvk,
+            owner_reference: false,
             dropped: prometheus_client::metrics::counter::Counter::default(),
         };
         let event = Event {
@@ -482,7 +483,7 @@ pub(crate) mod tests {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
         };
-        other.recorder.publish(&origin, &page, event);
+        other.recorder.publish(&origin, &page, event, None);
         drop((origin, other));
         clusters.ended().await;
         let written = asked.lock().iter().filter(|path| path.contains("/namespaces/n/events?")).count();

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 mod apart;
 mod asking;
@@ -29,6 +30,8 @@ mod polls;
 mod registering;
 mod rights;
 mod run;
+mod selected;
+mod selection;
 mod sources;
 mod start;
 #[cfg(test)]
@@ -42,6 +45,7 @@ pub use handle::{Described, Handle};
 use polls::Polls;
 use rights::{Lost, Rights, lost};
 use run::execute;
+use selected::follow;
 use sources::{Joined, Sources};
 use start::{Come, Entry, Lack, Prepared, Rest, prepare};
 
@@ -97,6 +101,8 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         async move { handle.forget_gone().await }
     };
     let _forget = AbortOnDropHandle::new(environment.workers.runtime().spawn(forget));
+    let follow = follow(Arc::clone(&handle), Arc::clone(&environment)).in_current_span();
+    let _follow = AbortOnDropHandle::new(environment.workers.runtime().spawn(follow));
     let mut held = Held::default();
     // What it has been without so far.
     let mut lacked = BTreeMap::new();

@@ -20,6 +20,7 @@ type probe struct {
 	Spec             struct {
 		Text, Note  string
 		Again, Stop bool
+		StopRetry   bool
 		Wanted      *bool
 		Fail        map[string]string
 	} `json:"spec"`
@@ -36,6 +37,7 @@ func init() {
 	capstan.Reconcile(reconcile)
 	capstan.Cleanup(cleanup)
 	capstan.HandleError(handleError)
+	capstan.DecideRetry(decideRetry)
 	capstan.Initialize(initialize)
 	capstan.Desired("first", first)
 	capstan.Desired("extra", extra)
@@ -91,6 +93,11 @@ func cleanup(run capstan.Run, p *probe) (capstan.Deletion, error) {
 
 func handleError(run capstan.Run, p *probe, failure capstan.Failure) (capstan.ErrorControl, error) {
 	return capstan.ErrorControl{NoRetry: p.Spec.Stop, Status: capstan.Object{"failure": failure}}, nil
+}
+
+func decideRetry(run capstan.Run, p *probe, failed capstan.FailedRun) (capstan.NextRetry, error) {
+	run.Log().Info("decides", "of", failed.Class, "attempt", failed.Retry.Attempt)
+	return capstan.NextRetry{After: 20 * time.Millisecond, Stop: p.Spec.StopRetry}, nil
 }
 
 func initialize(run capstan.Run, p *probe) error { return run.SetMemo(capstan.ForRun, "prepared", p.Generation) }

@@ -4,9 +4,9 @@ import random
 import time
 from dataclasses import asdict
 
-from capstan import CallError, Condition, Error, Handled, KeepFinalizer, ObjectRef, Update
+from capstan import CallError, Condition, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
-from capstan import accepts, cleanup, condition, desired, handle_error, initialize, match, poll, poll_one, reconcile, to_primaries, to_secondaries
+from capstan import accepts, cleanup, condition, decide_retry, desired, handle_error, initialize, match, poll, poll_one, reconcile, to_primaries, to_secondaries
 
 WORD = "Grüße 👋"
 
@@ -132,6 +132,12 @@ def tidy(probe):
 @handle_error
 def tell(probe, failure):
     return Handled(status={"failure": asdict(failure)}, retry=not probe["spec"].get("stop"))
+
+
+@decide_retry
+def decide(probe, failed):
+    info("decides", of=failed.failure_class, attempt=failed.retry.attempt)
+    return NextRetry(stop=True) if probe["spec"].get("stopRetry") else NextRetry(after=0.02)
 
 
 @initialize

@@ -40,6 +40,11 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $secrets = append $secrets (dig "kubeconfig" "secret" "name" "" (default dict (get $clusters .))) -}}
 {{- end -}}
 {{- if not $controller.cluster -}}
+{{- if kindIs "map" $controller.namespaces -}}
+{{- /* The daemon finds out in its own name which namespaces are selected. */ -}}
+{{- $namespace := dict "apiVersion" "v1" "kind" "Namespace" -}}
+{{- include "capstan.rbac.permit" (dict "tally" (merge (dict "found" $daemon) $base) "object" $namespace "namespaces" "all" "verbs" $table.watched) -}}
+{{- end -}}
 {{- include "capstan.rbac.controller" (dict "tally" $tally "controller" $controller) -}}
 {{- if $operator.manifest.spec.serviceAccount -}}
 {{- include "capstan.rbac.controller" (dict "tally" (merge (dict "found" $shared) $base) "controller" $controller) -}}
@@ -258,7 +263,8 @@ subjects:
 {{- with .subresource -}}{{- $resource = printf "%s/%s" $resource . -}}{{- end -}}
 {{- $key := printf "%s %s" (include "capstan.rbac.group" .object) $resource -}}
 {{- $reaches := .namespaces -}}
-{{- if or (not $reaches) (eq (toString $reaches) "all") (eq "true" (include "capstan.rbac.isClusterScoped" .)) -}}
+{{- /* Any namespace may come to be selected. */ -}}
+{{- if or (not $reaches) (kindIs "map" $reaches) (eq (toString $reaches) "all") (eq "true" (include "capstan.rbac.isClusterScoped" .)) -}}
 {{- $reaches = list "" -}}
 {{- else if eq (toString $reaches) "own" -}}
 {{- $reaches = list $tally.own -}}

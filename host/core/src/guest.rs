@@ -141,6 +141,28 @@ pub enum FailureOrigin {
     Other,
 }
 
+/// The classes of failures, by which retries may differ (`RT-7`). An outage of the API server is none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum FailureClass {
+    /// The component returned an error.
+    Returned,
+    /// Dependents of the managed workflow failed, and not all of them for a conflict, or for a refusal.
+    Workflow,
+    /// A write met a newer version.
+    Conflict,
+    /// A write was refused.
+    Rejected,
+    /// The component trapped.
+    Trap,
+    /// A call, or the run, took too long.
+    Timeout,
+    /// The component wanted too much memory.
+    OutOfMemory,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
 /// The answer of an error handler (EC rules).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorControl {
@@ -166,6 +188,29 @@ pub enum NextStep {
     Stop,
     /// Run again after this time, without counting it as a retry.
     Reschedule(Duration),
+}
+
+/// A failed run, as it is passed to a retry policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedRun {
+    /// The class of the failure.
+    pub class: FailureClass,
+    /// The text of the failure.
+    pub message: String,
+    /// The retry state (`EC-2`).
+    pub retry: RetryInfo,
+}
+
+/// The answer of a retry policy (`RT-5`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NextRetry {
+    /// As the manifest says.
+    #[default]
+    Declared,
+    /// After this time, in place of the delay that the manifest says.
+    After(Duration),
+    /// Not at all: wait for the next event.
+    Stop,
 }
 
 /// The retry state of a primary: how often it has failed in a row (RT rules).
@@ -250,6 +295,34 @@ pub struct Named {
     /// The objects. One without a namespace is in that of the object that was asked about.
     #[serde(deserialize_with = "wire::few")]
     pub keys: Vec<ObjectRef>,
+}
+
+impl FailureClass {
+    /// All there are.
+    pub const ALL: &[Self] = &[
+        Self::Returned,
+        Self::Workflow,
+        Self::Conflict,
+        Self::Rejected,
+        Self::Trap,
+        Self::Timeout,
+        Self::OutOfMemory,
+        Self::Other,
+    ];
+
+    /// Returns its name in a manifest.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Returned => "returned",
+            Self::Workflow => "workflow",
+            Self::Conflict => "conflict",
+            Self::Rejected => "rejected",
+            Self::Trap => "trap",
+            Self::Timeout => "timeout",
+            Self::OutOfMemory => "outOfMemory",
+            Self::Other => "other",
+        }
+    }
 }
 
 impl Failure {

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cel::Expression;
+use crate::guest::FailureClass;
 use crate::network::Destination;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -25,6 +26,7 @@ mod clusters;
 mod config;
 mod dependent;
 mod destinations;
+pub mod events;
 pub mod filters;
 mod keep;
 mod names;
@@ -39,6 +41,7 @@ mod units;
 pub use clusters::Remote;
 pub use config::{ConfigValue, Holder};
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
+pub use events::Events;
 pub use filters::Filters;
 pub use keep::{Bound, Keep};
 pub use parse::{Defaults, parse, parse_with};
@@ -249,6 +252,8 @@ pub struct Controller {
     pub filters: Filters,
     /// Whether nothing is done for its primaries until the manifest says otherwise (`PA-2`); default false.
     pub paused: bool,
+    /// How Kubernetes Events about its primaries are written.
+    pub events: Events,
     /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.
@@ -259,6 +264,8 @@ pub struct Controller {
     pub server_side_apply: bool,
     /// How failures are retried; `None`: not at all.
     pub retry: Option<Retry>,
+    /// The policies of single classes of failures, in its place (`RT-7`); empty without one.
+    pub retry_by: BTreeMap<FailureClass, Retry>,
     /// At most so many runs per window and primary (`RL-1`); `None`: no limit; default 100 within 3 s.
     pub rate_limit: Option<RateLimit>,
     /// A run that asks to run again does so after this time at the earliest; default 100 ms.
@@ -315,6 +322,17 @@ pub enum Namespaces {
     Own,
     /// These, by one watch each.
     Listed(BTreeSet<Arc<str>>),
+    /// Those that a label selector selects at the time, by one watch each (`NS-5`). Only controllers have one.
+    Selected(Selected),
+}
+
+/// Namespaces by what they are labelled with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// The label selector.
+    pub selector: Arc<str>,
+    /// Those that it selects; `None`: that is not known, as in a manifest.
+    pub found: Option<Arc<BTreeSet<Arc<str>>>>,
 }
 
 /// The retry policy (RT rules).
@@ -381,6 +399,8 @@ pub struct Source {
 pub enum Mapper {
     /// Owner references of the primary's kind and group.
     OwnerReference,
+    /// Owner references of the primary's kind, whatever their group.
+    OwnerKind,
     /// Annotations with these keys.
     Annotations(MappingKeys),
     /// Labels with these keys.
@@ -513,6 +533,16 @@ impl Default for MappingKeys {
             namespace: Some("capstan.dev/primary-namespace".into()),
             kind: Some("capstan.dev/primary-type".into()),
             across_namespaces: false,
+        }
+    }
+}
+
+impl Namespaces {
+    /// Returns what is not known yet: the selector, if it is not known what it selects.
+    pub fn unknown(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Selected(Selected { selector, found: None }) => Some(selector),
+            Self::All | Self::Own | Self::Listed(_) | Self::Selected(_) => None,
         }
     }
 }

@@ -192,6 +192,9 @@ impl Permissions {
             Some(Namespaces::All) => true,
             Some(Namespaces::Own) => *namespace == *self.home.own,
             Some(Namespaces::Listed(names)) => names.contains(namespace),
+            Some(Namespaces::Selected(selected)) => {
+                selected.found.as_ref().is_some_and(|names| names.contains(namespace))
+            }
             None => false,
         }
     }

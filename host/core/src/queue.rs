@@ -33,11 +33,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::guest::RetryInfo;
+use crate::guest::{FailureClass, RetryInfo};
 use crate::object::{Object, ObjectRef};
 use state::{Concerned, State, Taken, Turn};
 pub use words::{
-    Counts, Deletion, Event, Failure, Finished, KeyState, Level, Mark, Mode, Next, Outcome, Policy, Receipt, Settled,
+    Blame, Counts, Deletion, Event, Failure, Finished, KeyState, Level, Mark, Mode, Next, Outcome, Policy, Receipt,
+    Settled,
 };
 
 /// Longer than any daemon runs, and short enough to be added to any instant.
@@ -65,6 +66,8 @@ struct Shared {
 pub struct Ticket {
     run: Taken,
     queue: Queue,
+    /// What is known of its failure, if it fails.
+    blame: Blame,
     /// True until the key is given back.
     open: bool,
 }
@@ -164,7 +167,7 @@ impl Queue {
                 Turn::Run(run) => {
                     // Another waiter may have looked before this one changed what is earliest.
                     changed.notify_one();
-                    return Some(Ticket { run, queue: self.clone(), open: true });
+                    return Some(Ticket { run, queue: self.clone(), blame: Blame::default(), open: true });
                 }
                 Turn::Closed => {
                     changed.notify_one();
@@ -246,9 +249,16 @@ impl Ticket {
         self.run.retry
     }
 
-    /// Returns the retry state as an error handler sees it, where a fresh run has one too (`EC-2`).
-    pub fn retry_if_failed(&self) -> RetryInfo {
-        self.run.retry.unwrap_or(self.run.first)
+    /// Returns the retry state as an error handler sees it, where a fresh run has one too, of a failure of this class
+    /// (`EC-2`).
+    pub fn retry_if(&self, class: FailureClass) -> RetryInfo {
+        let attempt = self.run.retry.map_or(0, |retry| retry.attempt);
+        self.queue.0.state.lock().retry_if(attempt, class)
+    }
+
+    /// Takes in what is known of the failure with which the run will be finished.
+    pub fn blame(&mut self, blame: Blame) {
+        self.blame = blame;
     }
 
     /// Returns the deletion if this run is about it: in all-events mode only. Such a run has to use the last known
@@ -270,7 +280,7 @@ impl Ticket {
 
     fn settle(&mut self, finished: Finished, now: Instant) -> Settled {
         self.open = false;
-        let settled = self.queue.change(|state| state.finish(&self.run.key, finished, now));
+        let settled = self.queue.change(|state| state.finish(&self.run.key, (finished, self.blame), now));
         #[expect(clippy::expect_used, reason = "tickets are made by taking, and are settled by finish or else by drop")]
         settled.expect("a ticket's key is in flight")
     }

@@ -173,6 +173,11 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
                 account.map(|account| accounts.entry(account).or_insert_with(tally));
                 continue;
             }
+            if matches!(controller.namespaces, Namespaces::Selected(_)) {
+                // NS-5: the daemon finds out which they are, in its own name.
+                let namespace = Gvk { group: "".into(), version: "v1".into(), kind: "Namespace".into() };
+                daemon.permit(&namespace, None, &Namespaces::All, &TABLE.watched);
+            }
             let plugin = operator.plugins.get(&controller.plugin);
             let grants = || plugin.iter().flat_map(|p| &p.capabilities.kubernetes);
             let tally = match account {
@@ -313,7 +318,8 @@ impl Tally<'_> {
         let space = |namespace: &Arc<str>| Reach::Namespace(Arc::clone(namespace));
         let reaches = match namespaces {
             _ if self.is_cluster_scoped(gvk) => vec![Reach::Cluster],
-            Namespaces::All => vec![Reach::Cluster],
+            // Any namespace may come to be selected.
+            Namespaces::All | Namespaces::Selected(_) => vec![Reach::Cluster],
             Namespaces::Own => vec![space(&self.own)],
             Namespaces::Listed(names) => names.iter().map(space).collect(),
         };
@@ -500,6 +506,13 @@ mod tests {
         assert_eq!(places("all"), ["*".to_owned()].into());
         assert_eq!(places("own"), ["home".to_owned()].into());
         assert_eq!(places("[a, b]"), ["a".to_owned(), "b".to_owned()].into());
+    }
+
+    #[test]
+    fn where_namespaces_are_selected_the_rights_are_for_all_and_for_finding_them() {
+        // NS-5
+        let fields = "namespaces: { selector: team=web }, sources: { s: { informer: { apiVersion: v1, kind: Pod, namespaces: [x] } } }";
+        assert_eq!(beside("", fields), "* namespaces: list watch\nx pods: list watch");
     }
 
     #[test]

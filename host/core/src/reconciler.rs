@@ -12,18 +12,19 @@ use tokio::time::timeout;
 use crate::budget::Exceeded;
 use crate::cluster;
 use crate::guest::{
-    CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin, Interface, NextStep,
-    NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
+    CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, FailureOrigin, Interface,
+    NextStep, NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
 use crate::object::{Object, ObjectRef, PAUSED};
-use crate::queue::{self, Finished, Ticket};
+use crate::queue::{self, Blame, Finished, Ticket};
 use crate::text;
 use crate::workflow::Mode;
 use crate::writes;
 
 mod answers;
 mod beside;
+mod blame;
 pub mod callbacks;
 mod controller;
 pub mod decision;
@@ -33,6 +34,7 @@ pub mod finalizer;
 mod managed;
 pub mod mask;
 pub mod memos;
+mod naming;
 mod node;
 pub mod outcome;
 mod page;
@@ -42,6 +44,7 @@ mod primary;
 mod reads;
 mod registering;
 mod remembering;
+mod retry;
 mod run;
 pub mod triggers;
 pub mod verdicts;
@@ -58,6 +61,8 @@ pub struct Ended {
     pub finished: Finished,
     /// The text of the failure; `None` if the run did not fail.
     pub error: Option<String>,
+    /// What is known of the failure; of no interest if the run did not fail.
+    pub blame: Blame,
     /// The last refusal of the run's budget for work on documents; `None` if there was none. A run with a refusal
     /// need not have failed.
     pub exceeded: Option<Exceeded>,
@@ -73,11 +78,18 @@ struct Failed {
     refused: Option<CallReason>,
     dependents: Vec<(String, NodeFailure)>,
     sort: queue::Failure,
+    class: FailureClass,
 }
 
 /// Executes one run: reads the primary again, adds or removes finalizers, or reconciles or cleans up. Returns the
 /// result of the run; the caller finishes the ticket with it. `now` is the time of day, by which pauses end.
 pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestamp) -> Ended {
+    let ended = perform(controller, ticket, now).await;
+    ticket.blame(ended.blame);
+    ended
+}
+
+async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestamp) -> Ended {
     if ticket.deletion().is_some() {
         return depart(controller, ticket).await;
     }
@@ -115,7 +127,7 @@ pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Time
         },
         Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
             Ok(_) => Ended::DONE,
-            Err(error) => Ended::failed(format!("adding the finalizer: {error}"), sort(&error)),
+            Err(error) => Ended::of(Failed::of_finalizer("adding", &error)),
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
@@ -150,7 +162,7 @@ fn found(controller: &Controller, key: &ObjectRef) -> Result<Object, Ended> {
         }
         Err(doubt) => {
             let sort = if doubt.is_of_own_write() { queue::Failure::Outage } else { queue::Failure::Unhandled };
-            Err(Ended::failed(doubt.to_string(), sort))
+            Err(Ended::failed(doubt.to_string(), sort, FailureClass::Other))
         }
     }
 }
@@ -175,10 +187,11 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
     let session = controller.guest.open(run.shared());
     let ended = if decision == Decision::Cleanup {
         let cleaned = in_time(&run, async { Ok(cleanup(&run, &*session).await) }).await;
-        cleaned.unwrap_or_else(|failed| Ended::failed(failed.message, failed.sort))
+        cleaned.unwrap_or_else(Ended::of)
     } else {
         reconcile(&run, &*session, ticket).await
     };
+    let ended = retry::decide(&run, &*session, ticket, ended).await;
     let exceeded = run.budget.lock().refused();
     let recalled = run.recalled.load(Ordering::Relaxed);
     Ended { exceeded, recalled, ..ended }
@@ -205,8 +218,7 @@ async fn in_time<T>(run: &Run, doing: impl Future<Output = Result<T, Failed>>) -
     };
     timeout(limit, doing).await.unwrap_or_else(|_elapsed| {
         let message = format!("the run took longer than {} (reconciliationTimeout)", manifest::Time(limit));
-        let (origin, refused, dependents, sort) = (FailureOrigin::Timeout, None, Vec::new(), run.sort());
-        Err(Failed { origin, message, refused, dependents, sort })
+        Err(Failed::of_guest(Failure::new(Cause::Timeout, message), run.sort()))
     })
 }
 
@@ -261,38 +273,33 @@ async fn initialize(run: &Run, session: &dyn Session) -> Result<(), Failed> {
 async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
     if !controller.guest.exports(Interface::ErrorHandler) {
-        return Ended::failed(failed.message, failed.sort);
+        return Ended::of(failed);
     }
     let outage = failed.sort == queue::Failure::Outage;
-    let mut retry = ticket.retry_if_failed();
+    let mut retry = ticket.retry_if(failed.class);
     retry.last &= !outage;
-    let info = FailureInfo {
-        origin: failed.origin,
-        message: failed.message.clone(),
-        refused: failed.refused,
-        dependents: failed.dependents,
-        retry,
-    };
+    let Failed { origin, message, refused, dependents, sort, class } = failed;
+    let info = FailureInfo { origin, message: message.clone(), refused, dependents, retry };
     let control = match session.handle_error(run.primary.json(), Cow::Borrowed(&info)).await {
         Ok(control) => control,
         Err(second) => {
             tracing::warn!(error = %second.message, "the error handler failed itself");
-            return Ended::failed(failed.message, failed.sort);
+            return Ended::failed(message, sort, class);
         }
     };
     let ErrorControl::Handled { status, next } = control else {
-        return Ended::failed(failed.message, failed.sort);
+        return Ended::failed(message, sort, class);
     };
     if let Some(status) = status.filter(|_| !run.info.primary_deleted) {
         write_error_status(run, status, info.retry).await;
     }
     if outage {
-        return Ended::failed(failed.message, failed.sort);
+        return Ended::failed(message, sort, class);
     }
-    tracing::info!(error = %failed.message, "the run failed, and the component has dealt with it");
+    tracing::info!(error = %message, "the run failed, and the component has dealt with it");
     match next {
-        NextStep::Retry => Ended::failed(failed.message, queue::Failure::Handled),
-        NextStep::RetryAfter(after) => Ended::failed(failed.message, queue::Failure::Delayed(after)),
+        NextStep::Retry => Ended::failed(message, queue::Failure::Handled, class),
+        NextStep::RetryAfter(after) => Ended::failed(message, queue::Failure::Delayed(after), class),
         // EC-5: without a retry, the failure is handled, and the run counts as a success.
         NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
         NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
@@ -324,8 +331,8 @@ async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
 
 async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     let controller = &run.controller;
-    if let Err(Failed { message, sort, .. }) = initialize(run, session).await {
-        return Ended::failed(message, sort);
+    if let Err(failed) = initialize(run, session).await {
+        return Ended::of(failed);
     }
     let cleaner = controller.guest.exports(Interface::Cleaner);
     let (mut complete, mut failed) = (true, None);
@@ -337,23 +344,21 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
                 complete = result.complete;
                 failed = managed::Failed::of(&result).map(|failed| Failed::of_workflow(failed, run.sort()));
             }
-            Err(failed) => {
-                let Failed { message, sort, .. } = Failed::of_workflow(failed, run.sort());
-                return Ended::failed(message, sort);
-            }
+            Err(failed) => return Ended::of(Failed::of_workflow(failed, run.sort())),
         }
     }
     let control = if cleaner { session.cleanup(run.primary.json()).await } else { Ok(DeleteControl::RemoveFinalizer) };
     match control {
-        Err(failure) => Ended::failed(failure.message, run.sort()),
+        Err(failure) => Ended::of(Failed::of_guest(failure, run.sort())),
         Ok(DeleteControl::KeepFinalizer(after)) => Ended::again(outcome::reschedule(after)),
         // WF-9: a failed node fails the run; once the finalizer is removed, no run would look at the failure.
-        Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => Ended::failed(failed.message, failed.sort),
+        Ok(DeleteControl::RemoveFinalizer) if let Some(failed) = failed => Ended::of(failed),
         Ok(DeleteControl::RemoveFinalizer) if !complete => Ended::DONE,
         // What the run has read since shows nothing: it may have left behind what was there.
         Ok(DeleteControl::RemoveFinalizer) if !controller.primaries.watches(run.primary.key()) => Ended::failed(
             "the namespace of the primary is not watched any more: its finalizer stays".to_owned(),
             queue::Failure::Unhandled,
+            FailureClass::Other,
         ),
         Ok(DeleteControl::RemoveFinalizer) => {
             let mut names = controller.finalizers().left(run.primary.header());
@@ -401,19 +406,24 @@ impl Ended {
     const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
 
     fn not_removed(error: &cluster::Error) -> Self {
-        Self::failed(format!("removing the finalizer: {error}"), sort(error))
+        Self::of(Failed::of_finalizer("removing", error))
     }
 
     const fn well(finished: Finished) -> Self {
-        Self { finished, error: None, exceeded: None, recalled: 0 }
+        Self { finished, error: None, blame: Blame::UNKNOWN, exceeded: None, recalled: 0 }
     }
 
     fn again(again: Option<Duration>) -> Self {
         Self::well(Finished::Done { finalizer_removed: false, again })
     }
 
-    fn failed(error: String, sort: queue::Failure) -> Self {
-        Self { finished: Finished::Failed(sort), error: Some(text::kept(error)), exceeded: None, recalled: 0 }
+    fn of(failed: Failed) -> Self {
+        Self::failed(failed.message, failed.sort, failed.class)
+    }
+
+    fn failed(error: String, sort: queue::Failure, class: FailureClass) -> Self {
+        let blame = Blame { class, ..Blame::UNKNOWN };
+        Self { blame, error: Some(text::kept(error)), ..Self::well(Finished::Failed(sort)) }
     }
 }
 
@@ -428,7 +438,12 @@ impl Failed {
             Cause::OutOfMemory => FailureOrigin::OutOfMemory,
             Cause::Other => FailureOrigin::Other,
         };
-        Self { origin, message: failure.message, refused: None, dependents: Vec::new(), sort }
+        let class = blame::of_guest(failure.cause);
+        Self { origin, message: failure.message, refused: None, dependents: Vec::new(), sort, class }
+    }
+
+    fn of_finalizer(what: &str, error: &cluster::Error) -> Self {
+        Self { message: format!("{what} the finalizer: {error}"), ..Self::of_write(error) }
     }
 
     fn of_write(error: &cluster::Error) -> Self {
@@ -438,6 +453,7 @@ impl Failed {
             refused: Some(writes::refused(error.clone()).reason),
             dependents: Vec::new(),
             sort: sort(error),
+            class: blame::of_write(error.reason),
         }
     }
 
@@ -447,9 +463,11 @@ impl Failed {
         let list = dependents.iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
         let message = format!("the workflow failed: {}", list.join("; "));
         let message = text::kept(message);
+        let class = blame::of_workflow(dependents.iter().map(|(_, failure)| failure.refused));
         Self {
             origin: FailureOrigin::Workflow,
             message,
+            class,
             refused: (sort == queue::Failure::Conflict).then_some(CallReason::Conflict),
             dependents,
             sort,

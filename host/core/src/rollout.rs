@@ -349,6 +349,7 @@ mod tests {
         };
         let in_place = [
             ("", "retry: none".to_owned()),
+            ("", "retry: { by: { trap: none } }".to_owned()),
             ("", "concurrency: 2".to_owned()),
             ("", "minRescheduleInterval: 1s, rateLimit: none".to_owned()),
             ("rateLimit: { maxReconciliations: 2 }", "maxReconciliationInterval: 1m".to_owned()),

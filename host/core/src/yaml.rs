@@ -13,6 +13,6 @@ pub(crate) use de::Reader;
 pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
 pub(crate) use schema::words;
-pub(crate) use slot::{Entries, Form, Leaf, Located, OrWord, Scalar, Slot, Word};
+pub(crate) use slot::{Entries, Form, Leaf, ListOr, Located, OrWord, Scalar, Slot, Word};
 pub(crate) use stack::with_room;
 pub(crate) use tree::{Quoted, Tree, Value, documents, join};

@@ -125,6 +125,7 @@ impl Session for Scene {
                 Call::Start
                 | Call::Cleanup { .. }
                 | Call::HandleError { .. }
+                | Call::DecideRetry { .. }
                 | Call::Initialize { .. }
                 | Call::Desired { .. }
                 | Call::Match { .. }
@@ -225,7 +226,7 @@ impl Bench {
             verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({ "controller": { "name": "pages" } }),
-            events: Box::new(|_, _| {}),
+            events: Box::new(|_, _, _| {}),
             spec,
         };
         Self { controller: Arc::new(controller), source, pages, notes, told, permit }

@@ -215,6 +215,7 @@ struct Script {
     reconcile: Result<UpdateControl, Failure>,
     cleanup: Result<DeleteControl, Failure>,
     handle_error: ErrorControl,
+    decide_retry: Result<NextRetry, Failure>,
     desired: Result<Value, String>,
     /// `reconcile` and `cleanup` ask for this write first, and fail if that fails or does not end within a second.
     asks: Option<WriteRequest>,
@@ -236,6 +237,7 @@ impl Default for Script {
             reconcile: Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None }),
             cleanup: Ok(DeleteControl::RemoveFinalizer),
             handle_error: ErrorControl::Unhandled,
+            decide_retry: Ok(NextRetry::Declared),
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
             asks: None,
             run: None,
@@ -297,6 +299,11 @@ impl Session for Script {
             }
             Call::Reconcile { .. } => self.asking("reconcile", self.reconcile.clone().map(Answer::Reconcile)),
             Call::Cleanup { .. } => self.asking("cleanup", self.cleanup.clone().map(Answer::Cleanup)),
+            Call::DecideRetry { failed, .. } => {
+                let FailedRun { class, message, retry } = &*failed;
+                let what = format!("decide-retry {class:?} {message:?} attempt {}", retry.attempt);
+                self.answer(what, self.decide_retry.clone().map(Answer::DecideRetry))
+            }
             Call::HandleError { failed, .. } => {
                 let FailureInfo { origin, message, refused, dependents, retry } = &*failed;
                 let dependents: Vec<_> =
@@ -395,7 +402,8 @@ impl Bench {
         maps.keep(maps_source.spec().stays().clone());
         let server = Arc::new(Server::default());
         let mode = if spec.all_events() { queue::Mode::AllEvents } else { queue::Mode::Normal };
-        let queue = Queue::new(Policy { retry: spec.retry.clone(), max_interval: None, mode, ..Policy::default() });
+        let (retry, retry_by) = (spec.retry.clone(), spec.retry_by.clone());
+        let queue = Queue::new(Policy { retry, retry_by, max_interval: None, mode, ..Policy::default() });
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let told = Arc::<Mutex<Vec<Trigger>>>::default();
@@ -420,7 +428,7 @@ impl Bench {
             verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({}),
-            events: Box::new(|_, _| {}),
+            events: Box::new(|_, _, _| {}),
             spec,
         };
         Self { controller: Arc::new(controller), server, calls, queue, told, next: Mutex::default(), pages, maps }
@@ -1143,6 +1151,114 @@ async fn an_error_handler_can_say_how_long_the_retry_waits() {
     bench.page(json!({}));
     assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Delayed(after)));
     assert_eq!(*bench.next.lock(), Some(queue::Next::Retry(after)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_retried_by_the_policy_of_their_class_and_the_error_handler_knows_whether_they_are() {
+    // RT-7, EC-2
+    let fields = "retry: { initialInterval: 1s, by: { returned: { initialInterval: 2s }, conflict: { initialInterval: 3s }, rejected: none, trap: { initialInterval: 4s }, timeout: { initialInterval: 5s }, outOfMemory: none } }\nreconciliationTimeout: 1m\n";
+    let failed = |cause| Err(Failure::new(cause, "broken"));
+    let written = || status(r#"{"status":{"ok":true}}"#);
+    let retry = |seconds| (queue::Next::Retry(Duration::from_secs(seconds)), "last false");
+    let none = (queue::Next::Exhausted(None), "last true");
+    for (reconcile, refused, (next, told)) in [
+        (failed(Cause::Returned), None, retry(2)),
+        (failed(Cause::Trap), None, retry(4)),
+        (failed(Cause::Timeout), None, retry(5)),
+        (failed(Cause::OutOfMemory), None, none),
+        (failed(Cause::Other), None, retry(1)),
+        (written(), Some(conflict("too old")), retry(3)),
+        (written(), Some(unavailable(Reason::Rejected, 422)), none),
+        (written(), Some(unavailable(Reason::Unusable, 200)), retry(1)),
+    ] {
+        let exports = &[Interface::Reconciler, Interface::ErrorHandler];
+        let mut bench = Bench::new(Script { exports, reconcile, ..Script::default() }, fields);
+        bench.page(json!({}));
+        bench.server.failures.lock().extend(refused.clone());
+        let (_, calls, _) = bench.run().await;
+        assert_eq!(*bench.next.lock(), Some(next), "{calls:?} {refused:?}");
+        assert!(calls.last().unwrap().ends_with(told), "{calls:?} {refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_decides_when_a_failed_run_is_retried() {
+    // RT-5
+    let seconds = Duration::from_secs;
+    let retry = |after| queue::Next::Retry(seconds(after));
+    let asked = "decide-retry Returned \"no\" attempt 0";
+    let handled = |next| ErrorControl::Handled { status: None, next };
+    let (unhandled, none) = (ErrorControl::Unhandled, queue::Next::Exhausted(None));
+    for (decide_retry, handle_error, fields, next, calls) in [
+        (Ok(NextRetry::Declared), unhandled.clone(), "", retry(2), Some(asked)),
+        (Ok(NextRetry::After(seconds(7))), unhandled.clone(), "", retry(7), Some(asked)),
+        (Ok(NextRetry::Stop), unhandled.clone(), "", none, Some(asked)),
+        // Its failure leaves the delay to the manifest.
+        (Err(Failure::new(Cause::Trap, "broken")), unhandled.clone(), "", retry(2), Some(asked)),
+        // What the error handler has dealt with is retried, too; if it says when, nobody else is asked.
+        (Ok(NextRetry::After(seconds(7))), handled(NextStep::Retry), "", retry(7), Some(asked)),
+        (Ok(NextRetry::After(seconds(7))), handled(NextStep::RetryAfter(seconds(3))), "", retry(3), None),
+        (Ok(NextRetry::After(seconds(7))), handled(NextStep::Stop), "", queue::Next::Idle(None), None),
+        // No retry would follow.
+        (Ok(NextRetry::After(seconds(7))), unhandled.clone(), "retry: { by: { returned: none } }", none, None),
+        (Ok(NextRetry::After(seconds(7))), unhandled.clone(), "retry: none", queue::Next::Idle(None), None),
+    ] {
+        let exports = &[Interface::Reconciler, Interface::ErrorHandler, Interface::RetryPolicy];
+        let script = Script { exports, reconcile: returned("no"), handle_error, decide_retry, ..Script::default() };
+        let mut bench = Bench::new(script, fields);
+        bench.page(json!({}));
+        let (_, told, _) = bench.run().await;
+        assert_eq!(*bench.next.lock(), Some(next), "{told:?}");
+        assert_eq!(told.iter().find(|call| call.starts_with("decide-retry")).map(String::as_str), calls, "{fields}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_decides_about_clean_ups_and_never_about_an_outage() {
+    // RT-5
+    let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::RetryPolicy];
+    let decide_retry = Ok(NextRetry::After(Duration::from_secs(7)));
+    let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let stays = json!({ "finalizers": ["sample.dev/finalizer"] });
+    let away = || unavailable(Reason::Unreachable, 503);
+    let trap = || Err(Failure::new(Cause::Trap, "broken"));
+    for (metadata, cleanup, refused, decided) in [
+        (&going, trap(), None, true),
+        (&going, Ok(DeleteControl::RemoveFinalizer), Some(away()), false),
+        (&stays, Ok(DeleteControl::RemoveFinalizer), Some(away()), false),
+    ] {
+        let reconcile = status(r#"{"status":{"ok":true}}"#);
+        let script = Script { exports, reconcile, cleanup, decide_retry: decide_retry.clone(), ..Script::default() };
+        let mut bench = Bench::new(script, "");
+        bench.page(metadata.clone());
+        bench.server.failures.lock().extend(refused);
+        bench.run().await;
+        let next = *bench.next.lock();
+        assert_eq!(next == Some(queue::Next::Retry(Duration::from_secs(7))), decided, "{next:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_in_a_clean_up_and_on_finalizers_has_a_class_too() {
+    // RT-7
+    let fields = "retry: { by: { conflict: { initialInterval: 3s }, trap: { initialInterval: 4s }, rejected: none } }";
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
+    let retry = |seconds| queue::Next::Retry(Duration::from_secs(seconds));
+    let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let trap = || Err(Failure::new(Cause::Trap, "broken"));
+    let goes = || Ok(DeleteControl::RemoveFinalizer);
+    for (metadata, cleanup, refused, next) in [
+        (&going, trap(), vec![], retry(4)),
+        (&going, goes(), vec![conflict("too old"); 10], retry(3)),
+        (&going, goes(), vec![unavailable(Reason::Forbidden, 403)], queue::Next::Exhausted(None)),
+        (&json!({}), goes(), vec![unavailable(Reason::Forbidden, 403)], queue::Next::Exhausted(None)),
+    ] {
+        let mut bench = Bench::new(Script { exports, cleanup, ..Script::default() }, fields);
+        bench.page(metadata.clone());
+        bench.server.failures.lock().extend(refused.clone());
+        bench.run().await;
+        assert_eq!(*bench.next.lock(), Some(next), "{refused:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,8 @@ pub struct Origin {
     pub controller: Arc<str>,
     /// The kind of its primaries.
     pub gvk: Gvk,
+    /// Whether a primary owns the events about it (`ER-7`).
+    pub owner_reference: bool,
     /// Counts the events that are dropped.
     pub dropped: Counter,
 }
@@ -71,6 +73,10 @@ struct Record {
     about: ObjectRef,
     uid: String,
     version: String,
+    /// Whether the primary owns it.
+    owned: bool,
+    /// What the manifest calls it.
+    name: Option<String>,
     event: Event,
 }
 
@@ -83,7 +89,8 @@ pub fn recorder(instance: String) -> (Recorder, Writer) {
 
 impl Recorder {
     /// Takes an event about a primary, or drops it: if it is none, or if its plugin has too many.
-    pub fn publish(&self, origin: &Origin, about: &Object, event: Event) {
+    /// `name` is what the manifest calls it.
+    pub fn publish(&self, origin: &Origin, about: &Object, event: Event, name: Option<String>) {
         let (Self(shared), now) = (self, Instant::now());
         let why = match bounds::bounded(event) {
             Ok(event) => {
@@ -93,10 +100,12 @@ impl Recorder {
                     about: about.key().clone(),
                     uid: about.header().uid.to_string(),
                     version: about.version().to_string(),
+                    owned: origin.owner_reference,
+                    name,
                     event,
                 };
                 let message = Message {
-                    id: format!("{}/{}", record.namespace(), name(&record)),
+                    id: record.id(),
                     object: format!("{} {}", record.uid, record.about),
                     size: bounds::size(&record.event),
                     times: 1,
@@ -126,6 +135,31 @@ impl Record {
     /// `ER-3`: events about cluster-scoped objects go to `default`.
     fn namespace(&self) -> &str {
         self.about.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// The same for events that count as one. Two of one name may be about different primaries, or different things: only one of them
+    /// has that name.
+    fn id(&self) -> String {
+        let name = self.name.clone().unwrap_or_else(|| name(self));
+        format!("{}/{name} {} {} {}", self.namespace(), self.uid, self.kind(), self.event.reason)
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.event.warning { "Warning" } else { "Normal" }
+    }
+
+    /// Who reports, whatever the component says: it can't pass for another.
+    fn reporter(&self) -> String {
+        format!("capstan/{}", self.controller)
+    }
+
+    /// Whether an event that is there is an earlier one of these.
+    fn is_again(&self, old: &Value) -> bool {
+        let is = |pointer, text: &str| old.pointer(pointer).and_then(Value::as_str) == Some(text);
+        is("/involvedObject/uid", &self.uid)
+            && is("/type", self.kind())
+            && is("/reason", &self.event.reason)
+            && is("/reportingComponent", &self.reporter())
     }
 }
 
@@ -172,16 +206,14 @@ impl Writer {
     }
 
     async fn write(&self, record: &Record, times: u64, api: &Access) -> Result<(), Error> {
-        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };
-        let key = ObjectRef::namespaced(record.namespace(), &name(record));
+        let (called, old) = self.place(record, api).await?;
         let now = Timestamp::now().round(Unit::Second).unwrap_or_default().to_string();
         let manager: Arc<str> = "capstan".into();
-        let verb = match api.get(&gvk, &key).await? {
-            None => Verb::Create { body: body(record, times, &now, &self.instance).to_string(), manager },
-            Some(old) => {
+        let verb = match old {
+            None => Verb::Create { body: body(record, &called, times, (&now, &self.instance)).to_string(), manager },
+            Some((old, tree)) => {
                 // ER-5: upon the version that was read.
-                let count =
-                    old.tree(&mut Budget::of_run()).ok().and_then(|tree| tree.get("count")?.as_u64()).unwrap_or(1);
+                let count = tree.get("count").and_then(Value::as_u64).unwrap_or(1);
                 let patch = json!({
                     "metadata": { "resourceVersion": old.version().to_string() },
                     "count": count + times, "lastTimestamp": now, "message": record.event.message,
@@ -189,15 +221,44 @@ impl Writer {
                 Verb::MergePatch { body: patch.to_string(), manager }
             }
         };
-        let target = Target::object(gvk, key);
+        let target = Target::object(event_kind(), ObjectRef::namespaced(record.namespace(), &called));
         api.write(Write { target, verb }).await.map(|_| ())
     }
+
+    /// Returns what an event is called, and what has that name already.
+    async fn place(&self, record: &Record, api: &Access) -> Result<(String, Option<(Object, Value)>), Error> {
+        if let Some(own) = &record.name {
+            let old = self.read(record, own, api).await?;
+            if old.as_ref().is_none_or(|(_, tree)| record.is_again(tree)) {
+                return Ok((own.clone(), old));
+            }
+            // ER-7: it is another's.
+            tracing::debug!(name = own, key = %record.about, "another kubernetes event has this name");
+        }
+        let default = name(record);
+        let old = self.read(record, &default, api).await?;
+        Ok((default, old))
+    }
+
+    /// Returns the event of this name, if there is one.
+    async fn read(&self, record: &Record, name: &str, api: &Access) -> Result<Option<(Object, Value)>, Error> {
+        let key = ObjectRef::namespaced(record.namespace(), name);
+        let found = api.get(&event_kind(), &key).await?;
+        Ok(found.map(|old| {
+            let tree = old.tree(&mut Budget::of_run()).unwrap_or_default();
+            (old, tree)
+        }))
+    }
+}
+
+fn event_kind() -> Gvk {
+    Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() }
 }
 
 /// `ER-4`: the same event has the same name, across restarts and replicas.
 fn name(record: &Record) -> String {
     let Record { controller, gvk, about, uid, event, .. } = record;
-    let kind = if event.warning { "Warning" } else { "Normal" };
+    let kind = record.kind();
     let component = event.component.as_deref().unwrap_or(controller);
     let told_apart = event.key.as_deref().unwrap_or(&event.message);
     let parts = [&*gvk.kind, uid, kind, &event.reason, component, told_apart].join("\0");
@@ -209,21 +270,27 @@ fn name(record: &Record) -> String {
     format!("{object}.{hex}")
 }
 
-/// `ER-2`: the Event as it is created. Who reports is the controller, whatever the component says: it can't pass for another.
-fn body(record: &Record, times: u64, now: &str, instance: &str) -> Value {
-    let Record { controller, gvk, about, uid, version, event, .. } = record;
-    let reporter = format!("capstan/{controller}");
+/// `ER-2`: the Event as it is created.
+fn body(record: &Record, name: &str, times: u64, (now, instance): (&str, &str)) -> Value {
+    let Record { gvk, about, uid, version, owned, event, .. } = record;
+    let reporter = record.reporter();
     let mut annotations = event.annotations.clone();
     annotations.extend(event.component.clone().map(|component| (COMPONENT.to_owned(), component)));
+    // It never holds the primary up.
+    let owner = || json!([{ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "name": &*about.name, "uid": uid }]);
+    let metadata = json!({
+        "name": name, "namespace": record.namespace(), "labels": event.labels, "annotations": annotations,
+        "ownerReferences": owned.then(owner),
+    });
     json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": { "name": name(record), "namespace": record.namespace(), "labels": event.labels, "annotations": annotations },
+        "metadata": metadata,
         "involvedObject": {
             "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "name": &*about.name, "namespace": about.namespace.as_deref(),
             "uid": uid, "resourceVersion": version,
         },
-        "type": if event.warning { "Warning" } else { "Normal" },
+        "type": record.kind(),
         "reason": event.reason,
         "message": event.message,
         "action": event.action.as_deref().unwrap_or(""),
@@ -264,6 +331,8 @@ mod tests {
             about: ObjectRef::namespaced("n", page),
             uid: "u".to_owned(),
             version: "1".to_owned(),
+            owned: false,
+            name: None,
             event,
         }
     }
@@ -286,12 +355,13 @@ mod tests {
                 plugin: plugin.into(),
                 controller: "pages".into(),
                 gvk: gvk.clone(),
+                owner_reference: false,
                 dropped: Counter::default(),
             };
             let about =
                 format!(r#"{{"metadata":{{"namespace":"{namespace}","name":"a","uid":"u","resourceVersion":"1"}}}}"#);
             let about = Object::parse(&about, &gvk, &Managers::default()).unwrap();
-            recorder.publish(&origin, &about, record("a", message, None).event);
+            recorder.publish(&origin, &about, record("a", message, None).event, None);
         };
         for n in 0..20 {
             publish("slow", "hangs", &n.to_string());
@@ -325,10 +395,47 @@ mod tests {
     fn who_reports_is_the_controller_whatever_the_component_says() {
         let mut record = record("a", "x", None);
         record.event.component = Some("kubelet".to_owned());
-        let body = body(&record, 3, "now", "pod");
+        let body = body(&record, &name(&record), 3, ("now", "pod"));
         assert_eq!(body["reportingComponent"], "capstan/pages");
         assert_eq!(body["source"]["component"], "capstan/pages");
         assert_eq!(body["metadata"]["annotations"], json!({ COMPONENT: "kubelet" }));
         assert_eq!(body["count"], 3);
+    }
+
+    #[test]
+    fn a_primary_owns_the_events_about_it_if_the_manifest_says_so() {
+        // ER-7
+        let record = record("a", "x", None);
+        let metadata = |record: &Record| body(record, "n", 1, ("now", "pod"))["metadata"].clone();
+        assert_eq!(metadata(&record)["ownerReferences"], Value::Null);
+        let owner = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "u" });
+        assert_eq!(metadata(&Record { owned: true, ..record })["ownerReferences"], json!([owner]));
+    }
+
+    #[test]
+    fn only_an_event_about_the_same_of_the_same_reporter_is_counted_up() {
+        // ER-7
+        let record = record("a", "x", None);
+        let ours = body(&record, "n", 1, ("now", "pod"));
+        assert!(record.is_again(&ours));
+        for (field, other) in [("type", "Warning"), ("reason", "Lost"), ("reportingComponent", "kubelet")] {
+            let mut old = ours.clone();
+            old[field] = other.into();
+            assert!(!record.is_again(&old), "{field}");
+        }
+        let mut of_another = ours;
+        of_another["involvedObject"]["uid"] = "v".into();
+        assert!(!record.is_again(&of_another));
+    }
+
+    #[test]
+    fn events_of_one_name_about_different_primaries_do_not_count_as_one() {
+        // ER-7
+        let called = |uid: &str, message: &str| {
+            let record = record("a", message, None);
+            Record { uid: uid.to_owned(), name: Some("disk".to_owned()), ..record }.id()
+        };
+        assert_eq!(called("u", "x"), called("u", "y"));
+        assert_ne!(called("u", "x"), called("v", "x"));
     }
 }

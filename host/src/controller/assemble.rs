@@ -95,9 +95,10 @@ fn events(declared: &Declared, environment: &Environment, api: Access, dropped: 
         plugin: format!("{operator}/{}", spec.plugin).into(),
         controller: Arc::clone(&spec.name),
         gvk: spec.primary.clone(),
+        owner_reference: spec.events.owner_reference,
         dropped,
     };
-    Box::new(move |primary, event| recorder.publish(&origin, primary, event))
+    Box::new(move |primary, event, name| recorder.publish(&origin, primary, event, name))
 }
 
 /// Returns the answer of `context.settings`.

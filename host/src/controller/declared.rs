@@ -1,6 +1,6 @@
 //! The inputs of a controller: its part of a manifest, its plugin, and what it shares with other controllers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use capstan_core::cpu::Account;
 use capstan_core::dispatcher::Bounds;
 use capstan_core::guest::{Guest, Interface};
-use capstan_core::manifest;
+use capstan_core::manifest::{self, Namespaces};
 use capstan_core::object::Gvk;
 use capstan_core::permission::Home;
 use capstan_core::queue::{Mode, Policy};
@@ -157,6 +157,25 @@ impl Declared {
         Identity::of(account, &environment.home.own)
     }
 
+    /// Returns the same with these namespaces as those that it selects; none: they are not known.
+    pub(super) fn within(&self, found: Option<Arc<BTreeSet<Arc<str>>>>) -> Self {
+        let Self { operator, spec, plugin, guest, component, values, account, others } = self;
+        let mut spec = spec.clone();
+        if let Namespaces::Selected(selected) = &mut spec.namespaces {
+            selected.found = found;
+        }
+        Self {
+            operator: Arc::clone(operator),
+            spec,
+            plugin: plugin.clone(),
+            guest: Arc::clone(guest),
+            component: Arc::clone(component),
+            values: values.clone(),
+            account: account.clone(),
+            others: others.clone(),
+        }
+    }
+
     /// Returns the namespace of the daemon, as far as it is in the cluster of its primaries.
     pub(super) fn home(&self, environment: &Environment) -> Home {
         let closed = environment.home.closed.clone().filter(|_| self.spec.cluster.is_none());
@@ -176,6 +195,7 @@ impl Declared {
         let spec = &self.spec;
         Policy {
             retry: spec.retry.clone(),
+            retry_by: spec.retry_by.clone(),
             rate_limit: spec.rate_limit.clone(),
             max_interval: spec.max_interval,
             min_reschedule: spec.min_reschedule,

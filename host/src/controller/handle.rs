@@ -28,6 +28,7 @@ use super::asking::Asker;
 use super::assemble::{Kept, assemble};
 use super::declared::{Declared, Environment, finalizer_name};
 use super::registering::registered;
+use super::selection::Selection;
 use super::sources::Sources;
 use crate::control::Unready;
 use crate::metrics::ControllerRuns;
@@ -53,6 +54,12 @@ pub struct Handle {
     pub(super) gone: Arc<Notify>,
     /// The edition of that.
     pub(super) edition: watch::Sender<u64>,
+    /// The namespaces that its manifest selects. Code that changes the wanted version holds this lock, before that of `in_force`.
+    pub(super) selection: Mutex<Selection>,
+    /// Is told that something else may be selected.
+    pub(super) selecting: Notify,
+    /// Why it is not known which namespaces are selected.
+    pub(super) unselected: watch::Sender<Option<String>>,
 }
 
 /// The running version of a controller.
@@ -124,6 +131,8 @@ impl Handle {
     pub fn new(declared: Declared, environment: &Environment) -> Self {
         let name = Arc::clone(&declared.spec.name);
         let metrics = environment.metrics.runs.of(&name);
+        let mut selection = Selection::default();
+        let declared = selection.declare(declared);
         let counted = metrics.clone();
         Self {
             faults: Arc::new(Faults::new(&name, move |callback| counted.count_failed(callback))),
@@ -137,6 +146,9 @@ impl Handle {
             in_force: RwLock::default(),
             gone: Arc::default(),
             edition: watch::Sender::new(0),
+            selection: Mutex::new(selection),
+            selecting: Notify::new(),
+            unselected: watch::Sender::new(None),
             name,
         }
     }
@@ -144,6 +156,15 @@ impl Handle {
     /// Changes it to another version: at once if what it watches stays, else as soon as what that version needs is
     /// there.
     pub fn change(self: &Arc<Self>, declared: Declared, environment: &Environment) {
+        let mut selection = self.selection.lock();
+        let declared = selection.declare(declared);
+        self.go_over(declared, environment);
+        drop(selection);
+        self.selecting.notify_one();
+    }
+
+    /// Changes it to a version whose namespaces are as they are known to be. The caller holds the lock of `selection`.
+    pub(super) fn go_over(self: &Arc<Self>, declared: Declared, environment: &Environment) {
         let declared = Arc::new(declared);
         let mut in_force = self.in_force.write();
         let runs = *self.phase.lock() == Phase::Running;
@@ -343,6 +364,7 @@ impl Handle {
             "phase": phase,
             "why": why,
             "formerFinalizers": former,
+            "selectedNamespaces": self.selection.lock().names(),
             "polled": polled,
             "registered": registered,
             "keys": counts.keys,

@@ -287,6 +287,7 @@ impl Watch<'_> {
             Namespaces::All => vec![None],
             Namespaces::Own => vec![Some(&home.own)],
             Namespaces::Listed(names) => names.iter().map(Some).collect(),
+            Namespaces::Selected(selected) => selected.found.iter().flat_map(|names| names.iter()).map(Some).collect(),
         };
         let scope = |namespace: Option<&Arc<str>>| {
             let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced).cloned();
@@ -377,6 +378,8 @@ mod tests {
         for (namespaces, more, home, expected) in [
             ("all", String::new(), open, vec![all]),
             ("all", String::new(), closed, vec![all]),
+            // NS-5: until it is known which they are, none.
+            ("{ selector: a=b }", informer(CM, ""), open, vec!["primaries:", "s:"]),
             ("[a]", "labelSelector: x=y".to_owned(), open, vec!["primaries: sample.dev/v1 Page in a where x=y"]),
             (
                 "own",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::guest::FailureClass;
 use capstan_core::queue::{Event, Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Ended};
 use k8s_openapi::jiff::Timestamp;
@@ -30,7 +31,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     metrics.start(ticket.retry().is_some());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, exceeded, recalled } = {
+    let Ended { finished, error, blame, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
@@ -67,7 +68,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         metrics.outages.inc();
     }
     counted.end(what.outcome == Outcome::Succeeded);
-    log(&what, error.as_deref(), now.duration_since(started));
+    log(&what, error.as_deref().map(|error| (error, blame.class)), now.duration_since(started));
 }
 
 /// Counts the end of a run, also of one that is dropped.
@@ -90,24 +91,18 @@ impl Drop for Counted<'_> {
 }
 
 /// Logs how a run ended, in one line (`EP-36`).
-fn log(what: &Settled, error: Option<&str>, took: Duration) {
+fn log(what: &Settled, error: Option<(&str, FailureClass)>, took: Duration) {
     let next = next(&what.next);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
-    match (what.outcome, error.unwrap_or("ended without a result")) {
-        (Outcome::Succeeded, _) => tracing::debug!(?took, %next, "reconciled"),
-        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
-        (Outcome::Failed(Level::Debug), error) => {
-            tracing::debug!(%error, attempt, %next, "the run failed");
-        }
-        (Outcome::Failed(Level::Info), error) => {
-            tracing::info!(%error, attempt, %next, "the run failed");
-        }
-        (Outcome::Failed(Level::Warning), error) => {
-            tracing::warn!(%error, attempt, %next, "the run failed");
-        }
-        (Outcome::Failed(Level::Error), error) => {
-            tracing::error!(%error, attempt, %next, "the run failed");
-        }
+    let (error, class) = error.unwrap_or(("ended without a result", FailureClass::Other));
+    let class = class.name();
+    match what.outcome {
+        Outcome::Succeeded => tracing::debug!(?took, %next, "reconciled"),
+        Outcome::Ignored => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
+        Outcome::Failed(Level::Debug) => tracing::debug!(%error, class, attempt, %next, "the run failed"),
+        Outcome::Failed(Level::Info) => tracing::info!(%error, class, attempt, %next, "the run failed"),
+        Outcome::Failed(Level::Warning) => tracing::warn!(%error, class, attempt, %next, "the run failed"),
+        Outcome::Failed(Level::Error) => tracing::error!(%error, class, attempt, %next, "the run failed"),
     }
 }
 

@@ -19,6 +19,7 @@ use super::declared::{Declared, Environment, KindAt, Kinds, LONGEST_PAUSE, Sites
 use super::handle::{Handle, Phase};
 use super::plan::Plan;
 use super::rights::{Read, Rights};
+use super::selected::unknown;
 use crate::backoff::Backoff;
 use crate::client::ApiServer;
 use crate::informer::pool::Subscription;
@@ -114,6 +115,10 @@ pub(super) async fn prepare(
         without,
     };
     let wait = |why| handle.set(entry.waiting(why));
+    if let Some(selector) = spec.namespaces.unknown() {
+        let elsewhere = spec.cluster.is_some();
+        return unknown(handle, selector, |why| wait(Obstacle { why, elsewhere })).await;
+    }
     let (kinds, missing) = match patience.kinds(&wait).await {
         Ok(found) => found,
         Err(why) => return handle.failed(why).await,

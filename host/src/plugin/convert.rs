@@ -12,7 +12,7 @@ use super::bindings::capstan::operator::{
     cache, context, expectations, log, memo, operations, recorder, types, workflow,
 };
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller,
+    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller, retry_policy,
 };
 use super::output;
 
@@ -54,6 +54,16 @@ impl From<error_handler::ErrorControl> for guest::ErrorControl {
             error_handler::ErrorControl::Handled(handling) => {
                 Self::Handled { status: handling.status, next: handling.next.into() }
             }
+        }
+    }
+}
+
+impl From<retry_policy::NextRetry> for guest::NextRetry {
+    fn from(next: retry_policy::NextRetry) -> Self {
+        match next {
+            retry_policy::NextRetry::Declared => Self::Declared,
+            retry_policy::NextRetry::AfterMs(ms) => Self::After(millis(ms)),
+            retry_policy::NextRetry::Stop => Self::Stop,
         }
     }
 }
@@ -151,6 +161,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::RetryAfter(time) }) => {
             Answer::HandleError(guest::ErrorControl::Handled { status, next: guest::NextStep::RetryAfter(soon(time)) })
         }
+        Answer::DecideRetry(guest::NextRetry::After(time)) => Answer::DecideRetry(guest::NextRetry::After(soon(time))),
         Answer::Match(guest::MatchResult::Differs(what)) => Answer::Match(guest::MatchResult::Differs(kept(what))),
         Answer::IsMet(guest::ConditionResult { detail: Some(detail), .. }) if detail.len() > DETAIL => {
             return Err(LongDetail(detail.len()).into());
@@ -161,6 +172,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         same @ (Answer::Start
         | Answer::Cleanup(_)
         | Answer::HandleError(_)
+        | Answer::DecideRetry(_)
         | Answer::Initialize(())
         | Answer::Desired(_)
         | Answer::Match(_)
@@ -189,6 +201,28 @@ impl From<&guest::FailureInfo> for error_handler::FailureInfo {
                 })
                 .collect(),
             retry: info.retry.into(),
+        }
+    }
+}
+
+impl From<&guest::FailedRun> for retry_policy::FailedRun {
+    fn from(failed: &guest::FailedRun) -> Self {
+        let guest::FailedRun { class, message, retry } = failed;
+        Self { failure_class: (*class).into(), message: message.clone(), retry: (*retry).into() }
+    }
+}
+
+impl From<guest::FailureClass> for retry_policy::FailureClass {
+    fn from(class: guest::FailureClass) -> Self {
+        match class {
+            guest::FailureClass::Returned => Self::Returned,
+            guest::FailureClass::Workflow => Self::Workflow,
+            guest::FailureClass::Conflict => Self::Conflict,
+            guest::FailureClass::Rejected => Self::Rejected,
+            guest::FailureClass::Trap => Self::Trap,
+            guest::FailureClass::Timeout => Self::Timeout,
+            guest::FailureClass::OutOfMemory => Self::OutOfMemory,
+            guest::FailureClass::Other => Self::Other,
         }
     }
 }

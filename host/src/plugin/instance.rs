@@ -18,7 +18,7 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller,
+    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller, retry_policy,
 };
 use super::convert::{named, polled_all, polled_one};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
@@ -345,11 +345,8 @@ impl Instance {
                 let answer = self.ask::<_, cleaner::DeleteControl>(Interface::Cleaner, (primary,)).await?;
                 answer.map(|control| Answer::Cleanup(control.into()))
             }
-            Call::HandleError { primary, ref failed } => {
-                let arguments = (primary, &(&**failed).into());
-                let answer = self.ask::<Handle<'_>, error_handler::ErrorControl>(Interface::ErrorHandler, arguments);
-                answer.await?.map(|control| Answer::HandleError(control.into()))
-            }
+            Call::HandleError { primary, ref failed } => self.handle(primary, &(&**failed).into()).await?,
+            Call::DecideRetry { primary, ref failed } => self.decide(primary, &(&**failed).into()).await?,
             Call::Initialize { primary } => {
                 self.ask::<_, ()>(Interface::Initializer, (primary,)).await?.map(Answer::Initialize)
             }
@@ -390,6 +387,18 @@ impl Instance {
                 }
             }
         })
+    }
+
+    /// Asks what a failed run leaves behind.
+    async fn handle(&mut self, primary: &str, failed: &error_handler::FailureInfo) -> Ended<Answer> {
+        let answer = self.ask::<_, error_handler::ErrorControl>(Interface::ErrorHandler, (primary, failed)).await?;
+        Ok(answer.map(|control| Answer::HandleError(control.into())))
+    }
+
+    /// Asks when a failed run is retried.
+    async fn decide(&mut self, primary: &str, failed: &retry_policy::FailedRun) -> Ended<Answer> {
+        let answer = self.ask::<_, retry_policy::NextRetry>(Interface::RetryPolicy, (primary, failed)).await?;
+        Ok(answer.map(|next| Answer::DecideRetry(next.into())))
     }
 
     /// Asks a mapper for the objects that belong to another one.
@@ -433,6 +442,7 @@ impl Instance {
                 Interface::ErrorHandler => {
                     self.function::<Handle<'_>, error_handler::ErrorControl>(interface).map(drop)
                 }
+                Interface::RetryPolicy => self.function::<Decide<'_>, retry_policy::NextRetry>(interface).map(drop),
                 Interface::Initializer => self.function::<(&str,), ()>(interface).map(drop),
                 Interface::Dependent => self.function::<(&str, &str), String>(interface).map(drop),
                 Interface::Matcher => {
@@ -465,6 +475,9 @@ type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;
 
 /// What `handle-error` takes.
 type Handle<'a> = (&'a str, &'a error_handler::FailureInfo);
+
+/// What `decide-retry` takes.
+type Decide<'a> = (&'a str, &'a retry_policy::FailedRun);
 
 #[cfg(test)]
 mod tests {

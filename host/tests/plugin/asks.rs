@@ -7,8 +7,9 @@ use std::time::Duration;
 use capstan::plugin::Plugin;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
-    CallReason, Cause, Changed, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, FailureOrigin,
-    Guest as _, MatchResult, Named, NextStep, NodeFailure, PolledAll, PolledOne, PrimaryUpdate, RetryInfo,
+    CallReason, Cause, Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureClass,
+    FailureInfo, FailureOrigin, Guest as _, MatchResult, Named, NextRetry, NextStep, NodeFailure, PolledAll, PolledOne,
+    PrimaryUpdate, RetryInfo,
 };
 use capstan_core::manifest::{Instances, Limits};
 use capstan_core::object::ObjectRef;
@@ -208,6 +209,7 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
     let primary = primary(&json!({
         "reconcile": { "reschedule": 500 },
         "cleanup": { "keep": true, "reschedule": 150 },
+        "retry": { "after": 30, "stopAt": 2 },
         "onError": { "failure": true, "next": { "reschedule": 20 } },
         "dependents": { "cm": cm },
         "conditions": { "ready": { "met": false, "detail": { "why": "not yet" } } },
@@ -219,6 +221,15 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
     assert_eq!(serde_json::from_str::<Value>(&session.desired("cm", &primary).await.unwrap()).unwrap(), cm);
     let (one, two) = (r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":"2"}}"#);
     assert_eq!(session.matches("same", two, two, &primary).await, Ok(MatchResult::Matches));
+    let failed = |attempt| {
+        Cow::Owned(FailedRun {
+            class: FailureClass::OutOfMemory,
+            message: "no".to_owned(),
+            retry: RetryInfo { attempt, last: false },
+        })
+    };
+    let decided = [session.decide_retry(&primary, failed(0)).await, session.decide_retry(&primary, failed(2)).await];
+    assert_eq!(decided, [Ok(NextRetry::After(Duration::from_millis(30))), Ok(NextRetry::Stop)]);
     let Ok(MatchResult::Differs(what)) = session.matches("same", one, two, &primary).await else {
         panic!("it matches");
     };

@@ -35,6 +35,11 @@ export default operator({
 
   handleError: (probe, failure) => ({ status: { failure }, retry: !probe.spec.stop }),
 
+  decideRetry(probe, failed) {
+    log.info("decides", { of: failed.failureClass, attempt: failed.retry.attempt });
+    return probe.spec.stopRetry ? { stop: true } : { after: 20 };
+  },
+
   initialize(probe) {
     memo.run.set("prepared", probe.metadata.generation);
   },

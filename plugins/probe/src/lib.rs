@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
-    Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, Failure, Filters,
-    Initializer, Json, Keys, Mappers, Match, Matchers, Pollers, Reconciler, ResourcePollers, Result, SecondaryMappers,
-    Things, ThingsByPrimary, Update, cache, context,
+    Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, FailedRun, Failure,
+    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Reconciler, ResourcePollers,
+    Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, cache, context,
 };
 use serde_json::{Map, Value, json};
-use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Reconcile};
+use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Reconcile, Retry};
 use steps::{Seen, log};
 
 /// The memo of a primary that counts its runs, where they take turns.
@@ -118,6 +118,24 @@ impl ErrorHandler for Prober {
             Next::RetryAfter(ms) => control.retry_after(millis(*ms)),
             Next::Stop => control.stop(),
             Next::Reschedule(ms) => control.reschedule(millis(*ms)),
+        })
+    }
+}
+
+impl RetryPolicy for Prober {
+    type Primary = Probe;
+
+    fn decide_retry(probe: &Probe, failed: &FailedRun) -> Result<NextRetry> {
+        let Some(Retry { steps, next, stop_at }) = &probe.spec.retry else {
+            return Ok(NextRetry::declared());
+        };
+        let mut seen = steps::run(steps, probe)?;
+        seen.insert("failed".to_owned(), steps::value(failed)?);
+        log(&seen);
+        Ok(match next {
+            _ if stop_at.is_some_and(|attempt| failed.retry.attempt >= attempt) => NextRetry::stop(),
+            Some(ms) => NextRetry::after(millis(*ms)),
+            None => NextRetry::declared(),
         })
     }
 }
@@ -263,9 +281,9 @@ fn mapped(mapper: Option<&Mapper>, probe: &Probe) -> Result<Keys> {
 }
 
 #[cfg(not(feature = "all-events"))]
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
 #[cfg(feature = "all-events")]
-capstan_guest::export!(Prober: Reconciler, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

@@ -42,6 +42,7 @@ pub(crate) struct Spec {
     pub(crate) reconcile: Reconcile,
     pub(crate) cleanup: Cleanup,
     pub(crate) on_error: Option<OnError>,
+    pub(crate) retry: Option<Retry>,
     pub(crate) initialize: Initialize,
     /// By the dependent's name: the object as it is, but for `$do`, `$copy` and `$text`.
     pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
@@ -118,6 +119,19 @@ pub(crate) enum Next {
     RetryAfter(u32),
     Stop,
     Reschedule(u32),
+}
+
+/// What `decide-retry` does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Retry {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// Milliseconds until the retry; without it, as the manifest says.
+    #[serde(rename = "after")]
+    pub(crate) next: Option<u32>,
+    /// The attempt after which there are no more.
+    pub(crate) stop_at: Option<u32>,
 }
 
 /// What `initialize` does.

@@ -96,6 +96,48 @@ type ErrorControl struct {
 	RetryAfter time.Duration
 }
 
+// FailedRun says what failed, for a function of [DecideRetry].
+type FailedRun struct {
+	// Class is that of the failure.
+	Class FailureClass `json:"failure-class"`
+	// Message is the text of the failure.
+	Message string `json:"message"`
+	// Retry is the retry state.
+	Retry Retry `json:"retry"`
+}
+
+// FailureClass is the class of a failure, as under retry.by in the manifest.
+type FailureClass string
+
+// The classes.
+const (
+	// ClassReturned: the component returned an error.
+	ClassReturned FailureClass = "returned"
+	// ClassWorkflow: dependents of the managed workflow failed, and not all of them for a conflict, or for a refusal.
+	ClassWorkflow FailureClass = "workflow"
+	// ClassConflict: a write of the daemon met a newer version.
+	ClassConflict FailureClass = "conflict"
+	// ClassRejected: such a write was refused.
+	ClassRejected FailureClass = "rejected"
+	// ClassTrap: the component trapped.
+	ClassTrap FailureClass = "trap"
+	// ClassTimeout: a call, or the run, took longer than it may.
+	ClassTimeout FailureClass = "timeout"
+	// ClassOutOfMemory: the component wanted more memory than it may have.
+	ClassOutOfMemory FailureClass = "out-of-memory"
+	// ClassOther: anything else.
+	ClassOther FailureClass = "other"
+)
+
+// NextRetry says when a failed run is retried. The zero value is as the manifest says.
+type NextRetry struct {
+	// After retries after so long, in place of the delay that the manifest says; see [AtOnce]. It uses up an attempt, and none
+	// follows the last one.
+	After time.Duration
+	// Stop does not retry: the primary waits for its next event.
+	Stop bool
+}
+
 // Met says whether a condition is met, with a detail. A function without a detail returns a bool instead.
 type Met struct {
 	// Met is true if it is.

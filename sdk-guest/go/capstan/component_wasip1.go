@@ -14,6 +14,7 @@ import (
 	witPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_poller"
 	witReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
 	witResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_resource_poller"
+	witRetryPolicy "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_retry_policy"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
 	exportCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
@@ -26,6 +27,7 @@ import (
 	exportPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_poller"
 	exportReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
 	exportResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
+	exportRetryPolicy "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_retry_policy"
 	exportSecondaryMapper "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_secondary_mapper"
 
 	// Exports all functions; the world that the build makes says which of them the component has.
@@ -45,6 +47,9 @@ func init() {
 	}
 	exportErrorHandler.HandleError = func(primary string, failed witErrorHandler.FailureInfo) types.Result[witErrorHandler.ErrorControl, string] {
 		return serve(bindErrorControl, func(run Run) (errorControl, error) { return serveHandleError(run, primary, failureOf(failed)) })
+	}
+	exportRetryPolicy.DecideRetry = func(primary string, failed witRetryPolicy.FailedRun) types.Result[witRetryPolicy.NextRetry, string] {
+		return serve(bindNextRetry, func(run Run) (NextRetry, error) { return serveDecideRetry(run, primary, failedOf(failed)) })
 	}
 	exportInitializer.Initialize = func(primary string) types.Result[types.Unit, string] {
 		return serve(func(struct{}) types.Unit { return types.Unit{} }, func(run Run) (struct{}, error) { return struct{}{}, serveInitialize(run, primary) })
@@ -125,6 +130,16 @@ func bindErrorControl(control errorControl) witErrorHandler.ErrorControl {
 	return witErrorHandler.MakeErrorControlHandled(witErrorHandler.ErrorHandling{Status: optional(control.status), Next: next})
 }
 
+func bindNextRetry(next NextRetry) witRetryPolicy.NextRetry {
+	if next.Stop {
+		return witRetryPolicy.MakeNextRetryStop()
+	}
+	if after := millis(next.After); after != nil {
+		return witRetryPolicy.MakeNextRetryAfterMs(*after)
+	}
+	return witRetryPolicy.MakeNextRetryDeclared()
+}
+
 func bindMatch(differs string) witTypes.MatchResult {
 	if differs == "" {
 		return witTypes.MakeMatchResultMatches()
@@ -185,6 +200,13 @@ func failureOf(failed witErrorHandler.FailureInfo) Failure {
 		Dependents: dependents,
 		Retry:      retryOf(failed.Retry),
 	}
+}
+
+// classes in the order of the contract.
+var classes = [...]FailureClass{ClassReturned, ClassWorkflow, ClassConflict, ClassRejected, ClassTrap, ClassTimeout, ClassOutOfMemory, ClassOther}
+
+func failedOf(failed witRetryPolicy.FailedRun) FailedRun {
+	return FailedRun{Class: classes[failed.FailureClass], Message: failed.Message, Retry: retryOf(failed.Retry)}
 }
 
 func refusedBy(refused types.Option[witTypes.CallReason]) error {

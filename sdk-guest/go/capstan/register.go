@@ -28,6 +28,12 @@ func HandleError[P any](function func(run Run, primary *P, failure Failure) (Err
 	Controller("").HandleError(function)
 }
 
+// DecideRetry registers what decides when a failed run is retried. It is called after a failure of a run that reconciles or cleans
+// up, when a retry would follow. An error leaves the delay to the manifest.
+func DecideRetry[P any](function func(run Run, primary *P, failed FailedRun) (NextRetry, error)) {
+	Controller("").DecideRetry(function)
+}
+
 // Initialize registers what prepares a run. It is called first in each run, before the managed workflow, whether the run will
 // reconcile or clean up; it usually puts values into memos [ForRun] for the calls that follow. An error is one of the run, which
 // ends with it.
@@ -92,6 +98,11 @@ func (c Controller) HandleError[P any](function func(run Run, primary *P, failur
 	c.register(errorHandler, "", function == nil, errorHandlerOf(function))
 }
 
+// DecideRetry is like the function [DecideRetry], for one controller.
+func (c Controller) DecideRetry[P any](function func(run Run, primary *P, failed FailedRun) (NextRetry, error)) {
+	c.register(retryPolicy, "", function == nil, retryPolicyOf(function))
+}
+
 // Initialize is like the function [Initialize], for one controller.
 func (c Controller) Initialize[P any](function func(run Run, primary *P) error) {
 	c.register(initializer, "", function == nil, initializerOf(function))
@@ -136,6 +147,7 @@ var (
 	reconciler   = &kind{"reconciler", "reconciler", "Reconcile"}
 	cleaner      = &kind{"cleaner", "cleaner", "Cleanup"}
 	errorHandler = &kind{"error-handler", "error handler", "HandleError"}
+	retryPolicy  = &kind{"retry-policy", "retry policy", "DecideRetry"}
 	initializer  = &kind{"initializer", "initializer", "Initialize"}
 	desired      = &kind{"dependent", "desired state for", "Desired"}
 	matcher      = &kind{"matcher", "matcher", "Match"}

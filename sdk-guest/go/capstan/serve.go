@@ -19,6 +19,7 @@ type (
 	reconcilerFunc   func(run Run, primary string) (updateControl, error)
 	cleanerFunc      func(run Run, primary string) (Deletion, error)
 	errorHandlerFunc func(run Run, primary string, failure Failure) (errorControl, error)
+	retryPolicyFunc  func(run Run, primary string, failed FailedRun) (NextRetry, error)
 	initializerFunc  func(run Run, primary string) error
 	desiredFunc      func(run Run, primary string) (string, error)
 	matcherFunc      func(run Run, actual, desired, primary string) (string, error)
@@ -96,6 +97,16 @@ func errorHandlerOf[P any](function func(Run, *P, Failure) (ErrorControl, error)
 			return errorControl{}, err
 		}
 		return control.control()
+	}
+}
+
+func retryPolicyOf[P any](function func(Run, *P, FailedRun) (NextRetry, error)) retryPolicyFunc {
+	return func(run Run, text string, failed FailedRun) (NextRetry, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return NextRetry{}, err
+		}
+		return function(run, primary, failed)
 	}
 }
 
@@ -310,6 +321,15 @@ func serveHandleError(run Run, primary string, failure Failure) (errorControl, e
 		return errorControl{}, nil
 	}
 	return guarded(run, func() (errorControl, error) { return function(run, primary, failure) })
+}
+
+func serveDecideRetry(run Run, primary string, failed FailedRun) (NextRetry, error) {
+	function := lookUp[retryPolicyFunc](retryPolicy, run.Info().Controller, "")
+	if function == nil {
+		// This controller leaves that to the manifest; another one of the component does not.
+		return NextRetry{}, nil
+	}
+	return guarded(run, func() (NextRetry, error) { return function(run, primary, failed) })
 }
 
 func serveInitialize(run Run, primary string) error {

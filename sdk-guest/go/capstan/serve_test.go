@@ -147,6 +147,25 @@ func TestAControllerWithoutInitializerHasNothingToPrepare(t *testing.T) {
 	equal(t, text(serveInitialize(On(&stub{controller: "theme"}), hello)), "hello is not ready")
 }
 
+func TestAControllerWithoutRetryPolicyLeavesDelaysToTheManifest(t *testing.T) {
+	fresh(t)
+	Controller("theme").DecideRetry(func(_ Run, page *page, failed FailedRun) (NextRetry, error) {
+		if failed.Class == ClassRejected {
+			return NextRetry{}, errors.New(page.Name + " has none")
+		}
+		return NextRetry{After: 5 * time.Second, Stop: failed.Retry.Attempt > 2}, nil
+	})
+	next, err := serveDecideRetry(On(&stub{controller: "webpage"}), hello, FailedRun{})
+	equal(t, next, NextRetry{})
+	equal(t, err, nil)
+	run := On(&stub{controller: "theme"})
+	next, err = serveDecideRetry(run, hello, FailedRun{Class: ClassTrap, Retry: Retry{Attempt: 3}})
+	equal(t, next, NextRetry{After: 5 * time.Second, Stop: true})
+	equal(t, err, nil)
+	_, err = serveDecideRetry(run, hello, FailedRun{Class: ClassRejected})
+	equal(t, text(err), "hello has none")
+}
+
 func TestAControllerWithoutCleanerOrErrorHandlerLeavesBothToTheDaemon(t *testing.T) {
 	fresh(t)
 	run := On(&stub{controller: "webpage"})

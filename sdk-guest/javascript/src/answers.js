@@ -105,6 +105,17 @@ function nextStep({ retry, retryAfter, reschedule }, what) {
   return { tag: retry === false ? "stop" : "retry" };
 }
 
+// === decideRetry ===
+
+/** Returns what `decideRetry` has answered as the contract's `next-retry`. */
+export function nextRetry(answer, what) {
+  const { after, stop = false } = fields(answer, what, ["after", "stop"]) ?? {};
+  if (typeof stop !== "boolean") throw new TypeError(`${what}: stop: ${short(stop)} is neither true nor false`);
+  if (stop && after !== undefined) throw new TypeError(`${what}: stop and after exclude each other`);
+  if (after !== undefined) return { tag: "after-ms", val: milliseconds(after, `${what}: after`) };
+  return { tag: stop ? "stop" : "declared" };
+}
+
 // === initialize ===
 
 /** Returns what `initialize` has answered, which is nothing. */

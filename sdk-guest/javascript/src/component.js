@@ -10,6 +10,7 @@ const INTERFACES = {
   reconcile: "reconciler",
   cleanup: "cleaner",
   handleError: "error-handler",
+  decideRetry: "retry-policy",
   initialize: "initializer",
   desired: "dependent",
   match: "matcher",
@@ -84,6 +85,11 @@ export function component(author) {
       // A controller that does without leaves failures to the daemon.
       handleError: (primary, failed) =>
         guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), failed) ?? { tag: "unhandled" }),
+    },
+    retryPolicy: {
+      // A controller that does without leaves delays to the manifest.
+      decideRetry: (primary, failed) =>
+        guarded("decideRetry", () => handlers().decideRetry?.(JSON.parse(primary), failed) ?? { tag: "declared" }),
     },
     initializer: {
       // A controller that does without has nothing to prepare.

@@ -69,6 +69,11 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   /** Decides what a failed run leaves behind. To answer nothing means that it was not dealt with: it is logged and retried. */
   handleError?(primary: P, failure: Failure): Handled<P> | void;
   /**
+   * Decides when a failed run is retried: called after a failure of one that reconciles or cleans up, when a retry would follow. To answer
+   * nothing, or to throw, leaves the delay to the manifest.
+   */
+  decideRetry?(primary: P, failed: FailedRun): NextRetry | void;
+  /**
    * Prepares a run: called first in each, before the managed workflow, whether it will reconcile or clean up. It usually puts values
    * into `memo.run` for the calls that follow. What it throws is a failure of the run, which ends with it.
    */
@@ -191,6 +196,22 @@ export interface Failure {
   retry: Retry;
 }
 
+/** What failed, for `decideRetry`. */
+export interface FailedRun {
+  /** The class of the failure, as under `retry.by` in the manifest. */
+  failureClass: "returned" | "workflow" | "conflict" | "rejected" | "trap" | "timeout" | "out-of-memory" | "other";
+  message: string;
+  retry: Retry;
+}
+
+/** When a failed run is retried; an empty one is as the manifest says. */
+export interface NextRetry {
+  /** Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one. */
+  after?: Duration;
+  /** True: no retry; wait for the next event. */
+  stop?: boolean;
+}
+
 /** How often the primary has failed in a row. */
 export interface Retry {
   /** The number of retries so far; 0 at the first failure. */
@@ -210,6 +231,7 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   reconcile(primary: P): Update<P> | void;
   cleanup(primary: P): Cleanup | void;
   handleError(primary: P, failure: Failure): Handled<P> | void;
+  decideRetry(primary: P, failed: FailedRun): NextRetry | void;
   initialize(primary: P): void;
   desired: Record<D, (primary: P) => any>;
   match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;

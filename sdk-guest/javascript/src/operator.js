@@ -1,12 +1,14 @@
 // Decides what an author can register, and under which name it is found.
 
 import {
-  accepted, conditionResult, deleteControl, desiredObject, errorControl, matchResult, nothing, objectKeys, pollResult, primaryResources,
+  accepted, conditionResult, deleteControl, desiredObject, errorControl, matchResult, nextRetry, nothing, objectKeys, pollResult, primaryResources,
   updateControl,
 } from "./answers.js";
 
 /** What handles a primary, and how its answer is read. */
-const SINGLE = { reconcile: updateControl, cleanup: deleteControl, handleError: errorControl, initialize: nothing };
+const SINGLE = {
+  reconcile: updateControl, cleanup: deleteControl, handleError: errorControl, decideRetry: nextRetry, initialize: nothing,
+};
 /** What is registered by name. */
 const NAMED = {
   desired: desiredObject, match: matchResult, conditions: conditionResult, poll: primaryResources, pollOne: pollResult,

@@ -102,6 +102,21 @@ test("dependents, comparisons and conditions are found by their names", () => {
   }
 });
 
+test("when a failed run is retried is told as the contract wants it", () => {
+  const failed = { failureClass: "out-of-memory", message: "no", retry: { attempt: 1, last: false } };
+  for (const [answer, expected] of [
+    [undefined, { tag: "declared" }],
+    [{}, { tag: "declared" }],
+    [{ after: "5s" }, { tag: "after-ms", val: 5000 }],
+    [{ stop: true }, { tag: "stop" }],
+  ]) {
+    const { retryPolicy } = component(operator({ decideRetry: (_page, given) => given === failed && answer }));
+    assert.deepEqual(called(() => retryPolicy.decideRetry("{}", failed), {}).answer, expected);
+  }
+  const { retryPolicy } = component(operator({ decideRetry: () => ({ after: 1, stop: true }) }));
+  assert.equal(called(() => retryPolicy.decideRetry("{}", failed), {}).failure, "TypeError: decideRetry: stop and after exclude each other");
+});
+
 test("a run is prepared, and nothing is answered", () => {
   const of = (initialize) => component(operator({ initialize })).initializer;
   const failures = () => "initialize answered {\"ready\":true}; it answers nothing; `memo.run` hands values to the calls that follow";
@@ -110,10 +125,10 @@ test("a run is prepared, and nothing is answered", () => {
 });
 
 test("of several controllers, that of the run is called", () => {
-  const { reconciler, cleaner, errorHandler, initializer, dependent } = component(
+  const { reconciler, cleaner, errorHandler, retryPolicy, initializer, dependent } = component(
     operators({
       webpage: { reconcile: () => ({ status: { of: context.run().controller } }), desired: { service: () => ({}) } },
-      theme: { cleanup: () => ({ keepFinalizer: true }), handleError: () => ({}), initialize: () => memo.run.set("a", 1) },
+      theme: { cleanup: () => ({ keepFinalizer: true }), handleError: () => ({}), decideRetry: () => ({ stop: true }), initialize: () => memo.run.set("a", 1) },
     }),
   );
   const of = (controller, call) => called(call, { controller });
@@ -124,19 +139,21 @@ test("of several controllers, that of the run is called", () => {
   assert.deepEqual(cleanups, ["remove-finalizer", "keep-finalizer"]);
   const handled = ["webpage", "theme"].map((name) => of(name, () => errorHandler.handleError("{}", {})).answer.tag);
   assert.deepEqual(handled, ["unhandled", "handled"]);
+  const retried = ["webpage", "theme"].map((name) => of(name, () => retryPolicy.decideRetry("{}", {})).answer.tag);
+  assert.deepEqual(retried, ["declared", "stop"]);
   assert.equal(of("webpage", () => initializer.initialize("{}")).answer, undefined);
   assert.equal(of("theme", () => initializer.initialize("{}")).answer, undefined);
 });
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e", "accepts f", "toPrimaries g", "toSecondaries h"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);

@@ -14,15 +14,18 @@ from capstan import (
     CallError,
     Condition,
     Error,
+    FailedRun,
     Failure,
     Handled,
     KeepFinalizer,
+    NextRetry,
     Retry,
     Things,
     Update,
     accepts,
     cleanup,
     condition,
+    decide_retry,
     desired,
     handle_error,
     initialize,
@@ -165,6 +168,23 @@ class Exports(Bound):
         self.assertIsNone(prepare(PRIMARY))
         self.assertIn("not None; `memo.run` hands values to the calls that follow", self.failure(lambda: prepare(PRIMARY)))
 
+    def test_when_a_failed_run_is_retried_becomes_what_the_contract_wants(self) -> None:
+        wit, types = self.wit("exports.retry_policy"), self.wit("imports.types")
+        failed = wit.FailedRun(wit.FailureClass.OUT_OF_MEMORY, "no", types.RetryInfo(1, False))
+        answers = iter([None, NextRetry(), NextRetry(after=0.5), NextRetry(stop=True), 5])
+        seen = []
+
+        @decide_retry
+        def decide(page, failed):
+            seen.append(failed)
+            return next(answers)
+
+        decided = self.exported("retry_policy", "RetryPolicy").decide_retry
+        for expected in (wit.NextRetry_Declared(), wit.NextRetry_Declared(), wit.NextRetry_AfterMs(500), wit.NextRetry_Stop()):
+            self.assertEqual(decided(PRIMARY, failed), expected)
+        self.assertEqual(seen[0], FailedRun("out-of-memory", "no", Retry(1, False)))
+        self.assertIn("returns 5, not NextRetry(…) or None", self.failure(lambda: decided(PRIMARY, failed)))
+
     def test_a_controller_without_cleanup_and_error_handler_has_nothing_to_say(self) -> None:
         wit = self.wit("exports.error_handler")
         cleanup(controller="other")(lambda page: KeepFinalizer())
@@ -173,6 +193,10 @@ class Exports(Bound):
         failed = wit.FailureInfo(wit.FailureOrigin.OTHER, "", None, [], self.wit("imports.types").RetryInfo(0, False))
         handled = self.exported("error_handler", "ErrorHandler").handle_error(PRIMARY, failed)
         self.assertEqual(handled, wit.ErrorControl_Unhandled())
+        decide_retry(controller="other")(lambda page: NextRetry(stop=True))
+        retry = self.wit("exports.retry_policy")
+        failed = retry.FailedRun(retry.FailureClass.OTHER, "", self.wit("imports.types").RetryInfo(0, False))
+        self.assertEqual(self.exported("retry_policy", "RetryPolicy").decide_retry(PRIMARY, failed), retry.NextRetry_Declared())
         initialize(controller="other")(lambda page: None)
         self.assertIsNone(self.exported("initializer", "Initializer").initialize(PRIMARY))
 

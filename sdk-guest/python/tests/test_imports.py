@@ -215,6 +215,7 @@ class Words(unittest.TestCase):
         literals = {
             "call-reason": errors.Reason,
             "failure-origin": errors.Origin,
+            "failure-class": errors.FailureClass,
             "level": log.Level,
             "lifetime": memo.Lifetime,
             "write-mode": operations.Mode,

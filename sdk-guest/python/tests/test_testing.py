@@ -14,9 +14,11 @@ from capstan import (
     Change,
     Condition,
     Error,
+    FailedRun,
     Failure,
     Handled,
     KeepFinalizer,
+    NextRetry,
     ObjectRef,
     Retry,
     Things,
@@ -27,6 +29,7 @@ from capstan import (
     condition,
     config,
     context,
+    decide_retry,
     desired,
     expectations,
     handle_error,
@@ -353,6 +356,10 @@ class Calls(Registering):
         def handle(page, failure):
             return Handled(status={"error": failure.message})
 
+        @decide_retry
+        def decide(page, failed):
+            return NextRetry(stop=failed.failure_class == "rejected")
+
         @initialize
         def prepare(page):
             memo.run["of"] = page["metadata"]["name"]
@@ -398,6 +405,7 @@ class Calls(Registering):
         self.assertEqual(run.reconcile(), Update(status={"of": "pages"}))
         self.assertEqual(run.cleanup(), KeepFinalizer())
         self.assertEqual(run.handle_error(Failure("workflow", "no", Retry())), Handled(status={"error": "no"}))
+        self.assertEqual(run.decide_retry(FailedRun("rejected", "no", Retry())), NextRetry(stop=True))
         self.assertEqual((run.initialize(), run.memos["run"]), (None, {"of": "hello"}))
         self.assertEqual(run.desired("service"), {"ports": [80]})
         self.assertEqual((run.match("same", {"a": 1}, {"a": 1}), run.match("same", {}, {"a": 1})), (None, "/a: found None, wanted 1"))

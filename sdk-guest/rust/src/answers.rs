@@ -170,6 +170,36 @@ impl ErrorControl {
     }
 }
 
+/// When a failed run is retried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "it is returned from `decide_retry`"]
+pub struct NextRetry(pub(crate) Wait);
+
+/// How long a retry waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Declared,
+    After(Duration),
+    Stop,
+}
+
+impl NextRetry {
+    /// As the manifest says.
+    pub fn declared() -> Self {
+        Self(Wait::Declared)
+    }
+
+    /// After so long, in place of the delay that the manifest says; at most 49 days. It uses up an attempt, and none follows the last one.
+    pub fn after(delay: Duration) -> Self {
+        Self(Wait::After(delay))
+    }
+
+    /// Not at all: the primary waits for its next event.
+    pub fn stop() -> Self {
+        Self(Wait::Stop)
+    }
+}
+
 /// Whether an object is as desired.
 pub type Match = MatchResult;
 

@@ -61,6 +61,11 @@ export_world!(
     { "capstan:operator/error-handler@0.1.0/failure-origin": [#[serde(rename_all = "kebab-case")]] }
 );
 export_world!(
+    retry_policy,
+    "package capstan:guest; world guest-retry-policy { export capstan:operator/retry-policy@0.1.0; }",
+    { "capstan:operator/retry-policy@0.1.0/failure-class": [#[serde(rename_all = "kebab-case")]] }
+);
+export_world!(
     initializer,
     "package capstan:guest; world guest-initializer { export capstan:operator/initializer@0.1.0; }"
 );

@@ -3,7 +3,10 @@
 use serde::de::DeserializeOwned;
 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
-use crate::{Change, Condition, Delete, ErrorControl, Json, Keys, Match, Result, Things, ThingsByPrimary, Update};
+use crate::bindings::retry_policy::exports::capstan::operator::retry_policy;
+use crate::{
+    Change, Condition, Delete, ErrorControl, Json, Keys, Match, NextRetry, Result, Things, ThingsByPrimary, Update,
+};
 
 /// What failed, for an [`ErrorHandler`].
 pub type Failure = error_handler::FailureInfo;
@@ -11,6 +14,10 @@ pub type Failure = error_handler::FailureInfo;
 pub type DependentFailure = error_handler::DependentFailure;
 /// Where a failure comes from.
 pub type Origin = error_handler::FailureOrigin;
+/// What failed, for a [`RetryPolicy`].
+pub type FailedRun = retry_policy::FailedRun;
+/// The class of a failure, as under `retry.by` in the manifest.
+pub type FailureClass = retry_policy::FailureClass;
 
 /// Brings the world in line with a primary.
 #[diagnostic::on_unimplemented(
@@ -49,6 +56,20 @@ pub trait ErrorHandler {
 
     /// Called after a failure of `reconcile`, or of the managed workflow before it.
     fn handle_error(primary: &Self::Primary, failure: &Failure) -> Result<ErrorControl>;
+}
+
+/// Decides when a failed run is retried.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported as a RetryPolicy but does not implement `RetryPolicy`",
+    label = "write `impl RetryPolicy for {Self} {{ … }}`"
+)]
+pub trait RetryPolicy {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Called after a failure of a run that reconciles or cleans up, when a retry would follow. An error leaves the delay to the
+    /// manifest.
+    fn decide_retry(primary: &Self::Primary, failed: &FailedRun) -> Result<NextRetry>;
 }
 
 /// Prepares a run.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::answers::{self, Handled, Keep, Next, Write};
+use crate::answers::{self, Handled, Keep, Next, Wait, Write};
 use crate::bindings::cleaner::exports::capstan::operator::cleaner::{self, DeleteControl};
 use crate::bindings::condition::exports::capstan::operator::condition::{self, ConditionResult};
 use crate::bindings::dependent::exports::capstan::operator::dependent;
@@ -23,11 +23,12 @@ use crate::bindings::matcher::exports::capstan::operator::matcher;
 use crate::bindings::poller::exports::capstan::operator::poller::{self, PrimaryResources};
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, PrimaryUpdate, UpdateControl};
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{self, PollResult};
+use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{self, FailedRun};
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper;
 use crate::{
     Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Filters, Initializer, Json,
-    Keys, Mappers, Match, Matchers, Pollers, Reconciler, ResourcePollers, Result, SecondaryMappers, Things,
-    ThingsByPrimary, Update, context, json,
+    Keys, Mappers, Match, Matchers, NextRetry, Pollers, Reconciler, ResourcePollers, Result, RetryPolicy,
+    SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -54,6 +55,13 @@ impl<T: ErrorHandler> error_handler::Guest for Adapter<T> {
     fn handle_error(primary: String, failed: FailureInfo) -> Result<error_handler::ErrorControl, String> {
         let control = self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
         control.and_then(error_control).map_err(Error::into_message)
+    }
+}
+
+impl<T: RetryPolicy> retry_policy::Guest for Adapter<T> {
+    fn decide_retry(primary: String, failed: FailedRun) -> Result<retry_policy::NextRetry, String> {
+        let next = self::primary(&primary).and_then(|primary| T::decide_retry(&primary, &failed));
+        next.map(next_retry).map_err(Error::into_message)
     }
 }
 
@@ -168,6 +176,14 @@ fn error_control(control: ErrorControl) -> Result<error_handler::ErrorControl> {
     };
     let status = status?.map(|status| answers::status_document(status, None).to_string());
     Ok(error_handler::ErrorControl::Handled(ErrorHandling { status, next }))
+}
+
+fn next_retry(NextRetry(wait): NextRetry) -> retry_policy::NextRetry {
+    match wait {
+        Wait::Declared => retry_policy::NextRetry::Declared,
+        Wait::After(delay) => retry_policy::NextRetry::AfterMs(millis(delay)),
+        Wait::Stop => retry_policy::NextRetry::Stop,
+    }
 }
 
 /// Returns the whole milliseconds that the contract can say.

@@ -65,7 +65,7 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`], [`Filters`],
+//! a [`RetryPolicy`], an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`], [`Filters`],
 //! [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
@@ -122,13 +122,13 @@ pub mod system;
 pub mod test;
 pub mod workflow;
 
-pub use answers::{Condition, Delete, ErrorControl, Match, Things, ThingsByPrimary, Update};
+pub use answers::{Condition, Delete, ErrorControl, Match, NextRetry, Things, ThingsByPrimary, Update};
 pub use cache::{secondaries, secondary};
 pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
-    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, Failure, Filters, Initializer, Mappers, Matchers,
-    Origin, Pollers, Reconciler, ResourcePollers, SecondaryMappers,
+    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, FailedRun, Failure, FailureClass, Filters,
+    Initializer, Mappers, Matchers, Origin, Pollers, Reconciler, ResourcePollers, RetryPolicy, SecondaryMappers,
 };
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;

@@ -247,6 +247,56 @@ fn an_error_handler_says_how_long_a_retry_waits() {
 }
 
 #[test]
+fn a_component_decides_when_its_failures_are_retried() {
+    // RT-5
+    let place = Place::new("rt5-own");
+    let retry = "retry: { initialInterval: 1h, maxInterval: none, maxAttempts: unlimited, by: { trap: { initialInterval: 100ms, maxInterval: none } } }\n";
+    let daemon = place.daemon(&place.probe_manifest(retry));
+    let decides = json!({ "after": 200, "stopAt": 2 });
+    for (name, step, class) in [("returns", json!({ "fail": "not yet" }), "returned"), ("traps", json!("trap"), "trap")]
+    {
+        let before = daemon.runs();
+        place.probe(name, json!({ "reconcile": { "do": [step] }, "retry": decides }));
+        let last = |line: &str| line.contains("no retries left") && line.contains(&format!("\"class\":\"{class}\""));
+        let found = || daemon.log().lines().any(last).then_some(());
+        wait::until(Duration::from_secs(10), name, found).unwrap();
+        assert_eq!(daemon.runs() - before, FINALIZER_RUN + 3, "{name}");
+    }
+    // What it says nothing about is retried as the manifest says.
+    let before = daemon.runs();
+    place.probe("leaves-it", json!({ "reconcile": { "do": "trap" } }));
+    daemon.await_runs(before + FINALIZER_RUN + 3);
+    // A clean-up, too.
+    place.probe("goes", json!({ "cleanup": { "do": [{ "failTimes": 2 }] }, "retry": { "after": 200 } }));
+    place.delete(&place.probes(), "goes");
+    place.await_gone(&place.probes(), "goes");
+}
+
+#[test]
+fn failures_of_one_class_are_retried_otherwise_than_others() {
+    // RT-7
+    let place = Place::new("rt7");
+    let retry = "retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 2, by: { trap: { maxAttempts: 4 }, rejected: none } }\n";
+    let workflow = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: has(primary.spec.dependents) } } } }\n";
+    let daemon = place.daemon(&place.probe_manifest(&format!("{retry}{workflow}")));
+    let refused =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "data": { "no/key": "a" } });
+    for (name, spec, class, runs) in [
+        ("returns", json!({ "reconcile": { "do": { "fail": "always" } } }), "returned", 3),
+        ("traps", json!({ "reconcile": { "do": "trap" } }), "trap", 5),
+        ("is-refused", json!({ "dependents": { "cm": refused } }), "rejected", 1),
+    ] {
+        let before = daemon.runs();
+        place.probe(name, spec);
+        let class = format!("\"class\":\"{class}\"");
+        let last = |line: &str| line.contains("no retries left") && line.contains(&class);
+        let found = || daemon.log().lines().any(last).then_some(());
+        wait::until(Duration::from_secs(10), name, found).unwrap();
+        assert_eq!(daemon.runs() - before, FINALIZER_RUN + runs, "{name}");
+    }
+}
+
+#[test]
 fn a_run_that_takes_too_long_in_all_is_given_up() {
     // RT-6
     let place = Place::new("rt6");
@@ -429,6 +479,50 @@ fn s160_events_about_a_primary_are_counted() {
     }
     daemon.await_quiet();
     assert_eq!(daemon.runs(), FINALIZER_RUN + 2);
+}
+
+#[test]
+fn events_are_counted_named_and_owned_as_the_manifest_says() {
+    // ER-3, ER-7
+    let place = Place::new("er7");
+    let events = "events: { key: typeAndReason, name: { cel: \"event.reason == 'Mounted' ? primary.metadata.name + '.mounted' : ''\" }, ownerReference: true }\n";
+    let path = place.namespace.path("v1", "events");
+    let api = place.cluster.api();
+    let of_another = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "q.mounted" }, "reason": "Mounted", "message": "not ours", "type": "Normal", "count": 1,
+        "involvedObject": { "apiVersion": "v1", "kind": "Pod", "name": "q", "namespace": place.namespace.name() },
+    });
+    api.create(&path, &of_another).unwrap();
+    let daemon = place.daemon(&place.probe_manifest(events));
+    let event = |reason: &str, message: &str| json!({ "event": { "reason": reason, "message": message } });
+    let steps = [event("Mounted", "one"), event("Mounted", "two"), event("Odd", "one"), event("Odd", "two")];
+    for (name, mounted) in [("p", Some("p.mounted")), ("q", None)] {
+        let uid = place.probe(name, json!({ "reconcile": { "do": steps } }))["metadata"]["uid"].clone();
+        let owner = json!([{ "apiVersion": "test.capstan.dev/v1", "kind": "Probe", "name": name, "uid": uid }]);
+        for (reason, called) in [("Mounted", mounted), ("Odd", None)] {
+            let found = wait::until_ok(SOON, &format!("{reason} about {name}"), || {
+                let list = api.get(&path).unwrap();
+                let all = list["items"].as_array().unwrap().iter();
+                let about = |event: &&Value| event["reason"] == reason && event["involvedObject"]["uid"] == uid;
+                match &all.filter(about).collect::<Vec<_>>()[..] {
+                    [event] if event["count"] == 2 => Ok((*event).clone()),
+                    _ => Err(list.clone()),
+                }
+            });
+            let found = found.unwrap();
+            let metadata = &found["metadata"];
+            assert_eq!((&found["message"], &metadata["ownerReferences"]), (&json!("two"), &owner));
+            let by_default = metadata["name"].as_str().is_some_and(|found| found.len() == name.len() + 33);
+            assert_eq!(metadata["name"].as_str().filter(|_| !by_default), called, "{found}");
+        }
+    }
+    assert_eq!(api.get(&format!("{path}/q.mounted")).unwrap()["message"], "not ours");
+    drop(daemon);
+    // Why Events about what lives in no namespace are in `default`: nothing else is taken.
+    let about_nothing = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "a" }, "involvedObject": { "apiVersion": "v1", "kind": "Node", "name": "n" },
+    });
+    assert_eq!(api.create(&path, &about_nothing).unwrap_err().code(), Some(422));
 }
 
 #[test]

@@ -368,6 +368,24 @@ fn a_failure_is_handed_to_the_error_handler(component: &str) {
     assert_eq!(place.find(&place.probes(), "stopped").unwrap(), stopped);
     let failure = &stopped["status"]["failure"];
     assert_eq!(failure["retry"], json!({ "attempt": 0, "last": false }));
+
+    // RT-5: it says when it is retried, and that it is not.
+    let decided = |spec: Value, name: &str| {
+        let before = daemon.lines().len();
+        place.probe(name, spec);
+        let lines = wait::until(SOON, name, || {
+            let lines = daemon.lines().split_off(before);
+            lines.iter().any(|line| line.to_string().contains("no retries left")).then_some(lines)
+        });
+        let decides = lines.unwrap().into_iter().filter(|line| line["message"] == "decides");
+        decides.map(|mut line| line["fields"].take()).collect::<Vec<_>>()
+    };
+    let fails = json!({ "reconcile": "error" });
+    let spec = json!({ "text": "a", "note": "b", "fail": fails, "stopRetry": true });
+    assert_eq!(decided(spec, "not-retried"), ["of=\"returned\" attempt=\"0\""]);
+    let spec = json!({ "text": "a", "note": "b", "fail": fails });
+    let twice = ["of=\"returned\" attempt=\"0\"", "of=\"returned\" attempt=\"1\""];
+    assert_eq!(decided(spec, "retried"), twice);
     assert!(daemon.stop().success());
 }
 

@@ -74,6 +74,86 @@ impl Two {
     }
 }
 
+/// Labels the namespace of a place, or takes the label away.
+fn label(place: &Place, team: &Value) {
+    let path = format!("/api/v1/namespaces/{}", place.namespace.name());
+    place.cluster.api().merge(&path, &json!({ "metadata": { "labels": { "team": team } } })).unwrap();
+}
+
+/// Waits until a controller has found that these namespaces are selected.
+fn await_selected(daemon: &Daemon, controller: &str, names: &[&str]) {
+    let wanted: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+    wait::until_ok(LATER, &format!("{names:?} selected"), || {
+        let found = daemon.controller(controller).unwrap_or_default()["selectedNamespaces"].clone();
+        if found == json!(wanted) { Ok(()) } else { Err(found) }
+    })
+    .unwrap();
+    daemon.await_quiet();
+}
+
+#[test]
+fn namespaces_that_are_selected_by_labels_come_and_go_while_the_controller_runs() {
+    // NS-5, NS-2, NS-3
+    let two = Two::new("ns5");
+    let (own, other) = (two.own.namespace.name(), two.other.namespace.name());
+    let team = json!(own);
+    two.probe(&two.own, "first");
+    two.probe(&two.other, "foreign");
+    two.ran(&[("first", 1), ("foreign", 0)]);
+    label(&two.own, &team);
+    let manifest =
+        two.manifest.replace(&format!("namespaces: [{own}]"), &format!("namespaces: {{ selector: team={own} }}"));
+    assert_ne!(manifest, two.manifest);
+    two.folder.put("operator.yaml", &manifest);
+    await_selected(&two.daemon, own, &[own]);
+    two.ran(&[("first", 1), ("foreign", 0)]);
+    label(&two.other, &team);
+    await_selected(&two.daemon, own, &[own, other]);
+    two.ran(&[("first", 1), ("foreign", 1)]);
+    // Another version has the same ones, at once: both run once more.
+    two.folder.put("operator.yaml", format!("{manifest}      minRescheduleInterval: 1s\n"));
+    two.ran(&[("first", 2), ("foreign", 2)]);
+    label(&two.own, &Value::Null);
+    await_selected(&two.daemon, own, &[other]);
+    two.probe(&two.own, "late");
+    two.other.merge(&two.other.config_maps(), "foreign", &json!({ "data": { "v": "by others" } }));
+    two.ran(&[("first", 2), ("foreign", 3), ("late", 0)]);
+    label(&two.other, &Value::Null);
+    await_selected(&two.daemon, own, &[]);
+    assert_eq!(two.daemon.get("/readyz").0, 200);
+    label(&two.own, &team);
+    two.ran(&[("first", 3), ("foreign", 3), ("late", 1)]);
+}
+
+#[test]
+fn a_controller_starts_with_what_is_selected_and_with_nothing() {
+    // NS-5
+    let place = Place::new("ns5start");
+    let own = place.namespace.name();
+    let manifest = place.able_manifest("");
+    let selecting =
+        manifest.replace(&format!("namespaces: [{own}]"), &format!("namespaces: {{ selector: 'team in ({own})' }}"));
+    assert_ne!(manifest, selecting);
+    let written = place.map_of("p", "made", json!({ "v": "made" }));
+    let steps = json!({ "write": { "verb": "apply", "object": written }, "as": "made" });
+    place.probe("p", json!({ "reconcile": { "do": steps, "status": {} } }));
+    let daemon = place.daemon(&selecting);
+    await_selected(&daemon, own, &[]);
+    assert_eq!(daemon.runs(), 0);
+    label(&place, &json!(own));
+    // It is permitted to write there, too.
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["made"] == "made");
+    assert!(daemon.stop().success());
+    place.merge(
+        &place.probes(),
+        "p",
+        &json!({ "status": null, "spec": { "reconcile": { "do": null, "status": { "again": true } } } }),
+    );
+    let daemon = place.daemon(&selecting);
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["again"] == true);
+    assert_eq!(daemon.controller(own).unwrap()["selectedNamespaces"], json!([own]));
+}
+
 #[test]
 fn s011_namespaces_that_come_run_what_is_in_them_and_those_that_go_run_nothing() {
     // NS-2, NS-3

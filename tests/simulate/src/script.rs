@@ -64,6 +64,7 @@ impl Guest for Script {
             Interface::Reconciler | Interface::Dependent => true,
             Interface::Cleaner => self.cleaner,
             Interface::ErrorHandler
+            | Interface::RetryPolicy
             | Interface::Initializer
             | Interface::Matcher
             | Interface::Condition
@@ -99,6 +100,7 @@ impl Session for Scene {
                 Call::Desired { name, primary } => self.desired(name, primary).await.map(Answer::Desired),
                 Call::Start
                 | Call::HandleError { .. }
+                | Call::DecideRetry { .. }
                 | Call::Initialize { .. }
                 | Call::Match { .. }
                 | Call::IsMet { .. }

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Changed, ConditionResult, DeleteControl, ErrorControl, Failure, FailureInfo, MatchResult, Named, PolledAll,
-    PolledOne, UpdateControl,
+    Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureInfo, MatchResult, Named,
+    NextRetry, PolledAll, PolledOne, UpdateControl,
 };
 
 /// The calls of one run.
@@ -107,6 +107,10 @@ exports! {
     ErrorHandler "error-handler", HandleError "handle-error":
     handle_error(primary: &'a str, failed: Cow<'a, FailureInfo>) -> ErrorControl;
 
+    /// Decides when a failed run is retried.
+    RetryPolicy "retry-policy", DecideRetry "decide-retry":
+    decide_retry(primary: &'a str, failed: Cow<'a, FailedRun>) -> NextRetry;
+
     /// Prepares a run.
     Initializer "initializer", Initialize "initialize":
     initialize(primary: &'a str) -> ();
@@ -179,6 +183,7 @@ mod tests {
                 ("reconciler", "reconcile"),
                 ("cleaner", "cleanup"),
                 ("error-handler", "handle-error"),
+                ("retry-policy", "decide-retry"),
                 ("initializer", "initialize"),
                 ("dependent", "desired"),
                 ("matcher", "match"),

@@ -10,17 +10,15 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::object::Gvk;
-use crate::object::labels::Selector;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{
     ApiVersion, FieldManager, FieldSelector, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
 };
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
-use super::units::{Factor, LONGEST, Objects, Share, Time, Times, Workers};
+use super::units::{Objects, Time, Workers};
 use super::{
-    Controller, MappingKeys, Namespaces, Operator, Origin, Plugin, RateLimit, Remote, Retry, ServiceAccount,
-    TriggeredBy, Workflow,
+    Controller, MappingKeys, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow,
 };
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -36,10 +34,13 @@ const SHARED: &str = " in one operator: several operators may share a component"
 mod clusters;
 mod config;
 mod dependent;
+mod events;
 mod filters;
 mod keep;
+mod namespaces;
 mod plugin;
 mod polls;
+mod retry;
 mod source;
 
 use source::Sources;
@@ -352,10 +353,10 @@ impl<'a> Check<'a> {
         let primary = self.need(&raw.primary, *place, "primary");
         let primary = primary.and_then(|p| self.gvk(&p.value.api_version, &p.value.kind, p.place));
         self.asked = 0;
-        let namespaces = self.namespaces(&raw.namespaces).unwrap_or(Namespaces::All);
+        let namespaces = self.controller_namespaces(&raw.namespaces);
         let label_selector = self.label_selector(&raw.label_selector);
         let former_finalizers = self.former_finalizers(&raw.finalizers);
-        let retry = self.retry(or(&raw.retry, &defaults.retry));
+        let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let filters = self.primary_filters(raw);
         let indexes = self.indexes(&raw.indexes);
@@ -363,12 +364,9 @@ impl<'a> Check<'a> {
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let keep = self.keep(&raw.keep, &raw.drop);
-        let looks_at = keep::of_primaries(
-            &filters,
-            &indexes,
-            &sources.watched,
-            [&workflow].into_iter().chain(standalone.values()),
-        );
+        let events = self.events(&raw.events);
+        let workflows = [&workflow].into_iter().chain(standalone.values());
+        let looks_at = keep::of_primaries((&filters, &events), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
         self.not_too_many(*place);
         Some(Controller {
@@ -389,11 +387,13 @@ impl<'a> Check<'a> {
             triggered_by: self.triggered_by(raw),
             filters,
             paused: flag(&raw.paused, false),
+            events,
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
             server_side_apply: flag(or(&raw.server_side_apply, &defaults.server_side_apply), true),
             retry,
+            retry_by,
             rate_limit,
             max_interval: max_interval(or(&raw.max_reconciliation_interval, &defaults.max_reconciliation_interval)),
             min_reschedule: min_reschedule(or(&raw.min_reschedule_interval, &defaults.min_reschedule_interval)),
@@ -440,62 +440,6 @@ impl<'a> Check<'a> {
             return BTreeSet::new();
         };
         self.set(value, *place, |Scalar(Finalizer(name))| Arc::clone(name))
-    }
-
-    fn namespaces(&mut self, field: &Maybe<raw::Namespaces>) -> Option<Namespaces> {
-        let Located { value, place } = located(field)?;
-        Some(match value {
-            OrWord::Word(_) => Namespaces::All,
-            OrWord::Value(OrWord::Word(_)) => Namespaces::Own,
-            OrWord::Value(OrWord::Value(listed)) => {
-                if listed.is_empty() {
-                    self.fault(*place, "found an empty list; expected at least one namespace, `all` or `own`");
-                }
-                Namespaces::Listed(self.set(listed, *place, |Scalar(Name(name))| Arc::clone(name)))
-            }
-        })
-    }
-
-    fn label_selector(&mut self, field: &Maybe<String>) -> Option<Arc<str>> {
-        let Located { value, place } = located(field)?;
-        match Selector::parse(value) {
-            Ok(_) if value.trim().is_empty() => {
-                self.fault(*place, "found an empty text; leave the field out to select everything");
-            }
-            Ok(_) => {}
-            Err(broken) => self.broken(*place, value, &broken),
-        }
-        Some(value.as_str().into())
-    }
-
-    fn retry(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::Retry>>) -> Option<Retry> {
-        let defaults = Retry::default();
-        let raw = match get(field) {
-            None => return Some(defaults),
-            Some(OrWord::Word(_)) => return None,
-            Some(OrWord::Value(raw)) => raw,
-        };
-        let initial_interval = time(&raw.initial_interval, defaults.initial_interval);
-        let multiplier = get(&raw.multiplier).map_or(defaults.multiplier, |Scalar(Factor(factor))| *factor);
-        let max_attempts = match get(&raw.max_attempts) {
-            None => defaults.max_attempts,
-            Some(OrWord::Word(_)) => None,
-            Some(OrWord::Value(Scalar(Times(n)))) => Some(*n),
-        };
-        let max_interval = match located(&raw.max_interval) {
-            // RT-1: the default bound is what five multiplications reach.
-            None => Some(initial_interval.mul_f64(multiplier.powi(5)).min(LONGEST)),
-            Some(Located { value: OrWord::Word(_), .. }) => None,
-            Some(Located { value: OrWord::Value(Scalar(Time(longest))), place }) => {
-                if *longest < initial_interval {
-                    let (found, least) = (Time(*longest), Time(initial_interval));
-                    self.fault(*place, format!("found {found}, less than `initialInterval`, which is {least}"));
-                }
-                Some(*longest)
-            }
-        };
-        let jitter = get(&raw.jitter).map_or(defaults.jitter, |Scalar(Share(share))| *share);
-        Some(Retry { initial_interval, multiplier, max_attempts, max_interval, jitter })
     }
 
     fn rate_limit(&mut self, field: &Maybe<OrWord<raw::Nothing, raw::RateLimit>>) -> Option<RateLimit> {

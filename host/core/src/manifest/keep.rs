@@ -59,7 +59,11 @@ impl Source {
     /// Returns the fields that stay of objects that are forgotten: what leads from them to primaries and to keys of indexes.
     pub fn stays(&self) -> Fields {
         let mapper = match &self.mapper {
-            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) | Mapper::Export(_) => None,
+            Mapper::OwnerReference
+            | Mapper::OwnerKind
+            | Mapper::Annotations(_)
+            | Mapper::Labels(_)
+            | Mapper::Export(_) => None,
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
         };
         let keys = mapper.into_iter().chain(self.indexes.values());
@@ -87,7 +91,11 @@ impl Source {
     /// Returns the fields of its objects at which its settings look, each with the name of that setting.
     pub(super) fn looks_at(&self) -> Vec<(&'static str, Path)> {
         let mapper = match &self.mapper {
-            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) | Mapper::Export(_) => None,
+            Mapper::OwnerReference
+            | Mapper::OwnerKind
+            | Mapper::Annotations(_)
+            | Mapper::Labels(_)
+            | Mapper::Export(_) => None,
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
         };
         let mapper = mapper.into_iter().flat_map(|keys| named("mapper", of_keys(keys, OBJECT)));

@@ -10,26 +10,30 @@ use serde_json::{Map, Value};
 
 use super::destinations::{HostName, ToHttp, ToTcp};
 use super::names::{ApiVersion, Export, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
-use super::units::{Bytes, Factor, Objects, Registered, Requests, Share, Time, Times, Workers};
+use super::units::{Bytes, Objects, Registered, Requests, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
-use crate::yaml::{Entries, Leaf, OrWord, Scalar, Slot, Word};
+use crate::yaml::{Entries, Leaf, ListOr, OrWord, Scalar, Slot, Word};
 
 mod clusters;
 mod config;
 pub(super) mod defaults;
 mod dependent;
+mod events;
 mod filters;
 mod polls;
+mod retry;
 
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
 pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
 };
+pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
+pub(super) use retry::{ClassRetry, Retry, RetryBy};
 
 /// A field that may be left out.
 pub(super) type Maybe<T> = Option<Slot<T>>;
@@ -319,7 +323,7 @@ pub(super) struct Controller {
     pub(super) cluster: MaybeLeaf<Name>,
     /// Where primaries are watched: everywhere, in the daemon's own namespace, or in these; secondaries follow (`IN-1`).
     #[schemars(extend("default" = "all"))]
-    pub(super) namespaces: Maybe<Namespaces>,
+    pub(super) namespaces: Maybe<ControllerNamespaces>,
     /// Only primaries with these labels, as for `kubectl -l` (`IN-3`).
     #[schemars(title = "label selector")]
     pub(super) label_selector: Maybe<String>,
@@ -355,6 +359,9 @@ pub(super) struct Controller {
     /// Do nothing for its primaries, clean-up included, until this is taken back; then each runs once (`PA-2`).
     #[schemars(extend("default" = false))]
     pub(super) paused: Maybe<bool>,
+    /// How Kubernetes Events about primaries are written (`ER-7`).
+    #[schemars(extend("default" = {}))]
+    pub(super) events: Maybe<Events>,
     /// The finalizer that is used if something needs cleanup; without it, one made of group and plural (`LC-3`).
     pub(super) finalizer: MaybeLeaf<Finalizer>,
     /// What becomes of finalizers that versions before this one have put on primaries.
@@ -425,28 +432,20 @@ pub(super) struct Kind {
 /// Namespaces: `all`, `own`, or a list.
 pub(super) type Namespaces = OrWord<All, OrWord<Own, Names>>;
 
+/// The same, or by a selector.
+pub(super) type ControllerNamespaces = OrWord<All, OrWord<Own, ListOr<Leaf<Name>, NamespaceSelector>>>;
+
+/// Namespaces by what they are labelled with.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum NamespaceSelector {
+    /// Those with these labels, as for `kubectl -l`, at any time: at most 500 (`NS-5`).
+    #[schemars(title = "label selector")]
+    Selector(Slot<String>),
+}
+
 /// The fields that are kept of objects: `metadata`, or pointers.
 pub(super) type Kept = OrWord<OnlyMetadata, Vec<Leaf<Pointer>>>;
-
-/// The retry policy.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Retry {
-    /// The first delay, and the second (`RT-2`).
-    #[schemars(extend("default" = "2s"))]
-    pub(super) initial_interval: MaybeLeaf<Time>,
-    /// The factor from a delay to the next (`RT-2`).
-    #[schemars(extend("default" = 1.5))]
-    pub(super) multiplier: MaybeLeaf<Factor>,
-    /// Retries after the first run, or `unlimited` (`RT-1`).
-    #[schemars(extend("default" = 5))]
-    pub(super) max_attempts: Maybe<OrWord<Unlimited, Scalar<Times>>>,
-    /// The longest delay, at least `initialInterval`; `none` is no bound; without it, `initialInterval` × `multiplier`⁵ (`RT-1`).
-    pub(super) max_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
-    /// By which share of it, from 0 to 1, a delay may be shorter, so that primaries that fail together are not retried together (`RT-2`).
-    #[schemars(extend("default" = 0))]
-    pub(super) jitter: MaybeLeaf<Share>,
-}
 
 /// The rate limit.
 #[derive(Deserialize, JsonSchema)]
@@ -546,6 +545,8 @@ pub(super) struct CacheBound {
 pub(super) enum Mapper {
     /// By owner references (`IM-1`).
     OwnerReference,
+    /// By owner references of the primary's kind, whatever their group: for objects that carry those of a former one (`IM-2`).
+    OwnerKind,
     /// By annotations that name the primary (`IM-2`).
     Annotations(Slot<MappingKeys>),
     /// By labels that name the primary (`IM-2`).

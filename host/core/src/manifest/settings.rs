@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::events::{EventKey, Events};
 use super::filters::Question;
 use super::polls::Polled;
 use super::{
     Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
-    Namespaces, Secondaries, Source, Time, Workflow,
+    Namespaces, Retry, Secondaries, Source, Time, Workflow,
 };
+use crate::cel::Expression;
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -19,15 +21,6 @@ use crate::object::shard::Shard;
 impl Controller {
     /// Returns the controller's entry of the manifest as JSON, with its name and with all defaults (`context.settings`).
     pub fn settings(&self) -> Value {
-        let retry = self.retry.as_ref().map_or(json!("none"), |retry| {
-            json!({
-                "initialInterval": written(retry.initial_interval),
-                "multiplier": retry.multiplier,
-                "maxAttempts": retry.max_attempts.map_or(json!("unlimited"), Value::from),
-                "maxInterval": retry.max_interval.map(written),
-                "jitter": retry.jitter,
-            })
-        });
         let limit = self.rate_limit.as_ref().map_or(
             json!("none"),
             |limit| json!({ "maxReconciliations": limit.max_reconciliations, "within": written(limit.within) }),
@@ -49,11 +42,12 @@ impl Controller {
             "triggerOnAllEvents": self.all_events(),
             "filters": filters(&self.filters),
             "paused": self.paused,
+            "events": events(&self.events),
             "finalizer": self.finalizer.as_deref(),
             "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },
             "fieldManager": &*self.field_manager,
             "serverSideApply": self.server_side_apply,
-            "retry": retry,
+            "retry": self.retry.as_ref().map_or(json!("none"), |retry| self.retries(retry)),
             "rateLimit": limit,
             "minRescheduleInterval": min_reschedule.map_or("none".to_owned(), written),
             "maxReconciliationInterval": self.max_interval.map_or("none".to_owned(), written),
@@ -67,6 +61,34 @@ impl Controller {
             "standalone": each(&self.standalone, workflow),
         })
     }
+
+    fn retries(&self, retry: &Retry) -> Value {
+        let by = self.retry_by.iter().map(|(class, retry)| (class.name().to_owned(), Value::Object(delays(retry))));
+        let mut fields = delays(retry);
+        fields.insert("by".to_owned(), by.collect());
+        Value::Object(fields)
+    }
+}
+
+fn events(events: &Events) -> Value {
+    let cel = |cel: &Expression| json!({ "cel": cel.as_str() });
+    let key = match &events.key {
+        EventKey::Message => json!("message"),
+        EventKey::TypeAndReason => json!("typeAndReason"),
+        EventKey::Cel(key) => cel(key),
+    };
+    json!({ "key": key, "name": events.name.as_ref().map(cel), "ownerReference": events.owner_reference })
+}
+
+fn delays(retry: &Retry) -> Map<String, Value> {
+    let fields = [
+        ("initialInterval", json!(written(retry.initial_interval))),
+        ("multiplier", json!(retry.multiplier)),
+        ("maxAttempts", retry.max_attempts.map_or(json!("unlimited"), Value::from)),
+        ("maxInterval", json!(retry.max_interval.map(written))),
+        ("jitter", json!(retry.jitter)),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn sources(controller: &Controller) -> Value {
@@ -95,6 +117,7 @@ fn external(external: &External) -> Value {
 fn source(source: &Source) -> Value {
     let mapper = match &source.mapper {
         Mapper::OwnerReference => json!("ownerReference"),
+        Mapper::OwnerKind => json!("ownerKind"),
         Mapper::Annotations(keys) => json!({ "annotations": mapping(keys) }),
         Mapper::Labels(keys) => json!({ "labels": mapping(keys) }),
         Mapper::Named(names) => keys(names),
@@ -216,6 +239,7 @@ fn namespaces(namespaces: &Namespaces) -> Value {
         Namespaces::All => json!("all"),
         Namespaces::Own => json!("own"),
         Namespaces::Listed(names) => names.iter().map(|name| &**name).collect(),
+        Namespaces::Selected(selected) => json!({ "selector": &*selected.selector }),
     }
 }
 

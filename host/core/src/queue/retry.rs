@@ -17,11 +17,16 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Returns the retry state for the next run. Before the first delay, it is what an error handler sees on a fresh
-    /// run (`EC-2`).
-    pub(super) fn info(self, retry: Option<&Retry>) -> RetryInfo {
+    /// Returns those of a run that was told of so many attempts.
+    pub(super) fn told(attempt: u32) -> Self {
+        Self { consumed: attempt, until: None }
+    }
+
+    /// Returns the retry state for the next run, if a failure may be retried by any of these policies. Before the first
+    /// delay, it is what an error handler sees on a fresh run (`EC-2`).
+    pub(super) fn info<'r>(self, retries: impl IntoIterator<Item = &'r Retry>) -> RetryInfo {
         // RT-3; without a retry policy, the first run is the last.
-        let last = retry.is_none_or(|retry| retry.max_attempts.is_some_and(|max| self.consumed >= max));
+        let last = retries.into_iter().all(|retry| retry.max_attempts.is_some_and(|max| self.consumed >= max));
         RetryInfo { attempt: self.consumed, last }
     }
 

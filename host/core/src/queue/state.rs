@@ -9,8 +9,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::outage::Outage;
-use super::{Counts, Deletion, Event, FOREVER, Finished, KeyState, Mark, Mode, Next, Policy, Receipt, Settled};
-use crate::guest::RetryInfo;
+use super::retry::Attempts;
+use super::{Blame, Counts, Deletion, Event, FOREVER, Finished, KeyState, Mark, Mode, Next, Policy, Receipt, Settled};
+use crate::guest::{FailureClass, RetryInfo};
+use crate::manifest::Retry;
 use crate::object::ObjectRef;
 
 mod entry;
@@ -89,8 +91,6 @@ pub(super) struct Taken {
     pub(super) key: ObjectRef,
     /// The retry state; `None` on a fresh run.
     pub(super) retry: Option<RetryInfo>,
-    /// The retry state of a fresh run, for callers that need one (`EC-2`).
-    pub(super) first: RetryInfo,
     /// The deletion, if the run is about it.
     pub(super) deletion: Option<Deletion>,
 }
@@ -148,6 +148,12 @@ impl State {
     /// Takes in which primary a run that has begun is about. Returns true if its retries are those of another one.
     pub(super) fn about(&mut self, key: &ObjectRef, uid: &str) -> bool {
         self.keys.get_mut(key).is_some_and(|entry| entry.about(uid))
+    }
+
+    /// Returns the retry state of a run that was told of so many attempts, once it is known of which class its failure is
+    /// (`EC-2`).
+    pub(super) fn retry_if(&self, attempt: u32, class: FailureClass) -> RetryInfo {
+        Attempts::told(attempt).info(self.policy.retry_of(class))
     }
 
     /// Changes the policy from now on.
@@ -296,7 +302,12 @@ impl State {
     }
 
     /// Takes in the result of a run, and returns what follows (EP-20 … EP-35).
-    pub(super) fn finish(&mut self, key: &ObjectRef, finished: Finished, now: Instant) -> Result<Settled, Error> {
+    pub(super) fn finish(
+        &mut self,
+        key: &ObjectRef,
+        (finished, blame): (Finished, Blame),
+        now: Instant,
+    ) -> Result<Settled, Error> {
         let Self { policy, phase, keys, timetable, outage, in_flight } = self;
         let entry = keys.get_mut(key).filter(|entry| entry.flight != Flight::Idle);
         let Some(entry) = entry else {
@@ -305,7 +316,7 @@ impl State {
         *in_flight = in_flight.saturating_sub(1);
         let waited = entry.waits_for_server();
         let what = match phase {
-            Phase::Running => entry.settle(policy, finished, now, (key, outage)),
+            Phase::Running => entry.settle(policy, (finished, blame), now, (key, outage)),
             Phase::Stopped | Phase::Closed => entry.break_off(policy, finished),
         };
         let waits = entry.waits_for_server() && what.next != Next::Dropped;
@@ -373,6 +384,16 @@ impl State {
 // === impl Policy ===
 
 impl Policy {
+    /// Returns the policy by which failures of a class are retried; `None`: they are not.
+    fn retry_of(&self, class: FailureClass) -> Option<&Retry> {
+        self.retry.as_ref().map(|retry| self.retry_by.get(&class).unwrap_or(retry))
+    }
+
+    /// Returns the policies by which failures of any class are retried.
+    fn retries(&self) -> impl Iterator<Item = &Retry> {
+        FailureClass::ALL.iter().filter_map(|class| self.retry_of(*class))
+    }
+
     fn normal(mut self) -> Self {
         self.max_interval = self.max_interval.filter(|interval| !interval.is_zero()); // IV-1
         self

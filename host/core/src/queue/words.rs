@@ -1,8 +1,9 @@
 //! The words in which a queue is spoken to: its settings, events, what runs end with, and what follows.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::guest::RetryInfo;
+use crate::guest::{FailureClass, NextRetry, RetryInfo};
 use crate::manifest::{RateLimit, Retry};
 use crate::object::ObjectRef;
 
@@ -11,6 +12,8 @@ use crate::object::ObjectRef;
 pub struct Policy {
     /// The retry policy for failures (RT rules); `None`: failures are not retried (`EP-22`).
     pub retry: Option<Retry>,
+    /// The policies of single classes of failures (`RT-7`); none without a retry policy.
+    pub retry_by: BTreeMap<FailureClass, Retry>,
     /// The limit of runs per window and key (RL rules); `None`: no limit.
     pub rate_limit: Option<RateLimit>,
     /// The maximal interval (`IV-1`), counted from the end of a run: a key runs at least this often. `None` or zero:
@@ -101,6 +104,15 @@ pub enum Failure {
     Conflict,
     /// The API server could not be reached, was too busy, or failed itself. The key is not the cause.
     Outage,
+}
+
+/// What is known of a failure beside its kind, by which its retry differs; of no interest after a success.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blame {
+    /// The class.
+    pub class: FailureClass,
+    /// When the component wants the retry; a delay is no shorter than the policy's `min_reschedule` (`RT-5`).
+    pub next: NextRetry,
 }
 
 /// The queue's answer to the end of a run.
@@ -218,12 +230,18 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             retry: Some(Retry::default()),
+            retry_by: BTreeMap::new(),
             rate_limit: None,
             max_interval: Some(Duration::from_hours(10)),
             min_reschedule: Duration::ZERO,
             mode: Mode::Normal,
         }
     }
+}
+
+impl Blame {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { class: FailureClass::Other, next: NextRetry::Declared };
 }
 
 impl Finished {

@@ -11,6 +11,7 @@ use super::callbacks::Callbacks;
 use super::controller::Controller;
 use super::managed;
 use super::memos::Memos;
+use super::naming;
 use super::polling;
 use super::reads::Reader;
 use super::run::Run;
@@ -163,7 +164,8 @@ impl Context for Run {
     }
 
     fn publish(&self, event: Event) {
-        (self.controller.events)(&self.primary, event);
+        let (event, name) = naming::named(self, event);
+        (self.controller.events)(&self.primary, event, name);
     }
 }
 

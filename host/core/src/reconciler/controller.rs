@@ -73,8 +73,8 @@ pub struct Elsewhere {
     pub away: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// Takes Kubernetes Events about a primary; never waits.
-pub type Events = Box<dyn Fn(&Object, Event) + Send + Sync>;
+/// Takes Kubernetes Events about a primary, and what they are called if the manifest says it; never waits.
+pub type Events = Box<dyn Fn(&Object, Event, Option<String>) + Send + Sync>;
 
 // === impl Controller ===
 

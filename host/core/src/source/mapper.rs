@@ -45,6 +45,7 @@ impl Mapper {
         match &self.declared {
             Declared::Index(by) => Some(by),
             Declared::OwnerReference
+            | Declared::OwnerKind
             | Declared::Annotations(_)
             | Declared::Labels(_)
             | Declared::Named(_)
@@ -57,6 +58,7 @@ impl Mapper {
         match &self.declared {
             Declared::Export(name) => Some(name),
             Declared::OwnerReference
+            | Declared::OwnerKind
             | Declared::Annotations(_)
             | Declared::Labels(_)
             | Declared::Named(_)
@@ -90,7 +92,7 @@ impl Mapper {
         match &self.declared {
             Declared::Named(keys) | Declared::Index(ByIndex { key: keys, .. }) => keys.is_costly(),
             Declared::Export(_) => true,
-            Declared::OwnerReference | Declared::Annotations(_) | Declared::Labels(_) => false,
+            Declared::OwnerReference | Declared::OwnerKind | Declared::Annotations(_) | Declared::Labels(_) => false,
         }
     }
 
@@ -109,7 +111,7 @@ impl Mapper {
     /// read for all but owner references.
     pub fn primaries(&self, secondary: &Object, asked: Asked<'_>) -> BTreeSet<ObjectRef> {
         match &self.declared {
-            Declared::OwnerReference => {
+            Declared::OwnerReference | Declared::OwnerKind => {
                 let owners = secondary.header().owners.iter().filter(|owner| self.is_primary(owner));
                 owners.filter_map(|owner| self.key(&owner.name, None, secondary)).collect()
             }
@@ -133,7 +135,7 @@ impl Mapper {
     /// Returns true if a secondary belongs to a primary.
     pub fn maps(&self, secondary: &Object, primary: &ObjectRef, asked: Asked<'_>) -> bool {
         match &self.declared {
-            Declared::OwnerReference => {
+            Declared::OwnerReference | Declared::OwnerKind => {
                 let header = secondary.header();
                 let reachable = match self.scope {
                     Scope::Cluster => primary.namespace.is_none(),
@@ -152,7 +154,7 @@ impl Mapper {
     /// Returns true if all secondaries of a primary are in its own namespace.
     pub fn stays_at_home(&self, primary: &ObjectRef) -> bool {
         let across = match &self.declared {
-            Declared::OwnerReference => false,
+            Declared::OwnerReference | Declared::OwnerKind => false,
             Declared::Annotations(keys) | Declared::Labels(keys) => keys.across_namespaces,
             Declared::Named(_) | Declared::Export(_) | Declared::Index(_) => self.across,
         };
@@ -163,7 +165,7 @@ impl Mapper {
     /// Returns true if the headers of two versions of a secondary show that both belong to the same primaries.
     pub fn same(&self, old: &Object, new: &Object) -> bool {
         match &self.declared {
-            Declared::OwnerReference => old.header().owners == new.header().owners,
+            Declared::OwnerReference | Declared::OwnerKind => old.header().owners == new.header().owners,
             Declared::Annotations(_)
             | Declared::Labels(_)
             | Declared::Named(_)
@@ -172,9 +174,10 @@ impl Mapper {
         }
     }
 
-    /// Returns true if an owner is of the primaries' kind (`IM-1`): kind and group decide, the version does not.
+    /// Returns true if an owner is of the primaries' kind (`IM-1`): kind and group decide, the version does not. By kind only,
+    /// the group does not either (`IM-2`).
     fn is_primary(&self, owner: &Owner) -> bool {
-        owner.is_of(&self.kind)
+        owner.is_of(&self.kind) || (self.declared == Declared::OwnerKind && *owner.kind == *self.kind.kind)
     }
 
     /// Returns the primary that annotations or labels name (`IM-2`). A missing type counts as the right one. A client
@@ -267,6 +270,18 @@ mod tests {
             assert_eq!(primaries(&mapper, &owned("n", &owners)), expected, "{case}");
         }
         assert_eq!(primaries(&mapper, &owned("", &[page])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn owner_references_may_count_by_kind_alone() {
+        // IM-2
+        let mapper = page(Scope::Namespaced, Declared::OwnerKind);
+        let owners =
+            [("x.dev/v1", "Page", "p"), ("y.dev/v1", "Page", "q"), ("v1", "Page", "r"), ("x.dev/v1", "Site", "s")];
+        let object = owned("n", &owners);
+        assert_eq!(primaries(&mapper, &object), ["n/p", "n/q", "n/r"]);
+        let maps = |name| mapper.maps(&object, &ObjectRef::namespaced("n", name), asked());
+        assert_eq!(["p", "q", "s"].map(maps), [true, true, false]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::Source;
 use crate::bucket::{Bucket, Rate};
 use crate::guest::{CallError, CallReason};
-use crate::manifest::{self, Namespaces, Registration};
+use crate::manifest::{self, Namespaces, Registration, Selected};
 
 /// The most expressions of all registered sources together that are asked about events, as of a manifest.
 const MOST_ASKED: usize = 32;
@@ -274,7 +274,8 @@ impl Registered {
 fn lists(registration: &Registration) -> u32 {
     let lists = match &registration.source.namespaces {
         Some(Namespaces::Listed(names)) => names.len().clamp(1, MOST_LISTS),
-        Some(Namespaces::All | Namespaces::Own) | None => 1,
+        Some(Namespaces::Selected(Selected { found: Some(names), .. })) => names.len().clamp(1, MOST_LISTS),
+        Some(Namespaces::All | Namespaces::Own | Namespaces::Selected(_)) | None => 1,
     };
     u32::try_from(lists).unwrap_or(u32::MAX)
 }

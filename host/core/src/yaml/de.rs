@@ -37,6 +37,9 @@ pub(crate) enum Failure {
 /// How a [`Slot`] asks for the number of its node, beside the value.
 pub(super) const SLOT: &str = "$slot";
 
+/// The name of what is a list, or else a mapping of one form.
+pub(super) const LIST_OR: &str = "$listOr";
+
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
@@ -158,6 +161,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     ) -> Result<V::Value, Failure> {
         if name == SLOT {
             return visitor.visit_seq(Parts { reader: self, next: 0 });
+        }
+        if name == LIST_OR && matches!(self.node.value, Value::Map(_)) {
+            return visitor.visit_newtype_struct(self);
         }
         self.deserialize_tuple(len, visitor)
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::slot::{Entries, Form, OrWord, Scalar, Slot, Word};
+use super::slot::{Entries, Form, ListOr, OrWord, Scalar, Slot, Word};
 
 /// Lists the words of an enum alone, without what each of them means.
 pub(crate) fn words(schema: &mut Schema) {
@@ -73,5 +73,20 @@ impl<W: Word, T: JsonSchema> JsonSchema for OrWord<W, T> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let value = generator.subschema_for::<T>();
         json_schema!({ "anyOf": [{ "const": W::WORD }, value] })
+    }
+}
+
+impl<T: JsonSchema, U: JsonSchema> JsonSchema for ListOr<T, U> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("list of {} or {}", T::schema_name(), U::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (list, value) = (generator.subschema_for::<Vec<T>>(), generator.subschema_for::<U>());
+        json_schema!({ "anyOf": [list, value] })
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-use super::de::SLOT;
+use super::de::{LIST_OR, SLOT};
 
 /// A field of which the place is known.
 pub(crate) enum Slot<T> {
@@ -35,6 +35,14 @@ pub(crate) enum OrWord<W, T> {
     Word(PhantomData<W>),
     /// The value.
     Value(T),
+}
+
+/// A list, or a mapping of one form in its place: `namespaces: { selector: … }`.
+pub(crate) enum ListOr<T, U> {
+    /// The list.
+    List(Vec<T>),
+    /// The mapping.
+    Value(U),
 }
 
 /// A word that may stand in place of a value.
@@ -170,6 +178,36 @@ impl<'de, W: Word, T: Deserialize<'de>> Visitor<'de> for OrWordVisitor<W, T> {
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<OrWord<W, T>, D::Error> {
         T::deserialize(deserializer).map(OrWord::Value)
+    }
+}
+
+// === impl ListOr ===
+
+impl<'de, T: Deserialize<'de>, U: Deserialize<'de>> Deserialize<'de> for ListOr<T, U> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_tuple_struct(LIST_OR, 0, ListOrVisitor(PhantomData))
+    }
+}
+
+struct ListOrVisitor<T, U>(PhantomData<(T, U)>);
+
+impl<'de, T: Deserialize<'de>, U: Deserialize<'de>> Visitor<'de> for ListOrVisitor<T, U> {
+    type Value = ListOr<T, U>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list or a mapping")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ListOr<T, U>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(ListOr::List(list))
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<ListOr<T, U>, D::Error> {
+        U::deserialize(deserializer).map(ListOr::Value)
     }
 }
 

@@ -22,6 +22,11 @@ const webpage = operator<WebPage>({
     // @ts-expect-error: failures come from elsewhere.
     if (failure.origin === "space") return {};
   },
+  decideRetry(page, failed) {
+    if (failed.failureClass === "conflict") return { after: "100ms" };
+    // @ts-expect-error: there is no such class.
+    if (failed.failureClass === "space") return { stop: page.spec.html === "" };
+  },
   desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
   match: { data: (actual, desired) => actual.data === desired.data || "data" },
   conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },

@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`,
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`,
 `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -18,16 +18,17 @@ What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow
 from capstan._json import Object
-from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, Things, Update
+from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, NextRetry, Things, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
-from capstan.errors import CallError, DependentFailure, Error, Failure
+from capstan.errors import CallError, DependentFailure, Error, FailedRun, Failure, FailureClass
 from capstan.log import debug, error, info, trace, warn
 from capstan.operations import ObjectRef
 from capstan.registry import (
     accepts,
     cleanup,
     condition,
+    decide_retry,
     desired,
     handle_error,
     initialize,
@@ -46,10 +47,13 @@ __all__ = [
     "DependentFailure",
     "Duration",
     "Error",
+    "FailedRun",
     "Failure",
+    "FailureClass",
     "Handled",
     "KeepFinalizer",
     "Key",
+    "NextRetry",
     "Object",
     "ObjectRef",
     "Retry",
@@ -63,6 +67,7 @@ __all__ = [
     "config",
     "context",
     "debug",
+    "decide_retry",
     "desired",
     "error",
     "expectations",

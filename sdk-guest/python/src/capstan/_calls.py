@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Things, Update
-from capstan.errors import Failure
+from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, NextRetry, Things, Update
+from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
 
 Answer = TypeVar("Answer")
@@ -35,6 +35,15 @@ def handle_error(primary: str, failure: Failure) -> Handled | None:
     if function is None:
         return None
     return _answer(function, function(_json.read(primary), failure), Handled, "Handled(…) or None")
+
+
+def decide_retry(primary: str, failed: FailedRun) -> NextRetry:
+    """Decides when a failed run is retried. A controller without such a function leaves that to the manifest."""
+    function = find(Interface.RETRY_POLICY, _controller())
+    if function is None:
+        return NextRetry()
+    answer = _answer(function, function(_json.read(primary), failed), NextRetry, "NextRetry(…) or None")
+    return answer or NextRetry()
 
 
 def initialize(primary: str) -> None:

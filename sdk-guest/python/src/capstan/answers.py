@@ -76,6 +76,16 @@ class Handled:
 
 
 @dataclass(frozen=True)
+class NextRetry:
+    """The answer of `@decide_retry`. `NextRetry()` is as the manifest says, as is `None`."""
+
+    after: Duration | None = None
+    """Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one."""
+    stop: bool = False
+    """Do not retry: wait for the next event."""
+
+
+@dataclass(frozen=True)
 class Condition:
     """The answer of `@condition` with something to remember. Without that, a bool will do."""
 

@@ -34,6 +34,11 @@ Origin = Literal["reconciler", "workflow", "update", "trap", "timeout", "out-of-
 itself broke down."""
 
 
+FailureClass = Literal["returned", "workflow", "conflict", "rejected", "trap", "timeout", "out-of-memory", "other"]
+"""The class of a failure, as under `retry.by` in the manifest: the component raised it, dependents of the managed workflow, a write met a
+newer version, a write was refused, or the component itself broke down."""
+
+
 class Error(Exception):
     """A failure whose text says everything: it is reported as it stands.
 
@@ -84,3 +89,15 @@ class Failure:
     """The dependents that failed; empty unless the origin is `workflow`."""
     refused: Reason | None = None
     """How the API server refused, or that it could not be asked, if that is why; `conflict` if all dependents that failed did for that."""
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """What failed, for a function with `@decide_retry`."""
+
+    failure_class: FailureClass
+    """The class of the failure."""
+    message: str
+    """The text of the failure."""
+    retry: Retry
+    """The retry state."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Handled, KeepFinalizer, Key, Things, Update
+from capstan.answers import Condition, Handled, KeepFinalizer, Key, NextRetry, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
 Cleanup = TypeVar("Cleanup", bound=Callable[..., Union[KeepFinalizer, None]])
 HandleError = TypeVar("HandleError", bound=Callable[..., Union[Handled, None]])
+DecideRetry = TypeVar("DecideRetry", bound=Callable[..., Union[NextRetry, None]])
 Initialize = TypeVar("Initialize", bound=Callable[..., None])
 Desired = TypeVar("Desired", bound=Callable[..., Any])
 Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
@@ -30,6 +31,7 @@ class Interface(Enum):
     RECONCILER = ("reconciler", "reconciler", ("primary",))
     CLEANER = ("cleaner", "cleanup", ("primary",))
     ERROR_HANDLER = ("error-handler", "error handler", ("primary", "failure"))
+    RETRY_POLICY = ("retry-policy", "retry policy", ("primary", "failed"))
     INITIALIZER = ("initializer", "initializer", ("primary",))
     DEPENDENT = ("dependent", "desired state for", ("primary",))
     MATCHER = ("matcher", "matcher", ("actual", "desired", "primary"))
@@ -148,6 +150,19 @@ def handle_error(function: Any = None, /, *, controller: str | None = None) -> A
     `Handled(…)`, or `None` as if it were not there.
     """
     return _single(Interface.ERROR_HANDLER, function, controller)
+
+
+@overload
+def decide_retry(function: DecideRetry, /) -> DecideRetry: ...
+@overload
+def decide_retry(*, controller: str | None = None) -> Callable[[DecideRetry], DecideRetry]: ...
+def decide_retry(function: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that decides when a failed run is retried.
+
+    It is given the primary and a `FailedRun`, if it takes both, after a failure of a run that reconciles or cleans up, when a retry
+    would follow. It returns `NextRetry(…)`, or `None`: as the manifest says. What it raises leaves the delay to the manifest, too.
+    """
+    return _single(Interface.RETRY_POLICY, function, controller)
 
 
 @overload

@@ -11,6 +11,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Reconciler", "reconciler"),
     ("Cleaner", "cleaner"),
     ("ErrorHandler", "error_handler"),
+    ("RetryPolicy", "retry_policy"),
     ("Initializer", "initializer"),
     ("Dependents", "dependent"),
     ("Matchers", "matcher"),
@@ -132,6 +133,7 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
         // A controller that does without these has nothing to tidy up or to prepare, and leaves failures to the daemon.
         "Cleaner" => quote!(::core::result::Result::Ok(::capstan_guest::Delete::remove_finalizer())),
         "ErrorHandler" => quote!(::core::result::Result::Ok(::capstan_guest::ErrorControl::unhandled())),
+        "RetryPolicy" => quote!(::core::result::Result::Ok(::capstan_guest::NextRetry::declared())),
         "Initializer" => quote!(::core::result::Result::Ok(())),
         _ => {
             let what = format!("{name} for the controller");
@@ -201,10 +203,12 @@ impl Shape {
         let json = |name: &str| (format_ident!("{name}"), quote!(&::capstan_guest::Json));
         let change = || (format_ident!("change"), quote!(&::capstan_guest::Change));
         let failure = || (format_ident!("failure"), quote!(&::capstan_guest::Failure));
+        let failed = || (format_ident!("failed"), quote!(&::capstan_guest::FailedRun));
         let (method, before, after, answer) = match name {
             "Reconciler" => ("reconcile", vec![], vec![], "Update"),
             "Cleaner" => ("cleanup", vec![], vec![], "Delete"),
             "ErrorHandler" => ("handle_error", vec![], vec![failure()], "ErrorControl"),
+            "RetryPolicy" => ("decide_retry", vec![], vec![failed()], "NextRetry"),
             "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),

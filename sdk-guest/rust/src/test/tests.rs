@@ -19,6 +19,7 @@ use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
 use crate::bindings::poller::exports::capstan::operator::poller::{Guest as _, PrimaryResources};
 use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest as _, PrimaryUpdate, UpdateControl};
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{Guest as _, PollResult};
+use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{self, Guest as _};
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper::Guest as _;
 use crate::expectations::{self, Outcome};
 use crate::glue::{Adapter, primary};
@@ -26,9 +27,10 @@ use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
-    Change, Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, Failure, Initializer, Json, Keys, Match,
-    Origin, Reconciler, Result, Things, ThingsByPrimary, Update, cache, conditions, config, context, dependents,
-    filters, mappers, matchers, memo, pollers, resource_pollers, secondaries, secondary, secondary_mappers, system,
+    Change, Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, FailedRun, Failure, FailureClass,
+    Initializer, Json, Keys, Match, NextRetry, Origin, Reconciler, Result, RetryPolicy, Things, ThingsByPrimary,
+    Update, cache, conditions, config, context, dependents, filters, mappers, matchers, memo, pollers,
+    resource_pollers, secondaries, secondary, secondary_mappers, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -80,6 +82,20 @@ impl ErrorHandler for Operator {
             "quiet" => ErrorControl::handled(),
             _ => ErrorControl::unhandled(),
         })
+    }
+}
+
+impl RetryPolicy for Operator {
+    type Primary = Page;
+
+    fn decide_retry(page: &Page, failed: &FailedRun) -> Result<NextRetry> {
+        if failed.failure_class == FailureClass::Conflict {
+            return Ok(NextRetry::after(Duration::from_millis(100)));
+        }
+        if failed.failure_class == FailureClass::Rejected {
+            return Ok(NextRetry::stop());
+        }
+        if page.html == "broken" { Err("no html".into()) } else { Ok(NextRetry::declared()) }
     }
 }
 
@@ -195,7 +211,7 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
 
 #[test]
 fn filters_see_the_object_as_it_is_and_was() {
@@ -350,6 +366,22 @@ fn an_error_control_becomes_what_the_contract_wants() {
     for (html, expected) in table {
         let answer = Adapter::<Operator>::handle_error(page(html), failure.clone());
         assert_eq!(answer, Ok(expected), "{html}");
+    }
+}
+
+#[test]
+fn a_next_retry_becomes_what_the_contract_wants() {
+    // RT-5
+    let declared = || Ok(retry_policy::NextRetry::Declared);
+    for (failure_class, html, expected) in [
+        (FailureClass::Conflict, "", Ok(retry_policy::NextRetry::AfterMs(100))),
+        (FailureClass::Rejected, "", Ok(retry_policy::NextRetry::Stop)),
+        (FailureClass::OutOfMemory, "", declared()),
+        (FailureClass::Returned, "broken", Err("no html".to_owned())),
+    ] {
+        let retry = Retry { attempt: 1, last: false };
+        let failed = FailedRun { failure_class, message: "no".to_owned(), retry };
+        assert_eq!(Adapter::<Operator>::decide_retry(page(html), failed), expected);
     }
 }
 

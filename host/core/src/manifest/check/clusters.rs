@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::names::{DataKey, HolderName, Name};
-use super::super::raw::{self, Maybe, MaybeLeaf, Named, Namespaces};
+use super::super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::super::{Mapper, Remote, Source};
 use super::{Check, get, located};
 use crate::yaml::{Located, OrWord, Scalar};
@@ -77,7 +77,12 @@ impl Check<'_> {
             let found = informer.read().zip(sources.get(name));
             match found.map(|(informer, source)| (&informer.value, located(&informer.value.cluster), source)) {
                 Some((informer, Some(Located { place, .. }), source)) => {
-                    self.source_apart((informer, &raw.namespaces), *place, cluster.as_ref(), source);
+                    let own = if informer.namespaces.is_some() {
+                        is_own(&informer.namespaces)
+                    } else {
+                        is_own(&raw.namespaces)
+                    };
+                    self.source_apart(own, *place, cluster.as_ref(), source);
                 }
                 Some((informer, None, _)) if cluster.is_some() => self.not_own(&informer.namespaces),
                 Some((_, None, _)) | None => {}
@@ -90,25 +95,19 @@ impl Check<'_> {
     }
 
     /// Finds what a source of another cluster can't have.
-    fn source_apart(
-        &mut self,
-        (informer, around): (&raw::Informer, &Maybe<Namespaces>),
-        place: usize,
-        cluster: Option<&Arc<str>>,
-        source: &Source,
-    ) {
+    fn source_apart(&mut self, own: bool, place: usize, cluster: Option<&Arc<str>>, source: &Source) {
         if source.cluster.as_ref() == cluster {
             self.fault(place, "found the cluster in which the controller is itself; leave it out");
-        } else if source.mapper == Mapper::OwnerReference {
+        } else if matches!(source.mapper, Mapper::OwnerReference | Mapper::OwnerKind) {
             self.fault(place, "found another cluster with owner references, which can't lead from one cluster into another; expected another `mapper`, such as `annotations: {}`");
         }
-        if is_own(if informer.namespaces.is_some() { &informer.namespaces } else { around }) {
+        if own {
             self.fault(place, "found another cluster with `namespaces: own`, the daemon's own namespace, which is not there; expected `namespaces` with `all` or a list");
         }
     }
 
     /// Finds the daemon's own namespace where there is none.
-    fn not_own(&mut self, namespaces: &Maybe<Namespaces>) {
+    fn not_own<T>(&mut self, namespaces: &Maybe<OrWord<raw::All, OrWord<raw::Own, T>>>) {
         if let Some(Located { place, .. }) = located(namespaces).filter(|_| is_own(namespaces)) {
             self.fault(
                 *place,
@@ -118,6 +117,6 @@ impl Check<'_> {
     }
 }
 
-fn is_own(namespaces: &Maybe<Namespaces>) -> bool {
+fn is_own<T>(namespaces: &Maybe<OrWord<raw::All, OrWord<raw::Own, T>>>) -> bool {
     matches!(get(namespaces), Some(OrWord::Value(OrWord::Word(_))))
 }

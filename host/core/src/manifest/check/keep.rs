@@ -7,7 +7,7 @@ use super::super::keep::{Keep, Path, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
-    Bound, ByIndex, Condition, Conditions, Dependent, Filters, Keys, Mapper, Secondaries, Source, Workflow,
+    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Secondaries, Source, Workflow,
 };
 use super::{Check, get, located};
 use crate::object::fields::Fields;
@@ -94,7 +94,7 @@ impl Check<'_> {
         };
         let mapper = match &source.mapper {
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
-            Mapper::OwnerReference | Mapper::Annotations(_) | Mapper::Labels(_) => None,
+            Mapper::OwnerReference | Mapper::OwnerKind | Mapper::Annotations(_) | Mapper::Labels(_) => None,
             Mapper::Export(_) => {
                 self.fault(*place, "found `bounded` beside an export in `mapper`, which can't be asked about what is forgotten; expected a pointer there");
                 None
@@ -148,7 +148,7 @@ pub(super) fn bound(raw: &raw::CacheBound) -> Bound {
 
 /// Returns the fields of primaries at which the settings of a controller look.
 pub(super) fn of_primaries<'w>(
-    filters: &Filters,
+    (filters, events): (&Filters, &Events),
     indexes: &BTreeMap<Arc<str>, Keys>,
     sources: &BTreeMap<Arc<str>, Source>,
     workflows: impl Iterator<Item = &'w Workflow>,
@@ -161,7 +161,8 @@ pub(super) fn of_primaries<'w>(
     let secondaries = keys.flat_map(|keys| named("secondaries", of_keys(keys, PRIMARY)));
     let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
     let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
-    of_both(filters, indexes.values()).chain(secondaries).chain(dependents).collect()
+    let events = events.expressions().flat_map(|cel| named("events", cel.paths(PRIMARY)));
+    of_both(filters, indexes.values()).chain(secondaries).chain(dependents).chain(events).collect()
 }
 
 fn of_dependent(dependent: &Dependent) -> Vec<Path> {

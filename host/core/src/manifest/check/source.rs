@@ -86,9 +86,11 @@ impl Check<'_> {
                 let source = self.source_of(informer, primaries)?;
                 let leads_away = match &source.mapper {
                     Mapper::Annotations(keys) | Mapper::Labels(keys) => keys.across_namespaces,
-                    Mapper::OwnerReference | Mapper::Named(_) | Mapper::Index(_) | Mapper::Export(_) => {
-                        source.across_namespaces
-                    }
+                    Mapper::OwnerReference
+                    | Mapper::OwnerKind
+                    | Mapper::Named(_)
+                    | Mapper::Index(_)
+                    | Mapper::Export(_) => source.across_namespaces,
                 };
                 if source.asks_exports() {
                     self.fault(*place, "found an `export`; which exports of its component are asked only a manifest says: declare the source there");
@@ -146,6 +148,7 @@ impl Check<'_> {
         let none = || Mapper::OwnerReference;
         let (keys, by): (_, fn(MappingKeys) -> Mapper) = match value {
             raw::Mapper::OwnerReference => return Mapper::OwnerReference,
+            raw::Mapper::OwnerKind => return Mapper::OwnerKind,
             raw::Mapper::Annotations(keys) => (self.need(keys, *place, "annotations"), Mapper::Annotations),
             raw::Mapper::Labels(keys) => (self.need(keys, *place, "labels"), Mapper::Labels),
             raw::Mapper::Pointer(pointer) => {
@@ -207,7 +210,7 @@ impl Check<'_> {
             Some(Mapper::Annotations(_) | Mapper::Labels(_)) => {
                 self.fault(across.place, "found `acrossNamespaces` beside a mapper by annotations or labels; expected it among the keys of that");
             }
-            Some(Mapper::OwnerReference) | None => {
+            Some(Mapper::OwnerReference | Mapper::OwnerKind) | None => {
                 self.fault(across.place, "found `acrossNamespaces` with owner references, which can't lead from one namespace into another; expected another `mapper`");
             }
         }

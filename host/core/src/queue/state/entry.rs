@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::super::limiter::{self, Window};
 use super::super::outage::{self, Outage};
 use super::super::retry::{self, Attempts};
-use super::super::{Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
+use super::super::{Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
 use super::{Due, RESUME, Taken};
-use crate::guest::RetryInfo;
+use crate::guest::{NextRetry, RetryInfo};
 use crate::object::ObjectRef;
 
 /// One key. Most keys are idle and wait for their maximal interval, so what few keys need is in a box.
@@ -191,8 +191,7 @@ impl Entry {
             self.flight = Flight::Run;
             self.renewed = false;
         }
-        let first = Attempts::default().info(policy.retry.as_ref());
-        Taken { key, retry: self.retry(policy), first, deletion }
+        Taken { key, retry: self.retry(policy), deletion }
     }
 
     /// Ends a run that was under way when the queue was stopped. Its outcome is ignored, except that our finalizer
@@ -214,7 +213,7 @@ impl Entry {
     pub(super) fn settle(
         &mut self,
         policy: &Policy,
-        finished: Finished,
+        (finished, blame): (Finished, Blame),
         now: Instant,
         (key, outage): (&ObjectRef, &Outage),
     ) -> Settled {
@@ -224,7 +223,7 @@ impl Entry {
             if flight == Flight::Superseded { Finished::DONE } else { finished.no_sooner_than(policy.min_reschedule) };
         let (outcome, next) = match finished {
             Finished::Failed(Failure::Outage) => self.wait(|failures| outage.pause(key, failures)),
-            Finished::Failed(failure) => self.fail(policy, flight, failure, (key, now)),
+            Finished::Failed(failure) => self.fail(policy, flight, (failure, blame), (key, now)),
             Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed => {
                 (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
             }
@@ -284,10 +283,10 @@ impl Entry {
         &mut self,
         policy: &Policy,
         flight: Flight,
-        failure: Failure,
+        (failure, blame): (Failure, Blame),
         (key, now): (&ObjectRef, Instant),
     ) -> (Outcome, Next) {
-        let Some(retry) = &policy.retry else {
+        let Some(retry) = policy.retry_of(blame.class) else {
             // EP-22: what follows is the same as after a success, but the outcome is a failure.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
             return (Outcome::Failed(Level::Error), next);
@@ -296,17 +295,19 @@ impl Entry {
         let woken = self.pending || (flight == Flight::Run && self.marked());
         self.pending = true;
         let attempts = self.history.get_or_insert_default().retry.get_or_insert_default();
-        let last = attempts.info(Some(retry)).last;
+        let stop = blame.next == NextRetry::Stop;
+        let last = stop || attempts.info(Some(retry)).last;
         let left = attempts.left(now);
-        let delay = |number: u32| match failure {
+        let delay = |number: u32| match (failure, blame.next) {
             // RT-5
-            Failure::Delayed(after) => after,
-            Failure::Unhandled | Failure::Handled | Failure::Conflict | Failure::Outage => {
-                retry::delay(retry, number, outage::share(key, number))
-            }
+            (Failure::Delayed(after), _) => after,
+            (_, NextRetry::After(after)) => after.max(policy.min_reschedule),
+            (_, NextRetry::Declared | NextRetry::Stop) => retry::delay(retry, number, outage::share(key, number)),
         };
         let next = if woken {
             Next::AtOnce
+        } else if stop {
+            Next::Exhausted(policy.max_interval)
         } else if left > RESUME {
             Next::Resume(left)
         } else if let Some(delay) = attempts.consume(retry, now, delay) {
@@ -359,7 +360,7 @@ impl Entry {
     /// Returns which attempt the next run is.
     pub(super) fn retry(&self, policy: &Policy) -> Option<RetryInfo> {
         let attempts = self.history.as_ref()?.retry?;
-        Some(attempts.info(policy.retry.as_ref()))
+        Some(attempts.info(policy.retries()))
     }
 
     /// Returns true if a run has to follow.

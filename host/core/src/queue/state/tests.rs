@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::super::{Failure, Level, Outcome};
 use super::entry::Life;
 use super::*;
+use crate::guest::NextRetry;
 use crate::manifest::{RateLimit, Retry};
 
 const CHANGED: Event = Event::PrimaryChanged { deleting: false };
@@ -20,6 +21,11 @@ const OUTAGE: Finished = Finished::Failed(Failure::Outage);
 const FINALIZED: Finished = Finished::Done { finalizer_removed: true, again: None };
 
 const TEN_HOURS: Duration = Duration::from_hours(10);
+
+/// Returns an end of which nothing more is known.
+fn whatever(finished: Finished) -> (Finished, Blame) {
+    (finished, Blame::default())
+}
 
 fn again(ms: u64) -> Finished {
     Finished::Done { finalizer_removed: false, again: Some(millis(ms)) }
@@ -114,7 +120,15 @@ impl Script {
     }
 
     fn finish(&mut self, finished: Finished) -> Settled {
-        let what = self.state.finish(&ObjectRef::cluster("a"), finished, self.now).unwrap();
+        self.finish_for(FailureClass::Other, finished)
+    }
+
+    fn finish_for(&mut self, class: FailureClass, finished: Finished) -> Settled {
+        self.finish_as(Blame { class, ..Blame::default() }, finished)
+    }
+
+    fn finish_as(&mut self, blame: Blame, finished: Finished) -> Settled {
+        let what = self.state.finish(&ObjectRef::cluster("a"), (finished, blame), self.now).unwrap();
         self.state.check();
         what
     }
@@ -450,7 +464,7 @@ fn the_first_that_gets_through_brings_the_others_forward_within_two_seconds() {
         script.event_of(name, CHANGED);
         script.take();
         let key = ObjectRef::cluster(name);
-        script.state.finish(&key, OUTAGE, script.now).unwrap();
+        script.state.finish(&key, whatever(OUTAGE), script.now).unwrap();
     }
     script.state.check();
     let probe = loop {
@@ -461,14 +475,14 @@ fn the_first_that_gets_through_brings_the_others_forward_within_two_seconds() {
         }
     };
     let back = script.now;
-    script.state.finish(&probe, Finished::DONE, back).unwrap();
+    script.state.finish(&probe, whatever(Finished::DONE), back).unwrap();
     let mut times = Vec::new();
     while times.len() < names.len() - 1 {
         match script.turn() {
             Turn::Run(taken) => {
                 times.push(script.now - back);
                 let now = script.now;
-                script.state.finish(&taken.key, Finished::DONE, now).unwrap();
+                script.state.finish(&taken.key, whatever(Finished::DONE), now).unwrap();
             }
             Turn::Wait(at) => script.now = at.unwrap(),
             Turn::Closed => panic!("closed"),
@@ -491,7 +505,7 @@ fn when_the_server_is_said_to_be_back_who_waits_runs_within_two_seconds_and_nobo
     script.event_of("b", CHANGED);
     script.take();
     let (key, now) = (ObjectRef::cluster("b"), script.now);
-    script.state.finish(&key, FAILED, now).unwrap();
+    script.state.finish(&key, whatever(FAILED), now).unwrap();
     script.resume();
     let due = |script: &Script, letter| script.state.keys[&ObjectRef::cluster(letter)].due.unwrap().at - now;
     assert!(due(&script, "a") <= millis(2000));
@@ -625,8 +639,84 @@ fn an_error_handler_always_has_a_retry_state() {
         let mut script = Script::new(Policy { retry, ..Policy::default() });
         script.event(CHANGED);
         let taken = script.taken();
-        assert_eq!((taken.retry, taken.first), (None, first));
+        assert_eq!((taken.retry, script.state.retry_if(0, FailureClass::Other)), (None, first));
     }
+}
+
+#[test]
+fn a_class_of_failures_has_delays_and_attempts_of_its_own_and_all_are_counted_together() {
+    // RT-7
+    let often = Retry { initial_interval: millis(100), max_attempts: Some(4), ..Retry::default() };
+    let never = Retry { max_attempts: Some(0), ..Retry::default() };
+    let few = Retry { max_attempts: Some(3), ..Retry::default() };
+    let retry_by = BTreeMap::from([(FailureClass::Conflict, often), (FailureClass::Rejected, never)]);
+    let mut script = Script::in_flight(Policy { retry: Some(few), retry_by, ..Policy::default() });
+    let (conflict, unhandled) = (Finished::Failed(Failure::Conflict), FAILED);
+    let exhausted = || Next::Exhausted(Some(TEN_HOURS));
+    let (retry, info_level) = (|ms| Next::Retry(millis(ms)), Level::Info);
+    let table = [
+        (FailureClass::Conflict, conflict, retry(100), info_level, info(1, false)),
+        (FailureClass::Trap, unhandled, retry(2000), Level::Warning, info(2, false)),
+        // Nothing is retried that would fail again.
+        (FailureClass::Rejected, unhandled, exhausted(), Level::Error, info(2, false)),
+        (FailureClass::Conflict, conflict, retry(150), info_level, info(3, false)),
+        // The attempts of others are used up, those of conflicts are not: only then is it the last of all.
+        (FailureClass::Returned, unhandled, exhausted(), Level::Error, info(3, false)),
+        (FailureClass::Conflict, conflict, retry(225), info_level, info(4, true)),
+        (FailureClass::Conflict, conflict, exhausted(), Level::Error, info(4, true)),
+    ];
+    for (class, finished, next, level, retry) in table {
+        let settled = Settled { outcome: Outcome::Failed(level), next, retry: Some(retry) };
+        assert_eq!(script.finish_for(class, finished), settled, "{class:?}");
+        script.now += millis(10_000);
+        script.event(RELATED);
+        assert_eq!(script.taken().retry, Some(retry), "{class:?}");
+    }
+    // What an error handler is told is about the class of the failure before it.
+    let told = |attempt, class| script.state.retry_if(attempt, class);
+    assert_eq!(told(0, FailureClass::Rejected), info(0, true));
+    assert_eq!((told(3, FailureClass::Other), told(3, FailureClass::Conflict)), (info(3, true), info(3, false)));
+}
+
+#[test]
+fn a_component_says_when_it_is_retried_or_that_it_is_not() {
+    // RT-5
+    let policy = || Policy { min_reschedule: millis(100), ..Policy::default() };
+    let blame = |next| Blame { next, ..Blame::default() };
+    let mut script = Script::in_flight(policy());
+    let warning = Outcome::Failed(Level::Warning);
+    for (next, delay, attempt) in [
+        (NextRetry::After(millis(700)), 700, 1),
+        (NextRetry::After(millis(5)), 100, 2),
+        // The manifest's delay is that of the attempt, whatever those before had.
+        (NextRetry::Declared, 3000, 3),
+    ] {
+        let settled = Settled { outcome: warning, next: Next::Retry(millis(delay)), retry: Some(info(attempt, false)) };
+        assert_eq!(script.finish_as(blame(next), FAILED), settled);
+        script.now += millis(delay);
+        assert_eq!(script.take(), Some("a".to_owned()));
+    }
+    let exhausted = Settled {
+        outcome: Outcome::Failed(Level::Error),
+        next: Next::Exhausted(Some(TEN_HOURS)),
+        retry: Some(info(3, false)),
+    };
+    assert_eq!(script.finish_as(blame(NextRetry::Stop), FAILED), exhausted);
+    // An event runs it all the same; and no retry follows the last attempt, whatever the component wants.
+    script.event(RELATED);
+    assert_eq!(script.taken().retry, Some(info(3, false)));
+    script.event(RELATED);
+    let woken = script.finish_as(blame(NextRetry::Stop), FAILED);
+    assert_eq!((woken.outcome, woken.next), (warning, Next::AtOnce));
+    for _ in 0..2 {
+        script.taken();
+        let next = script.finish_as(blame(NextRetry::After(millis(200))), FAILED).next;
+        assert_eq!(next, Next::Retry(millis(200)));
+        script.now += millis(200);
+    }
+    script.taken();
+    let next = script.finish_as(blame(NextRetry::After(millis(200))), FAILED).next;
+    assert_eq!(next, Next::Exhausted(Some(TEN_HOURS)));
 }
 
 #[test]
@@ -634,7 +724,7 @@ fn only_what_is_in_flight_can_be_finished() {
     let mut script = Script::new(Policy::default());
     let key = ObjectRef::cluster("a");
     for _ in 0..2 {
-        let error = script.state.finish(&key, Finished::DONE, script.now).unwrap_err();
+        let error = script.state.finish(&key, whatever(Finished::DONE), script.now).unwrap_err();
         assert_eq!(error.to_string(), "finish a: it is not in flight");
         script.event(CHANGED);
     }
@@ -663,7 +753,7 @@ fn a_start_replays_what_is_marked_and_only_that() {
     script.finish(FAILED);
     script.event_of("b", CHANGED);
     script.take();
-    script.state.finish(&ObjectRef::cluster("b"), Finished::DONE, script.now).unwrap();
+    script.state.finish(&ObjectRef::cluster("b"), whatever(Finished::DONE), script.now).unwrap();
     script.state.stop();
     assert_eq!(script.at(100).take(), None);
     script.start();
@@ -680,7 +770,7 @@ fn a_start_replays_in_the_order_of_the_timers_and_what_has_none_last() {
         script.at(ms).event_of(letter, CHANGED);
         assert_eq!(script.take(), Some(letter.to_owned()));
         let key = ObjectRef::cluster(letter);
-        script.state.finish(&key, FAILED, script.now).unwrap();
+        script.state.finish(&key, whatever(FAILED), script.now).unwrap();
     }
     script.state.stop();
     script.at(2003).start();
@@ -761,7 +851,7 @@ fn keys_of_a_dropped_namespace_are_forgotten() {
         script.state.retain(|key| key.name.as_ref() == "c");
         script.state.check();
         assert_eq!(script.state.len(), 2);
-        let what = script.state.finish(&ObjectRef::cluster("b"), FAILED, script.now).unwrap();
+        let what = script.state.finish(&ObjectRef::cluster("b"), whatever(FAILED), script.now).unwrap();
         assert_eq!((what.next, script.state.len()), (Next::Dropped, 1));
         assert_eq!((script.take(), script.take()), (Some("c".to_owned()), None));
     }
@@ -793,7 +883,7 @@ fn jitter_tells_keys_apart_and_is_the_same_again() {
         let mut script = Script::new(Policy { retry, ..Policy::default() });
         script.state.event(&ObjectRef::cluster(letter), CHANGED, script.now);
         let Turn::Run(taken) = script.state.take(script.now) else { panic!("nothing runs") };
-        let next = script.state.finish(&taken.key, FAILED, script.now).unwrap().next;
+        let next = script.state.finish(&taken.key, whatever(FAILED), script.now).unwrap().next;
         let Next::Retry(delay) = next else { panic!("{next:?}") };
         delay
     };
@@ -1100,7 +1190,7 @@ impl Play {
     }
 
     fn finish(&mut self, letter: &str, finished: Finished) {
-        let what = self.script.state.finish(&ObjectRef::cluster(letter), finished, self.script.now).unwrap();
+        let what = self.script.state.finish(&ObjectRef::cluster(letter), whatever(finished), self.script.now).unwrap();
         self.script.state.check();
         if what.next == Next::AwaitDeletion {
             assert!(finished == FINALIZED && self.dying.contains(letter), "{letter} lives");

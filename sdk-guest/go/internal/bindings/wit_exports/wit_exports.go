@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_retry_policy"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
@@ -24,6 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_poller"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_reconciler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_retry_policy"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_secondary_mapper"
 	witRuntime "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/runtime"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/types"
@@ -287,6 +289,58 @@ func wasm_export_capstan_operator_error_handler_handle_error(arg0 uintptr, arg1 
 
 //go:wasmexport cabi_post_capstan:operator/error-handler@0.1.0#handle-error
 func wasm_export_post_return_capstan_operator_error_handler_handle_error(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/retry-policy@0.1.0#decide-retry
+func wasm_export_capstan_operator_retry_policy_decide_retry(arg0 uintptr, arg1 uint32, arg2 int32, arg3 uintptr, arg4 uint32, arg5 int32, arg6 int32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg3)), arg4)
+	witRuntime.Unpin()
+	result := export_capstan_operator_retry_policy.DecideRetry(value, capstan_operator_retry_policy.FailedRun{FailureClass: uint8(arg2), Message: value0, Retry: capstan_operator_types.RetryInfo{Attempt: uint32(arg5), Last: (arg6 != 0)}})
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+
+		switch payload.Tag() {
+		case capstan_operator_retry_policy.NextRetryDeclared:
+
+			*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = int8(int32(0))
+
+		case capstan_operator_retry_policy.NextRetryAfterMs:
+			payload := payload.AfterMs()
+			*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = int8(int32(1))
+			*(*int32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (4 + 1*4))) = int32(payload)
+
+		case capstan_operator_retry_policy.NextRetryStop:
+
+			*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = int8(int32(2))
+
+		default:
+			panic("unreachable")
+		}
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf8 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf8)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf8)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/retry-policy@0.1.0#decide-retry
+func wasm_export_post_return_capstan_operator_retry_policy_decide_retry(result uintptr) {
 	syncExportPinner.Unpin()
 }
 

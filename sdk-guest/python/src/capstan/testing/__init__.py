@@ -21,9 +21,9 @@ from typing import Any
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Change, Condition, Handled, KeepFinalizer, Things, Update
+from capstan.answers import Change, Condition, Handled, KeepFinalizer, NextRetry, Things, Update
 from capstan.context import Retry, RunInfo
-from capstan.errors import CallError, Failure
+from capstan.errors import CallError, FailedRun, Failure
 from capstan.expectations import Expectation
 from capstan.log import Handler
 from capstan.memo import Lifetime
@@ -162,6 +162,11 @@ class Run:
         """Calls the function with `@handle_error`."""
         with self:
             return _calls.handle_error(self._primary(primary), failure)
+
+    def decide_retry(self, failed: FailedRun, primary: Object | None = None) -> NextRetry:
+        """Calls the function with `@decide_retry`."""
+        with self:
+            return _calls.decide_retry(self._primary(primary), failed)
 
     def initialize(self, primary: Object | None = None) -> None:
         """Calls the function with `@initialize`."""

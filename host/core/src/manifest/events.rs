@@ -1,0 +1,42 @@
+//! What a manifest declares of Kubernetes Events: which count as one, what they are called, and whether they go with their primary.
+
+use crate::cel::Expression;
+
+/// How Kubernetes Events about primaries are written (`ER-7`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Which of them are counted as one, if the component says no key; default those with the same message.
+    pub key: EventKey,
+    /// What they are called, over [`PRIMARY`] and [`EVENT`]; `None`: by what is counted as one.
+    pub name: Option<Expression>,
+    /// Whether the primary owns them; default false.
+    pub owner_reference: bool,
+}
+
+/// Which Events of one type and reason are counted as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EventKey {
+    /// Those with the same message.
+    #[default]
+    Message,
+    /// All.
+    TypeAndReason,
+    /// Those with the same text, over [`PRIMARY`] and [`EVENT`].
+    Cel(Expression),
+}
+
+/// The variable that holds the primary.
+pub const PRIMARY: &str = "primary";
+/// The variable that holds the Event as the component records it.
+pub const EVENT: &str = "event";
+
+impl Events {
+    /// Returns the expressions that are asked about each Event.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let key = match &self.key {
+            EventKey::Message | EventKey::TypeAndReason => None,
+            EventKey::Cel(cel) => Some(cel),
+        };
+        key.into_iter().chain(&self.name)
+    }
+}

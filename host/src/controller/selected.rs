@@ -1,0 +1,174 @@
+//! Waits for the namespaces that a controller's manifest selects by their labels, and has it watch those (NS-5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
+use std::sync::Arc;
+
+use capstan_core::manifest::{Filters, Keep};
+use capstan_core::object::{Gvk, Scope as ObjectScope};
+use capstan_core::source::filter::{Filter, PrimaryFilter};
+use capstan_core::source::{Role, Source, Spec};
+use tokio::sync::watch;
+
+use super::declared::{Declared, Environment};
+use super::handle::Handle;
+use super::selection::{At, Names};
+use crate::client::Kind;
+use crate::informer::pool::Subscription;
+use crate::informer::{PageSize, Scope, Selectors, State, Subscriber};
+
+/// The most namespaces that a selector may select: each is watched by itself, for each kind.
+const MOST: usize = 500;
+
+/// A watch on the namespaces that are selected.
+struct Watching {
+    at: At,
+    subscription: Subscription,
+    /// Is told that there are others.
+    changed: watch::Receiver<()>,
+    /// What was told last: which they are, or why that is not known.
+    told: Option<Result<Names, String>>,
+}
+
+// === following ===
+
+/// Has a controller watch the namespaces that are selected, for as long as this is polled.
+pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
+    let mut watching: Option<Watching> = None;
+    loop {
+        let wanted = handle.selection.lock().wanted();
+        if watching.as_ref().map(|watching| &watching.at) != wanted.as_ref().map(|(at, _)| at) {
+            watching = wanted.map(|(at, declared)| Watching::begin(at, &declared, (&handle, &environment)));
+        }
+        let next = async {
+            match &mut watching {
+                Some(watching) => (watching.next().await, watching.at.clone()),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = handle.selecting.notified() => {}
+            (found, at) = next => match found {
+                Ok(names) => {
+                    tracing::info!(selector = &*at.selector, namespaces = names.len(), "these namespaces are selected");
+                    let mut selection = handle.selection.lock();
+                    if let Some(declared) = selection.find(&at, &names) {
+                        handle.go_over(declared, &environment);
+                    }
+                }
+                Err(why) => {
+                    tracing::warn!(selector = &*at.selector, %why, "it is not known which namespaces are selected");
+                    handle.unselected.send_replace(Some(why));
+                }
+            }
+        }
+    }
+}
+
+/// Waits for ever, and says what for: a version whose namespaces are known takes the place of this one.
+pub(super) async fn unknown<T>(handle: &Handle, selector: &str, wait: impl Fn(String)) -> T {
+    let mut unselected = handle.unselected.subscribe();
+    loop {
+        let why = unselected.borrow_and_update().as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        wait(format!("waiting for the namespaces that `{selector}` selects{why}"));
+        if unselected.changed().await.is_err() {
+            return pending().await;
+        }
+    }
+}
+
+// === impl Watching ===
+
+impl Watching {
+    fn begin(at: At, declared: &Declared, (handle, environment): (&Handle, &Environment)) -> Self {
+        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Namespace".into() };
+        let kind = Kind { gvk: gvk.clone(), plural: "namespaces".into(), scope: ObjectScope::Cluster };
+        let scope = Scope {
+            gvk: gvk.clone(),
+            namespace: None,
+            cluster: at.remote.as_ref().map(|remote| Arc::clone(&remote.id)),
+            except: None,
+            selectors: Selectors { labels: Some(Arc::clone(&at.selector)), ..Selectors::default() },
+            alone: None,
+            page: PageSize::default(),
+        };
+        let filter = PrimaryFilter { generation_aware: true, finalizer: None };
+        let spec = Spec {
+            name: "namespaces".into(),
+            gvk,
+            cluster: scope.cluster.clone(),
+            role: Role::Primary,
+            filter: Filter::primary(filter, Filters::default()),
+            indexes: BTreeMap::new(),
+            fields: Keep::Metadata.fields(),
+            bounded: None,
+            faults: Arc::clone(&handle.faults),
+        };
+        let (sender, changed) = watch::channel(());
+        let listener = Arc::new(move |_| sender.send_modify(|()| ()));
+        let subscriber = Subscriber { source: Arc::new(Source::new(spec)), listener };
+        let subscription = declared.site(environment).pool.join(&scope, &kind, subscriber);
+        Self { at, subscription, changed, told: None }
+    }
+
+    /// Waits until other namespaces are selected than before, or it is not known which for another reason.
+    async fn next(&mut self) -> Result<Names, String> {
+        loop {
+            let found = self.look();
+            if let Some(found) = found.filter(|found| self.told.as_ref() != Some(found)) {
+                self.told = Some(found.clone());
+                return found;
+            }
+            let Self { subscription, changed, .. } = self;
+            let ended = tokio::select! {
+                biased;
+                state = subscription.state.changed() => state.is_err(),
+                changed = changed.changed() => changed.is_err(),
+            };
+            if ended {
+                // With the daemon.
+                return pending().await;
+            }
+        }
+    }
+
+    /// Returns which namespaces are selected, or why that is not known; none as long as they are listed.
+    fn look(&self) -> Option<Result<Names, String>> {
+        let Self { subscription, .. } = self;
+        if !subscription.is_filled() {
+            return match subscription.state() {
+                State::Failing(why) => Some(Err(why)),
+                State::Listing | State::Watching => None,
+            };
+        }
+        let names: BTreeSet<Arc<str>> =
+            subscription.cache.list().iter().map(|namespace| Arc::clone(&namespace.key().name)).collect();
+        Some(within_bounds(names))
+    }
+}
+
+/// Returns the namespaces if they are not too many to be watched one by one.
+fn within_bounds(names: BTreeSet<Arc<str>>) -> Result<Names, String> {
+    let found = names.len();
+    if found > MOST {
+        return Err(format!(
+            "it selects {found} namespaces, and at most {MOST} can be watched one by one; select fewer, or watch `all`"
+        ));
+    }
+    Ok(Arc::new(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_namespaces_are_selected_than_can_be_watched_one_by_one() {
+        // NS-5
+        let names = |count: usize| (0..count).map(|n| format!("n{n}").into()).collect::<BTreeSet<Arc<str>>>();
+        assert_eq!(within_bounds(names(MOST)).map(|names| names.len()), Ok(MOST));
+        let why = "it selects 501 namespaces, and at most 500 can be watched one by one; select fewer, or watch `all`";
+        assert_eq!(within_bounds(names(MOST + 1)), Err(why.to_owned()));
+    }
+}
