@@ -73,6 +73,8 @@ pub enum Standing {
     Polled,
     /// No poll has succeeded, so its things are not known.
     Failed,
+    /// No poll has ended: nothing is known but what runs have written.
+    Awaited,
     /// The manifest does not want it polled: it has no things.
     Unwanted,
 }
@@ -203,7 +205,7 @@ impl External {
     }
 
     /// Takes in what a run has written outside of the cluster for its primary, unless something newer is known (`XC-4`). Where nothing has been
-    /// polled for the primary alone, there is nothing to take it into: what is read next is polled first.
+    /// polled for the primary alone, the first poll confirms it.
     ///
     /// # Errors
     /// As [`External::take_all`].
@@ -218,12 +220,20 @@ impl External {
         let by_itself = self.spec.each().is_some();
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
         let known = match known {
-            Some(known) if known.standing == Standing::Polled => known.clone(),
-            None if !by_itself => Known::of("", Things::new(), Standing::Polled),
-            Some(_) | None => return Ok(()),
+            Some(known) => known.clone(),
+            None if by_itself => Known::of(uid, Things::new(), Standing::Awaited),
+            // What the answer for all says of it is of no use, so that what it has is not known.
+            None if state.refused.contains_key(primary) => return Ok(()),
+            None => Known::of("", Things::new(), Standing::Polled),
         };
         let mut written = known.written;
-        let Some(things) = written.take(&known.things, id, write) else {
+        let things = match known.standing {
+            Standing::Polled => written.take(&known.things, id, write),
+            // It is polled before it is read; that poll may be under way.
+            Standing::Awaited | Standing::Failed => written.mark(id, write).then(|| known.things.clone()),
+            Standing::Unwanted => None,
+        };
+        let Some(things) = things else {
             return Ok(());
         };
         let known = Known { things, written, ..known };
@@ -238,8 +248,11 @@ impl External {
     /// has failed: then those that were known stay.
     pub fn note(&self, primary: &ObjectRef, uid: &str, standing: Standing) {
         let mut state = self.state.lock();
-        let knows = state.primaries.get(primary).is_some_and(|known| *known.uid == *uid);
-        if standing == Standing::Failed && knows {
+        let known = state.primaries.get_mut(primary).filter(|known| *known.uid == *uid);
+        if let Some(known) = known.filter(|_| standing == Standing::Failed) {
+            if known.standing == Standing::Awaited {
+                known.standing = standing;
+            }
             return;
         }
         state.forget(primary);
@@ -337,7 +350,8 @@ impl External {
     /// Returns how it stands with a primary that is polled by itself; `None`: it has not been its turn yet.
     pub fn standing(&self, primary: &ObjectRef, uid: &str) -> Option<Standing> {
         let state = self.state.lock();
-        state.primaries.get(primary).filter(|known| *known.uid == *uid).map(|known| known.standing)
+        let known = state.primaries.get(primary).filter(|known| *known.uid == *uid);
+        known.map(|known| known.standing).filter(|standing| *standing != Standing::Awaited)
     }
 
     /// Returns the things of a primary by their ids; none if it has none, or is another one than that of which it has.

@@ -215,7 +215,7 @@ impl Source {
 
     /// Returns a source that continues where another one of its kind ends: it has seen the same objects, and takes
     /// over the own writes, none of which may be under way. The caller attaches it to every cache that it is to read,
-    /// and detaches it from the others; once the one before is told no more, it calls [`Source::take_over`].
+    /// and detaches it from the others; once the one before is told no more, it calls [`Source::hand_over`].
     pub fn heir(spec: Spec, before: &Self) -> Self {
         let heir = Self::new(spec);
         {

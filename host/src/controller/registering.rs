@@ -28,7 +28,7 @@ use crate::clusters::Site;
 use crate::informer::Subscriber;
 use crate::informer::pool::Pool;
 
-/// A source that a run registers watches no more namespaces by name: each takes an informer of its own.
+/// A source that a run registers names no more namespaces: each takes an informer of its own.
 const MOST_PLACES: usize = 16;
 
 /// What it takes to watch something for one version of a controller.
@@ -100,7 +100,7 @@ impl Registrar {
             kinds.insert(at, self.api.resolve(gvk).await.map_err(away)?);
         }
         let planned = plan::registered(&self.spec, (&name, &declared), &kinds, &self.home, &self.faults);
-        self.permit(&planned)?;
+        self.permit(&planned, declared.namespaces.is_some())?;
         let rights = self.rights(&planned, revoke).await?;
         let source = Source::new(planned.spec.clone()).charging(|| self.guest.lasting()).beside(&self.primaries);
         let source = Arc::new(source);
@@ -108,7 +108,9 @@ impl Registrar {
         let mut all = Vec::new();
         for (scope, kind) in &planned.scopes {
             let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&self.asker.tell) };
-            all.push(self.pool.join_in_turns(scope, kind, subscriber).await);
+            // It goes on if the run that began it does not wait for its end.
+            let spawn = |join| drop(self.asker.spawn(join));
+            all.push(self.pool.join_beside(scope, kind, subscriber, spawn));
         }
         tracing::info!(source = %name, gvk = %declared.gvk, "a run has registered a source");
         let queue = self.queue.clone();
@@ -117,15 +119,15 @@ impl Registrar {
         Ok(Begun { source, watch: Box::new(watching) })
     }
 
-    /// Checks that the manifest permits all that a source would watch.
-    fn permit(&self, planned: &Planned) -> Result<(), CallError> {
+    /// Checks that the manifest permits all that a source would watch, in namespaces of its `own` or in those of the controller.
+    fn permit(&self, planned: &Planned, own: bool) -> Result<(), CallError> {
         let gvk = &planned.spec.gvk;
         if planned.scopes.is_empty() {
             let message = format!("{gvk} is not watched in the daemon's own namespace, and the source names no other");
             return Err(CallError::new(CallReason::Denied, message));
         }
-        if planned.scopes.len() > MOST_PLACES {
-            let found = planned.scopes.len();
+        let found = planned.scopes.len();
+        if found > MOST_PLACES && own {
             let message = format!(
                 "the source names {found} namespaces; a run registers at most {MOST_PLACES} at once: leave `namespaces` out, or name fewer"
             );

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::manifest::{Filters, Keep};
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::source::filter::{Filter, PrimaryFilter};
 use capstan_core::source::{Role, Source, Spec};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::declared::{Declared, Environment};
 use super::handle::Handle;
@@ -20,6 +22,12 @@ use crate::informer::{PageSize, Scope, Selectors, State, Subscriber};
 /// The most namespaces that a selector may select: each is watched by itself, for each kind.
 const MOST: usize = 500;
 
+/// From one change of what is watched to the next, at least.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Which namespaces are selected, or why they can't be watched, with those that are.
+type Found = Result<Names, (String, Option<Names>)>;
+
 /// A watch on the namespaces that are selected.
 struct Watching {
     at: At,
@@ -27,7 +35,7 @@ struct Watching {
     /// Is told that there are others.
     changed: watch::Receiver<()>,
     /// What was told last: which they are, or why that is not known.
-    told: Option<Result<Names, String>>,
+    told: Option<Found>,
 }
 
 // === following ===
@@ -38,6 +46,7 @@ pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
     loop {
         let wanted = handle.selection.lock().wanted();
         if watching.as_ref().map(|watching| &watching.at) != wanted.as_ref().map(|(at, _)| at) {
+            handle.unselected.send_replace(None);
             watching = wanted.map(|(at, declared)| Watching::begin(at, &declared, (&handle, &environment)));
         }
         let next = async {
@@ -49,18 +58,36 @@ pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
         tokio::select! {
             biased;
             () = handle.selecting.notified() => {}
-            (found, at) = next => match found {
-                Ok(names) => {
-                    tracing::info!(selector = &*at.selector, namespaces = names.len(), "these namespaces are selected");
+            (found, at) = next => {
+                let go_over = |names: &Names| {
                     let mut selection = handle.selection.lock();
-                    if let Some(declared) = selection.find(&at, &names) {
+                    if let Some(declared) = selection.find(&at, names) {
                         handle.go_over(declared, &environment);
                     }
+                };
+                let known = handle.selection.lock().known(&at);
+                match found {
+                    Ok(names) => {
+                        // What is left waits for nothing that is to be listed.
+                        if let Some(rest) = known.and_then(|known| left(&known, &names)).filter(|rest| *rest != names) {
+                            go_over(&rest);
+                            sleep(QUIET).await;
+                        }
+                        tracing::info!(selector = &*at.selector, namespaces = names.len(), "these namespaces are selected");
+                        handle.unselected.send_replace(None);
+                        go_over(&names);
+                    }
+                    Err((why, named)) => {
+                        tracing::warn!(selector = &*at.selector, %why, "it is not known which namespaces are selected");
+                        handle.unselected.send_replace(Some(why));
+                        // Too many are selected; those that are no more are left all the same.
+                        if let Some(rest) = known.zip(named).and_then(|(known, named)| left(&known, &named)) {
+                            go_over(&rest);
+                        }
+                    }
                 }
-                Err(why) => {
-                    tracing::warn!(selector = &*at.selector, %why, "it is not known which namespaces are selected");
-                    handle.unselected.send_replace(Some(why));
-                }
+                // Several that come or go together are one change.
+                sleep(QUIET).await;
             }
         }
     }
@@ -113,7 +140,7 @@ impl Watching {
     }
 
     /// Waits until other namespaces are selected than before, or it is not known which for another reason.
-    async fn next(&mut self) -> Result<Names, String> {
+    async fn next(&mut self) -> Found {
         loop {
             let found = self.look();
             if let Some(found) = found.filter(|found| self.told.as_ref() != Some(found)) {
@@ -134,11 +161,11 @@ impl Watching {
     }
 
     /// Returns which namespaces are selected, or why that is not known; none as long as they are listed.
-    fn look(&self) -> Option<Result<Names, String>> {
+    fn look(&self) -> Option<Found> {
         let Self { subscription, .. } = self;
         if !subscription.is_filled() {
             return match subscription.state() {
-                State::Failing(why) => Some(Err(why)),
+                State::Failing(why) => Some(Err((why, None))),
                 State::Listing | State::Watching => None,
             };
         }
@@ -149,14 +176,21 @@ impl Watching {
 }
 
 /// Returns the namespaces if they are not too many to be watched one by one.
-fn within_bounds(names: BTreeSet<Arc<str>>) -> Result<Names, String> {
-    let found = names.len();
+fn within_bounds(names: BTreeSet<Arc<str>>) -> Found {
+    let (found, names) = (names.len(), Arc::new(names));
     if found > MOST {
-        return Err(format!(
+        let why = format!(
             "it selects {found} namespaces, and at most {MOST} can be watched one by one; select fewer, or watch `all`"
-        ));
+        );
+        return Err((why, Some(names)));
     }
-    Ok(Arc::new(names))
+    Ok(names)
+}
+
+/// Returns which of the known namespaces are still selected; none if all are.
+fn left(known: &Names, selected: &Names) -> Option<Names> {
+    let rest: BTreeSet<_> = known.intersection(selected).cloned().collect();
+    (rest.len() < known.len()).then(|| Arc::new(rest))
 }
 
 #[cfg(test)]
@@ -167,8 +201,27 @@ mod tests {
     fn no_more_namespaces_are_selected_than_can_be_watched_one_by_one() {
         // NS-5
         let names = |count: usize| (0..count).map(|n| format!("n{n}").into()).collect::<BTreeSet<Arc<str>>>();
-        assert_eq!(within_bounds(names(MOST)).map(|names| names.len()), Ok(MOST));
+        assert_eq!(within_bounds(names(MOST)).map(|names| names.len()).ok(), Some(MOST));
         let why = "it selects 501 namespaces, and at most 500 can be watched one by one; select fewer, or watch `all`";
-        assert_eq!(within_bounds(names(MOST + 1)), Err(why.to_owned()));
+        let found = within_bounds(names(MOST + 1));
+        assert_eq!(
+            found.map_err(|(why, named)| (why, named.map(|named| named.len()))),
+            Err((why.to_owned(), Some(501)))
+        );
+    }
+
+    #[test]
+    fn what_is_no_more_selected_is_left_whatever_is_selected_besides() {
+        // NS-5
+        let names = |text: &str| -> Names { Arc::new(text.split_whitespace().map(Arc::from).collect()) };
+        for (known, selected, rest) in [
+            ("a b", "a b", None),
+            ("a b", "a b c", None),
+            ("a b", "b c", Some("b")),
+            ("a b", "c", Some("")),
+            ("", "c", None),
+        ] {
+            assert_eq!(left(&names(known), &names(selected)), rest.map(names), "{known:?} {selected:?}");
+        }
     }
 }

@@ -49,6 +49,11 @@ impl Selection {
         Some(declared.within(Some(Arc::clone(names))))
     }
 
+    /// Returns the namespaces that were found last, if they are these.
+    pub(super) fn known(&self, at: &At) -> Option<Names> {
+        self.found.as_ref().filter(|(known, _)| known == at).map(|(_, names)| Arc::clone(names))
+    }
+
     /// Returns what is to be watched for it.
     pub(super) fn wanted(&self) -> Option<(At, Arc<Declared>)> {
         let declared = self.declared.as_ref()?;

@@ -31,6 +31,8 @@ pub struct Memory {
     here: Option<Room>,
     /// What is on its way.
     transit: Room,
+    /// The same of all other clusters together.
+    elsewhere: Room,
 }
 
 /// The memory of what is on its way to one informer.
@@ -62,6 +64,7 @@ impl Memory {
             others: Room::new(total / 2),
             here: None,
             transit: Room::new((total / 4).max(LEAST_TRANSIT)),
+            elsewhere: Room::new((total / 8).max(LEAST_TRANSIT)),
         }
     }
 
@@ -69,7 +72,8 @@ impl Memory {
     /// clusters (`CU-1`).
     #[must_use]
     pub fn of_other(&self) -> Self {
-        Self { here: Some(Room::new(self.total / 4)), ..self.clone() }
+        let here = Some(Room::new(self.total / 4));
+        Self { here, transit: self.elsewhere.clone(), ..self.clone() }
     }
 
     /// Returns the bytes that each informer may keep.

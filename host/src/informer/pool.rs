@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use capstan_core::cache::Cache;
 use capstan_core::object::{Gvk, ObjectRef};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -98,11 +100,18 @@ impl Pool {
         subscription
     }
 
-    /// Does the same, and gives others a turn in between: there may be very much to tell.
-    pub async fn join_in_turns(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> Subscription {
+    /// Does the same, but has it told by a task, which gives others a turn in between: there may be very much to tell. It is filled once all
+    /// has been told.
+    pub fn join_beside(
+        &self,
+        scope: &Scope,
+        kind: &Kind,
+        subscriber: Subscriber,
+        spawn: impl FnOnce(BoxFuture<'static, ()>),
+    ) -> Subscription {
         let (subscription, join) = self.begin(scope, kind, subscriber);
         if let Some(join) = join {
-            join.rested().await;
+            spawn(join.rested().boxed());
         }
         subscription
     }

@@ -20,7 +20,7 @@ func (r Run) Register(name string, declaration any) (bool, error) {
 
 // Remember tells a source of things outside of the cluster that this run has made a thing for its primary, or, if there is one, put it in
 // the place of replaced: it is read from now on, and the next poll does not undo it. Nothing happens if something newer is known
-// already. Things are of any type that encoding/json writes.
+// already. Things are of any type that encoding/json writes; a nil one is none.
 func (r Run) Remember(name string, actual any, replaced ...any) error {
 	document, err := encode(actual)
 	if err != nil {
@@ -32,6 +32,9 @@ func (r Run) Remember(name string, actual any, replaced ...any) error {
 	before, err := encode(replaced[0])
 	if err != nil {
 		return err
+	}
+	if before == "null" {
+		return r.ask().Remember(name, document, nil)
 	}
 	return r.ask().Remember(name, document, &before)
 }

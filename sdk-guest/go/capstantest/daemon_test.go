@@ -291,7 +291,7 @@ func TestWhatWasWrittenOutsideOfTheClusterIsRecorded(t *testing.T) {
 	// XC-4
 	daemon := &capstantest.Daemon{}
 	run, made, changed := daemon.Run(), object{"id": "a"}, object{"id": "a", "ttl": 1.0}
-	told := errors.Join(run.Remember("domains", made), run.Remember("domains", changed, made), run.Forget("domains", "a"))
+	told := errors.Join(run.Remember("domains", made, (*object)(nil)), run.Remember("domains", changed, made), run.Forget("domains", "a"))
 	equal(t, told, nil)
 	equal(t, errors.Is(run.Remember("domains", func() {}), nil), false)
 	expected := []capstantest.Remembered{

@@ -545,7 +545,7 @@ export namespace sources {
    * Tells a source of things outside of the cluster that this run has made a thing for its primary, or put it in the place of `replaced`: it is
    * read from now on, and the next poll does not undo it. Nothing happens if something newer is known already.
    */
-  function remember(name: string, actual: object, replaced?: object): void;
+  function remember(name: string, actual: object, replaced?: object | null): void;
   /** Tells a source of things outside of the cluster that this run has removed its primary's thing with this id. */
   function forget(name: string, id: string): void;
   /** Stops a source that was started by `register`, if there is one. */

@@ -12,7 +12,7 @@ export function register(name, declaration) {
 
 /** Tells a source of things outside of the cluster what this run has made for its primary, or put in the place of `replaced`. */
 export function remember(name, actual, replaced) {
-  const before = replaced === undefined ? null : json(replaced, "what it replaces");
+  const before = replaced == null ? null : json(replaced, "what it replaces");
   ask(() => daemon.remember(text(name, "the source"), json(actual, "the thing"), before));
 }
 

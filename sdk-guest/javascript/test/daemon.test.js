@@ -267,7 +267,7 @@ test("what was written outside of the cluster is recorded", () => {
   // XC-4
   const daemon = new Daemon();
   daemon.run(() => {
-    sources.remember("domains", { id: "a" });
+    sources.remember("domains", { id: "a" }, null);
     sources.remember("domains", { id: "a", ttl: 1 }, { id: "a" });
     sources.forget("domains", "a");
     assert.throws(() => sources.forget("domains", 7), TypeError);

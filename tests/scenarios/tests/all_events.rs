@@ -146,9 +146,11 @@ fn what_a_run_about_a_deletion_has_watched_is_left_with_it() {
     wait::until(SOON, "the run about the deletion", || (!seen(&daemon, "dependent", "p").is_empty()).then_some(()))
         .unwrap();
     assert!(daemon.log().contains("a dependent is active: its source is watched"), "{}", daemon.log());
-    wait::until(SOON, "the end of the informer", || {
+    wait::until(SOON, "that nobody needs the informer", || {
         let informers = daemon.informers(place.namespace.name());
-        informers.iter().all(|one| !one["scope"].as_str().unwrap().starts_with("v1 ConfigMap ")).then_some(())
+        let mut of_maps = informers.iter().filter(|one| one["scope"].as_str().unwrap().starts_with("v1 ConfigMap "));
+        // Those that nobody needs any more are kept for a while.
+        of_maps.all(|one| one["needed"] == false).then_some(())
     })
     .unwrap();
 }

@@ -20,6 +20,9 @@ const BURST: Duration = Duration::from_secs(1);
 /// much.
 const CREDIT: Duration = Duration::from_millis(10);
 
+/// So much more than who has used least, another account counts as having used at most.
+const AHEAD: Duration = Duration::from_secs(1);
+
 /// The time between two looks for slots that are held for long, while runs wait.
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -332,6 +335,8 @@ impl<W: Clone> State<W> {
                 break;
             };
             account.turn = self.number;
+            // What it used while nobody else wanted it is not held against it.
+            account.used = account.used.min(least.saturating_add(AHEAD));
             self.level = self.level.max(least);
             let Some(seat) = self.seats.get_mut(&next) else {
                 continue;

@@ -237,6 +237,10 @@ fn what_a_run_has_written_is_read_until_an_answer_that_may_have_seen_it() {
         let known = || source.of(&a, "u");
         write("1", made("x"));
         assert_eq!(known(), if by_itself { Things::new() } else { things("1=x") }, "nothing was polled");
+        assert!(!source.knows(&a, "u") || !by_itself);
+        // A poll that was under way has not seen it.
+        poll("");
+        assert_eq!(known(), things("1=x"));
         poll("1=x");
         write("2", made("y"));
         assert_eq!(known(), things("1=x 2=y"));

@@ -50,18 +50,36 @@ impl Written {
         if !fits {
             return None;
         }
-        let mark = self.0.entry(Arc::clone(id)).or_insert_with(|| Mark { replaced: Vec::new(), now: None });
-        if mark.replaced.len() == MOST_REPLACED {
-            mark.replaced.remove(0);
-        }
-        mark.replaced.push(known.cloned());
-        mark.now.clone_from(&now);
+        self.note(id, known.cloned(), now.clone());
         let mut things = things.clone();
         match now {
             Some(now) => drop(things.insert(Arc::clone(id), now)),
             None => drop(things.remove(id)),
         }
         Some(things)
+    }
+
+    /// Takes in a write where nothing is known of the things. Returns false if nothing follows from it: of what has been removed it is not known
+    /// what it was.
+    pub(super) fn mark(&mut self, id: &Arc<str>, write: Write) -> bool {
+        let written = self.0.get(id).and_then(|mark| mark.now.clone());
+        let (before, now) = match write {
+            Write::Created(now) => (written, Some(now)),
+            Write::Replaced { before, now } => (Some(before), Some(now)),
+            Write::Removed if written.is_none() => return false,
+            Write::Removed => (written, None),
+        };
+        self.note(id, before, now);
+        true
+    }
+
+    fn note(&mut self, id: &Arc<str>, before: Option<Arc<str>>, now: Option<Arc<str>>) {
+        let mark = self.0.entry(Arc::clone(id)).or_insert_with(|| Mark { replaced: Vec::new(), now: None });
+        if mark.replaced.len() == MOST_REPLACED {
+            mark.replaced.remove(0);
+        }
+        mark.replaced.push(before);
+        mark.now = now;
     }
 
     /// Returns what an answer means after these writes: where it shows what was replaced, or nothing, what was written stands (`XC-5`).

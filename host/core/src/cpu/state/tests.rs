@@ -101,6 +101,35 @@ fn within_a_plugin_the_first_come_are_the_first_served() {
 }
 
 #[test]
+fn what_a_plugin_used_while_nobody_else_wanted_it_is_not_held_against_it() {
+    let mut scene = Scene::new(Slots { usual: 3, extra: 0 });
+    let mut polled: Vec<String> = ["c1", "a1", "a2"].map(str::to_owned).to_vec();
+    assert_eq!(scene.enter("c1 a1 a2"), [true; 3]);
+    // All that are polled compute for 10 ms, and ask again at once.
+    let mut round = |scene: &mut Scene| {
+        scene.pass(10);
+        for name in std::mem::take(&mut polled) {
+            scene.leave(&name);
+            if scene.enter(&name) == [true] {
+                polled.push(name);
+            }
+        }
+        for name in std::mem::take(&mut scene.woken) {
+            assert_eq!(scene.enter(&name), [true]);
+            polled.push(name);
+        }
+    };
+    // One plugin has twice what another wants.
+    (0..3_000).for_each(|_| round(&mut scene));
+    let of_a = |scene: &Scene| scene.state.spent(scene.now).iter().find(|spent| &*spent.plugin == "a").unwrap().time;
+    let before = of_a(&scene);
+    assert_eq!(scene.enter("d1 d2 d3"), [false; 3]);
+    (0..400).for_each(|_| round(&mut scene));
+    let more = of_a(&scene).checked_sub(before).unwrap();
+    assert!(more >= Duration::from_secs(2), "{more:?} of 12 s, a third of which is its share");
+}
+
+#[test]
 fn a_plugin_with_many_executions_takes_turns_with_one_that_has_one() {
     let mut scene = Scene::new(ONE);
     scene.enter("a1 a2 a3 a4");

@@ -63,7 +63,7 @@ type FailureInfo struct {
 }
 
 const (
-	// Retry as the manifest says.
+	// Retry as the manifest, or `decide-retry`, says.
 	NextStepRetry uint8 = 0
 	// Do not retry; wait for the next event.
 	NextStepStop uint8 = 1
