@@ -124,9 +124,13 @@ fn decoded(secret: &Value, key: &str, longest: usize) -> Result<String, String> 
     if text.len() / 4 * 3 > longest + 2 {
         return Err(too_long(key, longest));
     }
-    let text = STANDARD.decode(text).ok().and_then(|text| String::from_utf8(text).ok());
-    let text = text.ok_or_else(|| format!("its {key:?} is no text"))?;
+    let text = text_in(text).ok_or_else(|| format!("its {key:?} is no text"))?;
     if text.len() > longest { Err(too_long(key, longest)) } else { Ok(text) }
+}
+
+/// Returns the text that some base64 stands for, if it is one.
+pub(crate) fn text_in(base64: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(base64).ok()?).ok()
 }
 
 /// Returns a text of a ConfigMap's data.

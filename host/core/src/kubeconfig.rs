@@ -201,8 +201,9 @@ fn server(text: &str, reaches: Option<&str>) -> Result<(String, Destination), St
 fn authority(cluster: &Fields<'_>) -> Result<String, String> {
     let path = cluster.path("certificate-authority-data");
     let text = cluster.needed("certificate-authority-data")?;
-    let text = STANDARD.decode(text).ok().and_then(|text| String::from_utf8(text).ok());
-    text.filter(|text| text.contains(BEGIN)).ok_or_else(|| format!("{path} is no certificate as PEM in base64"))
+    granted::text_in(text)
+        .filter(|text| text.contains(BEGIN))
+        .ok_or_else(|| format!("{path} is no certificate as PEM in base64"))
 }
 
 fn credentials(user: &Fields<'_>) -> Result<Credentials, String> {

@@ -114,7 +114,12 @@ fn pages_with(fields: &str, environment: &Environment) -> Declared {
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, {fields} }}\n"
     );
-    let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
+    declared(&text, environment)
+}
+
+/// Returns the controller of pages of a manifest.
+fn declared(text: &str, environment: &Environment) -> Declared {
+    let operator = manifest::parse(text, Path::new("a.yaml")).unwrap().remove(0);
     Declared {
         spec: operator.controllers["pages"].clone(),
         plugin: operator.plugins["p"].clone(),
@@ -467,17 +472,8 @@ fn apart(fields: &str, clusters: &[&Arc<Other>], environment: &Environment) -> D
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  clusters: {{ {all} }}\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, namespaces: [n], sources: {{ {sources} }}, {fields} }}\n"
     );
-    let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
-    Declared {
-        spec: operator.controllers["pages"].clone(),
-        plugin: operator.plugins["p"].clone(),
-        operator: operator.name,
-        guest: Arc::new(Unasked),
-        component: "p".into(),
-        values: Values::default(),
-        account: environment.workers.account("a/p", None),
-        others: clusters.iter().map(|other| (name(other).into(), Arc::clone(other))).collect(),
-    }
+    let others = clusters.iter().map(|other| (name(other).into(), Arc::clone(other))).collect();
+    Declared { others, ..declared(&text, environment) }
 }
 
 /// Returns what a controller is not ready for, and whether that is another cluster's matter.
