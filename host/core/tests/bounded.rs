@@ -13,7 +13,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("budget.rs", "the place itself"),
             ("object.rs", "reads a header and passes over the rest"),
             ("object/read.rs", "reads a header and passes over the rest"),
-            ("dependent/managed_fields.rs", "reads a set of fields, and pays for it"),
+            ("dependent/managed_fields/set.rs", "reads a set of fields, and pays for it"),
             ("object/fields.rs", "passes over what is not kept, once for each level of a pointer, and makes no tree"),
             ("object/pointer.rs", "passes over what is no key, and makes no tree"),
             ("reconciler/mask.rs", "goes through a text that is paid for, and makes no tree"),

@@ -1,4 +1,4 @@
-//! The contract's types and the daemon's own, one into the other.
+//! The contract's types, as the daemon has them: what a component answers and asks for.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use capstan_core::object;
 use capstan_core::text::kept;
 use capstan_core::wire::FEW;
 
-use super::bindings::capstan::operator::{
-    cache, context, expectations, log, memo, operations, recorder, types, workflow,
-};
+use super::bindings::capstan::operator::{cache, log, memo, operations, recorder, types};
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, error_handler, poller, reconciler, resource_poller, retry_policy,
 };
 use super::output;
+
+mod outward;
 
 /// The longest `detail` of a condition, in bytes: those of all conditions of a workflow are kept until its run ends.
 const DETAIL: usize = 16 << 10;
@@ -116,20 +116,6 @@ pub(super) fn named(keys: Vec<types::ObjectKey>) -> Result<guest::Named, TooMany
     Ok(guest::Named { keys: few(keys)?.into_iter().map(Into::into).collect() })
 }
 
-impl<'a> From<guest::Changed<'a>> for filter::Change {
-    fn from(changed: guest::Changed<'a>) -> Self {
-        match changed {
-            guest::Changed::Added(object) => Self::Added(object.to_owned()),
-            guest::Changed::Updated { before, after } => {
-                Self::Updated(filter::ObjectUpdate { before: before.to_owned(), after: after.to_owned() })
-            }
-            guest::Changed::Deleted { last, unknown } => {
-                Self::Deleted(filter::ObjectDeletion { last: last.to_owned(), final_state_unknown: unknown })
-            }
-        }
-    }
-}
-
 /// An export answers with a longer list than it may.
 #[derive(Debug, thiserror::Error)]
 #[error("it answered with a list of {0}, and may with {FEW}")]
@@ -185,61 +171,6 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
 }
 
 // === arguments of exports ===
-
-impl From<&guest::FailureInfo> for error_handler::FailureInfo {
-    fn from(info: &guest::FailureInfo) -> Self {
-        let dependents = info.dependents.iter();
-        Self {
-            origin: info.origin.into(),
-            message: info.message.clone(),
-            refused: info.refused.map(Into::into),
-            dependents: dependents
-                .map(|(name, failure)| error_handler::DependentFailure {
-                    name: name.clone(),
-                    message: failure.message.clone(),
-                    refused: failure.refused.map(Into::into),
-                })
-                .collect(),
-            retry: info.retry.into(),
-        }
-    }
-}
-
-impl From<&guest::FailedRun> for retry_policy::FailedRun {
-    fn from(failed: &guest::FailedRun) -> Self {
-        let guest::FailedRun { class, message, retry } = failed;
-        Self { failure_class: (*class).into(), message: message.clone(), retry: (*retry).into() }
-    }
-}
-
-impl From<guest::FailureClass> for retry_policy::FailureClass {
-    fn from(class: guest::FailureClass) -> Self {
-        match class {
-            guest::FailureClass::Returned => Self::Returned,
-            guest::FailureClass::Workflow => Self::Workflow,
-            guest::FailureClass::Conflict => Self::Conflict,
-            guest::FailureClass::Rejected => Self::Rejected,
-            guest::FailureClass::Trap => Self::Trap,
-            guest::FailureClass::Timeout => Self::Timeout,
-            guest::FailureClass::OutOfMemory => Self::OutOfMemory,
-            guest::FailureClass::Other => Self::Other,
-        }
-    }
-}
-
-impl From<guest::FailureOrigin> for error_handler::FailureOrigin {
-    fn from(origin: guest::FailureOrigin) -> Self {
-        match origin {
-            guest::FailureOrigin::Reconciler => Self::Reconciler,
-            guest::FailureOrigin::Workflow => Self::Workflow,
-            guest::FailureOrigin::Update => Self::Update,
-            guest::FailureOrigin::Trap => Self::Trap,
-            guest::FailureOrigin::Timeout => Self::Timeout,
-            guest::FailureOrigin::OutOfMemory => Self::OutOfMemory,
-            guest::FailureOrigin::Other => Self::Other,
-        }
-    }
-}
 
 // === arguments of imports ===
 
@@ -379,123 +310,6 @@ impl From<log::Level> for output::Level {
 }
 
 // === answers of imports ===
-
-impl From<guest::RunInfo> for context::RunInfo {
-    fn from(info: guest::RunInfo) -> Self {
-        Self {
-            controller: info.controller.to_string(),
-            retry: info.retry.map(Into::into),
-            primary_deleted: info.primary_deleted,
-            final_state_unknown: info.final_state_unknown,
-        }
-    }
-}
-
-impl From<guest::RetryInfo> for types::RetryInfo {
-    fn from(retry: guest::RetryInfo) -> Self {
-        Self { attempt: retry.attempt, last: retry.last }
-    }
-}
-
-impl From<guest::Expectation> for expectations::Expectation {
-    fn from(expectation: guest::Expectation) -> Self {
-        let guest::Expectation { name, timed_out } = expectation;
-        Self { name, timed_out }
-    }
-}
-
-impl From<guest::Page> for types::Page {
-    fn from(page: guest::Page) -> Self {
-        Self { items: page.items, next: page.next }
-    }
-}
-
-impl From<guest::MatchResult> for types::MatchResult {
-    fn from(result: guest::MatchResult) -> Self {
-        match result {
-            guest::MatchResult::Matches => Self::Matches,
-            guest::MatchResult::Differs(what) => Self::Differs(what),
-        }
-    }
-}
-
-impl From<guest::WorkflowResult> for workflow::WorkflowResult {
-    fn from(result: guest::WorkflowResult) -> Self {
-        Self { nodes: result.nodes.into_iter().map(Into::into).collect(), complete: result.complete }
-    }
-}
-
-impl From<guest::NodeResult> for workflow::NodeResult {
-    fn from(node: guest::NodeResult) -> Self {
-        let done = node.done.into_iter();
-        let conditions = node.conditions.into_iter();
-        Self {
-            name: node.name,
-            done: done.map(|(key, operation)| workflow::ObjectResult { key, operation: operation.into() }).collect(),
-            conditions: conditions
-                .map(|(role, result)| workflow::ConditionOutcome {
-                    role: role.into(),
-                    met: result.met,
-                    detail: result.detail,
-                })
-                .collect(),
-            failed: node.failed.map(|failure| failure.message),
-        }
-    }
-}
-
-impl From<guest::Operation> for workflow::Operation {
-    fn from(operation: guest::Operation) -> Self {
-        match operation {
-            guest::Operation::Unchanged => Self::Unchanged,
-            guest::Operation::Created => Self::Created,
-            guest::Operation::Updated => Self::Updated,
-            guest::Operation::Deleted => Self::Deleted,
-        }
-    }
-}
-
-impl From<guest::ConditionRole> for workflow::ConditionRole {
-    fn from(role: guest::ConditionRole) -> Self {
-        match role {
-            guest::ConditionRole::Activation => Self::Activation,
-            guest::ConditionRole::ReconcilePrecondition => Self::ReconcilePrecondition,
-            guest::ConditionRole::ReadyPostcondition => Self::ReadyPostcondition,
-            guest::ConditionRole::DeletePostcondition => Self::DeletePostcondition,
-        }
-    }
-}
-
-impl From<guest::CallError> for types::CallError {
-    fn from(error: guest::CallError) -> Self {
-        Self { reason: error.reason.into(), code: error.code, message: error.message }
-    }
-}
-
-impl From<object::Error> for types::CallError {
-    /// What names a kind wrongly, or is no object, is an argument that is wrong.
-    fn from(error: object::Error) -> Self {
-        Self { reason: types::CallReason::Invalid, code: 0, message: error.to_string() }
-    }
-}
-
-impl From<guest::CallReason> for types::CallReason {
-    fn from(reason: guest::CallReason) -> Self {
-        match reason {
-            guest::CallReason::Denied => Self::Denied,
-            guest::CallReason::Invalid => Self::Invalid,
-            guest::CallReason::Misplaced => Self::Misplaced,
-            guest::CallReason::Missing => Self::Missing,
-            guest::CallReason::Ambiguous => Self::Ambiguous,
-            guest::CallReason::Conflict => Self::Conflict,
-            guest::CallReason::Rejected => Self::Rejected,
-            guest::CallReason::Unreachable => Self::Unreachable,
-            guest::CallReason::Failed => Self::Failed,
-            guest::CallReason::Exhausted => Self::Exhausted,
-            guest::CallReason::Other => Self::Other,
-        }
-    }
-}
 
 /// The contract's milliseconds as a duration.
 fn millis(ms: u32) -> Duration {

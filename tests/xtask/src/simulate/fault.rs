@@ -53,7 +53,7 @@ pub(crate) const FAULTS: [Fault; 10] = [
     Fault {
         name: "made-again-unnoticed",
         what: "a primary that was made again goes on where the one before ended",
-        file: "host/core/src/object.rs",
+        file: "host/core/src/object/change.rs",
         right: "(old.header().uid != new.header().uid).then_some(old)",
         wrong: "(false && old.header().uid != new.header().uid).then_some(old)",
     },
