@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::guest::RetryInfo;
+use crate::guest::{FailureClass, RetryInfo};
 use crate::manifest::Retry;
 
 /// The retries of a key since its last success.
@@ -14,12 +14,23 @@ pub(super) struct Attempts {
     consumed: u32,
     /// The end of the last delay; `None` before the first.
     until: Option<Instant>,
+    /// The class of the failure that the last delay follows.
+    class: FailureClass,
+}
+
+/// What a failure says of the delay that follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// Its class.
+    pub(super) class: FailureClass,
+    /// True if the component says the delay.
+    pub(super) said: bool,
 }
 
 impl Attempts {
     /// Returns those of a run that was told of so many attempts.
     pub(super) fn told(attempt: u32) -> Self {
-        Self { consumed: attempt, until: None }
+        Self { consumed: attempt, ..Self::default() }
     }
 
     /// Returns the retry state for the next run, if a failure may be retried by any of these policies. Before the first
@@ -34,7 +45,7 @@ impl Attempts {
     /// used up.
     pub(super) fn consume(
         &mut self,
-        retry: &Retry,
+        (retry, cause): (&Retry, Cause),
         now: Instant,
         delay: impl FnOnce(u32) -> Duration,
     ) -> Option<Duration> {
@@ -42,9 +53,31 @@ impl Attempts {
             return None;
         }
         self.consumed = self.consumed.saturating_add(1);
+        Some(self.wait(cause, now, delay))
+    }
+
+    /// Returns how long a key waits on that has failed during a delay, for which no attempt is consumed (EP-33): for the
+    /// rest of it, or, as a delay belongs to the last failure, for as long as `delay` says of the same attempt if this
+    /// failure is of another class, or the component says a delay; `None` if its class has no such attempt.
+    pub(super) fn resume(
+        &mut self,
+        (retry, cause): (&Retry, Cause),
+        now: Instant,
+        delay: impl FnOnce(u32) -> Duration,
+    ) -> Option<Duration> {
+        if cause.class == self.class && !cause.said {
+            return Some(self.left(now));
+        }
+        if retry.max_attempts.is_some_and(|max| self.consumed > max) {
+            return None;
+        }
+        Some(self.wait(cause, now, delay))
+    }
+
+    fn wait(&mut self, cause: Cause, now: Instant, delay: impl FnOnce(u32) -> Duration) -> Duration {
         let delay = delay(self.consumed).min(super::FOREVER);
-        self.until = Some(now + delay);
-        Some(delay)
+        (self.until, self.class) = (Some(now + delay), cause.class);
+        delay
     }
 
     /// Returns the rest of the last delay: zero before the first delay, and after the end of the last.
@@ -68,9 +101,11 @@ pub(super) fn delay(retry: &Retry, number: u32, chance: f64) -> Duration {
 mod tests {
     use super::*;
 
+    const CAUSE: Cause = Cause { class: FailureClass::Other, said: false };
+
     fn sequence(retry: &Retry, length: usize) -> Vec<u128> {
         let mut attempts = Attempts::default();
-        let delays = std::iter::from_fn(|| attempts.consume(retry, Instant::now(), |n| delay(retry, n, 1.0)));
+        let delays = std::iter::from_fn(|| attempts.consume((retry, CAUSE), Instant::now(), |n| delay(retry, n, 1.0)));
         delays.take(length).map(|delay| delay.as_millis()).collect()
     }
 
@@ -109,14 +144,14 @@ mod tests {
     fn no_policy_makes_a_delay_overflow() {
         let wild = |multiplier| Retry { multiplier, max_attempts: None, max_interval: None, ..Retry::default() };
         for retry in [wild(1e300), wild(f64::INFINITY), wild(f64::NAN), wild(-2.0)] {
-            let mut attempts = Attempts { consumed: u32::MAX - 1, until: None };
+            let mut attempts = Attempts::told(u32::MAX - 1);
             let now = Instant::now();
             assert!(
                 attempts
-                    .consume(&retry, now, |n| delay(&retry, n, 0.0))
+                    .consume((&retry, CAUSE), now, |n| delay(&retry, n, 0.0))
                     .is_some_and(|delay| delay <= super::super::FOREVER)
             );
-            assert!(attempts.consume(&retry, now, |n| delay(&retry, n, 0.0)).is_some());
+            assert!(attempts.consume((&retry, CAUSE), now, |n| delay(&retry, n, 0.0)).is_some());
         }
     }
 
@@ -126,7 +161,7 @@ mod tests {
         let retry = Retry { max_attempts: Some(2), ..Retry::default() };
         let mut attempts = Attempts::default();
         let mut seen = vec![attempts.info(Some(&retry))];
-        while attempts.consume(&retry, Instant::now(), |_| Duration::ZERO).is_some() {
+        while attempts.consume((&retry, CAUSE), Instant::now(), |_| Duration::ZERO).is_some() {
             seen.push(attempts.info(Some(&retry)));
         }
         let info = |attempt, last| RetryInfo { attempt, last };
@@ -141,7 +176,7 @@ mod tests {
     fn nothing_is_left_before_the_first_delay_and_after_its_end() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         assert_eq!(attempts.left(now), Duration::ZERO);
-        attempts.consume(&Retry::default(), now, |_| Duration::from_secs(2));
+        attempts.consume((&Retry::default(), CAUSE), now, |_| Duration::from_secs(2));
         assert_eq!(attempts.left(now + Duration::from_millis(500)), Duration::from_millis(1500));
         assert_eq!(attempts.left(now + Duration::from_secs(3)), Duration::ZERO);
     }

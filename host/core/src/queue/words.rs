@@ -157,7 +157,8 @@ pub enum Next {
     AtOnce,
     /// After this back-off; one attempt is consumed (`EP-34`).
     Retry(Duration),
-    /// After the rest of an earlier back-off, during which an event came; no attempt is consumed (`EP-33`).
+    /// After the rest of an earlier back-off, during which an event came, or after the one that took its place; no attempt
+    /// is consumed (`EP-33`).
     Resume(Duration),
     /// After this pause, or soon after the API server works again; no attempt is consumed.
     Outage(Duration),

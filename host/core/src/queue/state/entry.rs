@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::limiter::{self, Window};
 use super::super::outage::{self, Outage};
-use super::super::retry::{self, Attempts};
+use super::super::retry::{self, Attempts, Cause};
 use super::super::{Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
 use super::{Due, RESUME, Taken};
 use crate::guest::{NextRetry, RetryInfo};
@@ -298,19 +298,21 @@ impl Entry {
         let stop = blame.next == NextRetry::Stop;
         let last = stop || attempts.info(Some(retry)).last;
         let left = attempts.left(now);
-        let delay = |number: u32| match (failure, blame.next) {
-            // RT-5
-            (Failure::Delayed(after), _) => after,
-            (_, NextRetry::After(after)) => after.max(policy.min_reschedule),
-            (_, NextRetry::Declared | NextRetry::Stop) => retry::delay(retry, number, outage::share(key, number)),
+        // RT-5
+        let said = match (failure, blame.next) {
+            (Failure::Delayed(after), _) => Some(after),
+            (_, NextRetry::After(after)) => Some(after.max(policy.min_reschedule)),
+            (_, NextRetry::Declared | NextRetry::Stop) => None,
         };
+        let delay = |number: u32| said.unwrap_or_else(|| retry::delay(retry, number, outage::share(key, number)));
+        let cause = Cause { class: blame.class, said: said.is_some() };
         let next = if woken {
             Next::AtOnce
         } else if stop {
             Next::Exhausted(policy.max_interval)
         } else if left > RESUME {
-            Next::Resume(left)
-        } else if let Some(delay) = attempts.consume(retry, now, delay) {
+            attempts.resume((retry, cause), now, delay).map_or(Next::Exhausted(policy.max_interval), Next::Resume)
+        } else if let Some(delay) = attempts.consume((retry, cause), now, delay) {
             Next::Retry(delay)
         } else {
             Next::Exhausted(policy.max_interval)

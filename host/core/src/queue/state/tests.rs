@@ -559,6 +559,56 @@ fn a_failure_inside_of_a_back_off_goes_on_waiting() {
 }
 
 #[test]
+fn a_back_off_belongs_to_the_last_failure() {
+    // EP-33, RT-5, RT-7: an hour for what is returned, seconds for conflicts, nothing for what is rejected
+    let every = |secs: u64, max| Retry {
+        initial_interval: millis(secs * 1000),
+        multiplier: 1.0,
+        max_interval: None,
+        max_attempts: Some(max),
+        ..Retry::default()
+    };
+    let retry_by = BTreeMap::from([(FailureClass::Conflict, every(2, 5)), (FailureClass::Rejected, every(2, 0))]);
+    let policy = || Policy { retry: Some(every(3600, 5)), retry_by: retry_by.clone(), ..Policy::default() };
+    let after = |secs: u64| NextRetry::After(Duration::from_secs(secs));
+    let resumes = |secs: u64| Next::Resume(Duration::from_secs(secs));
+    let declared = NextRetry::Declared;
+    let (returned, conflict, rejected) = (FailureClass::Returned, FailureClass::Conflict, FailureClass::Rejected);
+    let table = [
+        (returned, declared, resumes(3540)),
+        (conflict, declared, resumes(2)),
+        (rejected, declared, Next::Exhausted(Some(TEN_HOURS))),
+        (returned, after(7), resumes(7)),
+        (returned, after(7200), resumes(7200)),
+        (conflict, after(9), resumes(9)),
+        (rejected, after(9), Next::Exhausted(Some(TEN_HOURS))),
+    ];
+    for (class, next, wanted) in table {
+        let mut script = Script::in_flight(policy());
+        assert_eq!(script.finish_for(returned, FAILED).next, Next::Retry(Duration::from_hours(1)));
+        script.at(60_000).event(RELATED);
+        script.take();
+        let settled = script.finish_as(Blame { class, next }, FAILED);
+        assert_eq!((settled.next, settled.retry), (wanted, Some(info(1, false))), "{class:?} {next:?}");
+    }
+    // What took its place is a back-off like any other, and the retry after it uses up an attempt.
+    let mut script = Script::in_flight(policy());
+    script.finish_for(returned, FAILED);
+    script.at(60_000).event(RELATED);
+    script.take();
+    script.finish_for(conflict, FAILED);
+    assert_eq!(script.wakes(), Some(62_000));
+    script.at(62_000).take();
+    let settled = script.finish_for(returned, FAILED);
+    assert_eq!((settled.next, settled.retry), (Next::Retry(Duration::from_hours(1)), Some(info(2, false))));
+    // The handler of errors says it, too.
+    script.at(63_000).event(RELATED);
+    script.take();
+    let delayed = Finished::Failed(Failure::Delayed(millis(9000)));
+    assert_eq!(script.finish_for(returned, delayed).next, resumes(9));
+}
+
+#[test]
 fn without_a_policy_a_failure_goes_on_like_a_success_but_counts_as_a_failure() {
     // EP-22
     let policy = || Policy { retry: None, ..Policy::default() };
