@@ -38,7 +38,7 @@ use crate::object::{Object, ObjectRef};
 use state::{Concerned, State, Taken, Turn};
 pub use words::{
     Blame, Counts, Deletion, Event, Failure, Finished, KeyState, Level, Mark, Mode, Next, Outcome, Policy, Receipt,
-    Settled,
+    Settled, Urgency,
 };
 
 /// Longer than any daemon runs, and short enough to be added to any instant.
@@ -82,7 +82,13 @@ impl Queue {
 
     /// Takes in an event of a key, and returns what it led to: a later run, the end of the key, or nothing.
     pub fn event(&self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
-        self.change(|state| state.event(key, event, now))
+        self.change(|state| state.event(key, (event, Urgency::Fresh), now))
+    }
+
+    /// Takes in an event that tells of nothing new: of an object that was there before anybody looked. Its run comes after
+    /// those that follow from changes (`EP-13`).
+    pub fn replay(&self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
+        self.change(|state| state.event(key, (event, Urgency::Replayed), now))
     }
 
     /// Takes in that the finalizers that are removed from primaries are others now: primaries that one has been removed from may have
@@ -156,8 +162,8 @@ impl Queue {
         self.change(|state| state.retain(keep));
     }
 
-    /// Waits until a key may run, and returns its ticket: the key that has been due for longest, is not in flight,
-    /// and is permitted by the rate limit. Returns `None` once the queue is closed. The future may be dropped at any
+    /// Waits until a key may run, and returns its ticket: of those that are not in flight, and are permitted by the rate
+    /// limit, the one that has been due for longest; those for which something has changed come first, mostly (`EP-13`). Returns `None` once the queue is closed. The future may be dropped at any
     /// time.
     pub async fn next(&self) -> Option<Ticket> {
         let changed = &self.0.changed;

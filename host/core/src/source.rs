@@ -16,6 +16,7 @@ use crate::cache::Cache;
 use crate::manifest::{Bound, Keys};
 use crate::object::fields::Fields;
 use crate::object::{Change, Gvk, Object, ObjectRef};
+use crate::queue::Urgency;
 use crate::room::Holding;
 
 mod answers;
@@ -37,6 +38,7 @@ mod places;
 mod recent;
 pub mod registered;
 mod relation;
+mod replayed;
 mod shown;
 mod state;
 mod telling;
@@ -123,6 +125,8 @@ pub struct Trigger {
     pub primary: ObjectRef,
     /// The event of the primary.
     pub what: TriggerKind,
+    /// Whether something has changed.
+    pub urgency: Urgency,
 }
 
 /// The receiver of the triggers of sources, called by informers and by own writes that end. Never waits.
@@ -222,6 +226,7 @@ impl Source {
             let (mut state, before) = (heir.state.write(), before.state.read());
             state.places = Arc::clone(&before.places);
             state.listing.clone_from(&before.listing);
+            state.since.clone_from(&before.since);
             state.overlay = before.overlay.clone();
             state.windows = before.windows.clone();
             state.left.clone_from(&before.left);

@@ -273,7 +273,7 @@ impl Bench {
     /// Returns whom polls have woken.
     fn woken(&self) -> Vec<String> {
         let told = std::mem::take(&mut *self.told.lock());
-        let names = told.into_iter().map(|Trigger { primary, what }| match what {
+        let names = told.into_iter().map(|Trigger { primary, what, .. }| match what {
             TriggerKind::Related { source, .. } => format!("{} by {source}", primary.name),
             TriggerKind::Changed { .. } | TriggerKind::Deleted { .. } => unreachable!("polls say nothing of primaries"),
         });

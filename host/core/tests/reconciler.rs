@@ -27,7 +27,7 @@ use capstan_core::guest::*;
 use capstan_core::manifest::{self, Keep, Mapper as Mapping};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::permission::{Home, Permissions};
-use capstan_core::queue::{self, Finished, Policy, Queue};
+use capstan_core::queue::{self, Finished, Policy, Queue, Urgency};
 use capstan_core::reconciler::departed::Trace;
 use capstan_core::reconciler::verdicts::{Asleep, Verdicts};
 use capstan_core::reconciler::{Controller, Elsewhere, execute};
@@ -1708,7 +1708,8 @@ async fn what_a_component_writes_of_another_primary_is_news_to_that_one() {
         let written = bench.server.get(&kind, &key(name)).await.unwrap().unwrap();
         let read = bench.controller.primaries.get(&key(name));
         assert_eq!(read.as_ref(), Some(&written), "{name} is read at once");
-        let news = Trigger { primary: key(name), what: TriggerKind::Changed { deleting: false } };
+        let what = TriggerKind::Changed { deleting: false };
+        let news = Trigger { primary: key(name), what, urgency: Urgency::Fresh };
         let told = if heard { vec![news] } else { Vec::new() };
         assert_eq!(bench.watched(written), told, "{name}");
     }
@@ -1739,7 +1740,7 @@ async fn what_a_write_has_held_back_goes_the_way_of_all_events() {
     assert_eq!(at_once, []);
     let what = TriggerKind::Changed { deleting: false };
     let primary = ObjectRef::namespaced("n", "a");
-    assert_eq!(*bench.told.lock(), [Trigger { primary, what }]);
+    assert_eq!(*bench.told.lock(), [Trigger { primary, what, urgency: Urgency::Fresh }]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -357,7 +357,7 @@ async fn what_comes_while_a_controller_moves_to_other_sources_is_told() {
     let listener: Listener = Arc::new({
         let (told, pages_cache) = (Arc::clone(&told), Arc::clone(&pages_cache));
         move |triggers| {
-            for Trigger { primary, what } in triggers {
+            for Trigger { primary, what, .. } in triggers {
                 if matches!(what, TriggerKind::Related { .. }) {
                     go.notify_one();
                     let cache = pages_cache.lock().clone().unwrap();

@@ -189,7 +189,7 @@ mod tests {
 
     fn told(told: &Mutex<Vec<Trigger>>) -> Vec<String> {
         let told = mem::take(&mut *told.lock()).into_iter();
-        let each = told.map(|Trigger { primary, what }| {
+        let each = told.map(|Trigger { primary, what, .. }| {
             let sign = if matches!(what, TriggerKind::Deleted { .. }) { "-" } else { "" };
             format!("{sign}{}", primary.name)
         });

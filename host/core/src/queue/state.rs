@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::outage::Outage;
 use super::retry::Attempts;
-use super::{Blame, Counts, Deletion, Event, FOREVER, Finished, KeyState, Mark, Mode, Next, Policy, Receipt, Settled};
+use super::{
+    Blame, Counts, Deletion, Event, FOREVER, Finished, KeyState, Mark, Mode, Next, Policy, Receipt, Settled, Urgency,
+};
 use crate::guest::{FailureClass, RetryInfo};
 use crate::manifest::Retry;
 use crate::object::ObjectRef;
@@ -21,6 +23,9 @@ use entry::{Entry, Flight};
 
 /// EP-33: with more than this left of a back-off, a failed run does not count as the retry.
 const RESUME: Duration = Duration::from_secs(5);
+
+/// EP-13: after so many keys in a row for which something has changed comes one that is due for less, if there is one.
+const IN_A_ROW: u32 = 3;
 
 /// All keys of a controller.
 #[derive(Debug)]
@@ -44,13 +49,18 @@ enum Phase {
     Closed,
 }
 
-/// The keys that are due, by time: the earliest first; of those with the same time, the one that was put in first.
+/// The keys that are due, by time: the earliest first; of those with the same time, the one that was put in first. There
+/// is one line for each entry with a time to run.
 #[derive(Debug, Default)]
 struct Timetable {
-    /// One line for each entry with a time to run.
-    lines: BTreeMap<Due, ObjectRef>,
-    /// The number of the next line.
+    /// The keys for which something has changed.
+    fresh: BTreeMap<Due, ObjectRef>,
+    /// All others, which are many: those that wait for their maximal interval are among them.
+    replayed: BTreeMap<Due, ObjectRef>,
+    /// The number of lines that there have been.
     number: u64,
+    /// The number of fresh keys that were taken since one of the others was, or none was due.
+    in_a_row: u32,
 }
 
 /// A line of the timetable.
@@ -58,7 +68,8 @@ struct Timetable {
 pub(super) struct Due {
     /// The earliest time at which the key may run.
     at: Instant,
-    /// Orders lines of the same time. No two lines have the same number.
+    /// Orders lines of the same time. No two lines have the same number. It is even if the key is fresh, and odd if not:
+    /// keys are many, and a field of its own would take eight bytes of each.
     number: u64,
 }
 
@@ -136,11 +147,13 @@ impl State {
             };
             let marked = match which {
                 Concerned::Failed if !entry.has_failed() => false,
-                Concerned::All | Concerned::Failed => entry.hear(Event::Related, false) == Receipt::Marked,
+                Concerned::All | Concerned::Failed => {
+                    entry.hear((Event::Related, Urgency::Replayed), false) == Receipt::Marked
+                }
                 Concerned::Finalized => entry.reopen(),
             };
             if marked && entry.flight == Flight::Idle {
-                timetable.bring_forward(key, &mut entry.due, now);
+                timetable.bring_forward(key, entry, now);
             }
         }
     }
@@ -162,7 +175,12 @@ impl State {
     }
 
     /// Takes in an event (EP-1 … EP-4).
-    pub(super) fn event(&mut self, key: &ObjectRef, event: Event, now: Instant) -> Receipt {
+    pub(super) fn event(&mut self, key: &ObjectRef, (event, urgency): (Event, Urgency), now: Instant) -> Receipt {
+        let urgency = match self.phase {
+            Phase::Running => urgency,
+            // What is there at the start is nothing new.
+            Phase::Stopped | Phase::Closed => Urgency::Replayed,
+        };
         // EP-3: while stopped, a deletion is the end of a key in either mode.
         let deletions_run = self.runs_deletions();
         if !self.keys.contains_key(key) {
@@ -181,10 +199,10 @@ impl State {
             return Receipt::Unknown;
         };
         let waited = entry.waits_for_server();
-        let receipt = entry.hear(event, deletions_run);
+        let receipt = entry.hear((event, urgency), deletions_run);
         outage.waiting -= usize::from(waited && !entry.waits_for_server());
         match (receipt, entry.flight) {
-            (Receipt::Marked, Flight::Idle) => timetable.bring_forward(key, &mut entry.due, now),
+            (Receipt::Marked, Flight::Idle) => timetable.bring_forward(key, entry, now),
             (Receipt::Removed, Flight::Idle) => self.remove(key),
             // EP-10: the end of the run looks at the mark.
             (Receipt::Marked | Receipt::Removed, Flight::Run | Flight::DeletionRun | Flight::Superseded)
@@ -216,7 +234,7 @@ impl State {
         let order = |entry: &Entry| (entry.due.is_none(), entry.due);
         marked.sort_by(|(a, one), (b, two)| order(one).cmp(&order(two)).then_with(|| a.cmp(b)));
         for (key, entry) in marked {
-            timetable.bring_forward(key, &mut entry.due, now);
+            timetable.bring_forward(key, entry, now);
         }
     }
 
@@ -235,7 +253,7 @@ impl State {
             }
             let at = Outage::place(key, now);
             if entry.due.is_none_or(|due| due.at > at) {
-                timetable.put(key, &mut entry.due, at);
+                timetable.put(key, entry, at);
             }
         }
     }
@@ -280,25 +298,21 @@ impl State {
             Phase::Running => {}
         }
         let Self { policy, keys, timetable, in_flight, .. } = self;
-        while let Some(line) = timetable.lines.first_entry() {
-            let at = line.key().at;
-            if at > now {
-                return Turn::Wait(Some(at));
-            }
-            let key = line.remove();
+        while let Some((urgency, key)) = timetable.pop(now) {
             let Some(entry) = keys.get_mut(&key) else {
                 continue;
             };
             entry.due = None;
             if let Err(at) = entry.permit(policy, now) {
-                entry.pending = true; // EP-12: also if it was a timer that was put off
-                timetable.put(&key, &mut entry.due, at);
+                entry.mark_as(Urgency::Replayed); // EP-12: also if it was a timer that was put off
+                timetable.put(&key, entry, at);
                 continue;
             }
+            timetable.taken(urgency, now);
             *in_flight += 1;
             return Turn::Run(entry.take_off(key, policy));
         }
-        Turn::Wait(None)
+        Turn::Wait(timetable.earliest().map(|due| due.at))
     }
 
     /// Takes in the result of a run, and returns what follows (EP-20 … EP-35).
@@ -324,7 +338,7 @@ impl State {
         outage.waiting -= usize::from(waited);
         match (what.next, what.next.after()) {
             (Next::Dropped, _) => self.remove(key),
-            (_, Some(after)) => timetable.put(key, &mut entry.due, now + after.min(FOREVER)),
+            (_, Some(after)) => timetable.put(key, entry, now + after.min(FOREVER)),
             (_, None) => {}
         }
         // The key waited for the API server and now got an answer, so the others need not wait.
@@ -357,7 +371,7 @@ impl State {
 
     /// Returns the number of keys, by state.
     pub(super) fn counts(&self, now: Instant) -> Counts {
-        let due = self.timetable.lines.keys().take_while(|due| due.at <= now).count();
+        let due = self.timetable.due(now);
         Counts { keys: self.keys.len(), due, in_flight: self.in_flight }
     }
 
@@ -404,29 +418,85 @@ impl Policy {
 
 impl Timetable {
     fn earliest(&self) -> Option<Due> {
-        self.lines.first_key_value().map(|(due, _)| *due)
+        let first = |lines: &BTreeMap<Due, ObjectRef>| lines.first_key_value().map(|(due, _)| *due);
+        first(&self.fresh).into_iter().chain(first(&self.replayed)).min()
+    }
+
+    /// Removes and returns the key that comes next of those that are due (`EP-13`).
+    fn pop(&mut self, now: Instant) -> Option<(Urgency, ObjectRef)> {
+        let urgency = match (is_due(&self.fresh, now), is_due(&self.replayed, now)) {
+            (false, false) => return None,
+            (true, true) if self.in_a_row >= IN_A_ROW => Urgency::Replayed,
+            (true, _) => Urgency::Fresh,
+            (false, true) => Urgency::Replayed,
+        };
+        let (_, key) = self.lines(urgency).pop_first()?;
+        Some((urgency, key))
+    }
+
+    /// Takes in that a key runs which was due.
+    fn taken(&mut self, urgency: Urgency, now: Instant) {
+        let counts = urgency == Urgency::Fresh && is_due(&self.replayed, now);
+        self.in_a_row = if counts { self.in_a_row + 1 } else { 0 };
+    }
+
+    /// Returns the number of keys that are due.
+    fn due(&self, now: Instant) -> usize {
+        let due = |lines: &BTreeMap<Due, ObjectRef>| lines.keys().take_while(|due| due.at <= now).count();
+        due(&self.fresh) + due(&self.replayed)
     }
 
     /// Adds a line for a key, in place of its present line (`TM-1`).
-    fn put(&mut self, key: &ObjectRef, line: &mut Option<Due>, at: Instant) {
-        self.strike(line);
-        let due = Due { at, number: self.number };
+    fn put(&mut self, key: &ObjectRef, entry: &mut Entry, at: Instant) {
+        self.strike(&mut entry.due);
+        let urgency = entry.urgency();
+        let due = Due::new(at, self.number, urgency);
         self.number += 1;
-        self.lines.insert(due, key.clone());
-        *line = Some(due);
+        self.lines(urgency).insert(due, key.clone());
+        entry.due = Some(due);
     }
 
-    /// Makes a key due now. A key that is already due keeps its place, so that no key waits forever.
-    fn bring_forward(&mut self, key: &ObjectRef, line: &mut Option<Due>, now: Instant) {
-        if line.is_none_or(|due| due.at > now) {
-            self.put(key, line, now);
+    /// Makes a key due now. A key that is already due keeps its time, so that no key waits forever; it is among the fresh
+    /// ones from now on if it has become one.
+    fn bring_forward(&mut self, key: &ObjectRef, entry: &mut Entry, now: Instant) {
+        match entry.due {
+            Some(due) if due.at <= now && due.urgency() <= entry.urgency() => {}
+            due => self.put(key, entry, due.map_or(now, |due| due.at.min(now))),
         }
     }
 
     fn strike(&mut self, line: &mut Option<Due>) {
         if let Some(due) = line.take() {
-            self.lines.remove(&due);
+            self.lines(due.urgency()).remove(&due);
         }
+    }
+
+    fn lines(&mut self, urgency: Urgency) -> &mut BTreeMap<Due, ObjectRef> {
+        match urgency {
+            Urgency::Fresh => &mut self.fresh,
+            Urgency::Replayed => &mut self.replayed,
+        }
+    }
+}
+
+fn is_due(lines: &BTreeMap<Due, ObjectRef>, now: Instant) -> bool {
+    lines.first_key_value().is_some_and(|(due, _)| due.at <= now)
+}
+
+// === impl Due ===
+
+impl Due {
+    fn new(at: Instant, number: u64, urgency: Urgency) -> Self {
+        let odd = match urgency {
+            Urgency::Fresh => 0,
+            Urgency::Replayed => 1,
+        };
+        Self { at, number: (number << 1) | odd }
+    }
+
+    /// Returns among which keys the line is.
+    fn urgency(self) -> Urgency {
+        if self.number & 1 == 0 { Urgency::Fresh } else { Urgency::Replayed }
     }
 }
 

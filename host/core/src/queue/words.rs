@@ -54,6 +54,15 @@ pub enum Event {
     Related,
 }
 
+/// Which of the keys that are due come first (`EP-13`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Something has changed.
+    Fresh,
+    /// Nothing has, as far as is known: the key runs because something has begun, or begun anew, or because of a timer.
+    Replayed,
+}
+
 /// The queue's answer to an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {

@@ -14,6 +14,7 @@ use crate::external::{self, External, Standing};
 use crate::guest::{CallError, CallReason, Failure, Session};
 use crate::manifest::polls::PRIMARY;
 use crate::object::{Object, ObjectRef};
+use crate::queue::Urgency;
 use crate::source::callback::{Asked, Callback, wanted};
 use crate::source::{Trigger, TriggerKind};
 
@@ -164,7 +165,7 @@ fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
         .filter(may_be)
         .map(|primary| {
             let what = TriggerKind::Related { source: Arc::clone(&source.name), object: primary.clone() };
-            Trigger { primary, what }
+            Trigger { primary, what, urgency: Urgency::Fresh }
         })
         .collect();
     if !triggers.is_empty() {

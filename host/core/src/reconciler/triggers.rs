@@ -4,7 +4,7 @@
 use tokio::time::Instant;
 
 use crate::object::Object;
-use crate::queue::{Event, Queue, Receipt};
+use crate::queue::{Event, Queue, Receipt, Urgency};
 use crate::reconciler::departed::Trace;
 use crate::reconciler::verdicts::Verdicts;
 use crate::room::Holding;
@@ -29,7 +29,7 @@ pub fn enqueue(
 ) -> Enqueued {
     let now = Instant::now();
     let mut heard = Enqueued::default();
-    for Trigger { primary, what } in triggers {
+    for Trigger { primary, what, urgency } in triggers {
         let (event, count) = match what {
             TriggerKind::Changed { deleting } => (Event::PrimaryChanged { deleting }, &mut heard.primary),
             TriggerKind::Deleted { last, unknown } => {
@@ -42,7 +42,11 @@ pub fn enqueue(
                 (Event::Related, &mut heard.secondary)
             }
         };
-        match queue.event(&primary, event, now) {
+        let receipt = match urgency {
+            Urgency::Fresh => queue.event(&primary, event, now),
+            Urgency::Replayed => queue.replay(&primary, event, now),
+        };
+        match receipt {
             Receipt::Unknown => {}
             Receipt::Ignored | Receipt::Marked => *count += 1,
             Receipt::Removed => {
@@ -97,7 +101,8 @@ mod tests {
         let (queue, verdicts) = (Queue::new(Policy::default()), Verdicts::default());
         let enqueue = |what| {
             let primary = last.key().clone();
-            let Enqueued { primary, secondary } = enqueue(&queue, &verdicts, vec![Trigger { primary, what }], || None);
+            let Enqueued { primary, secondary } =
+                enqueue(&queue, &verdicts, vec![Trigger { primary, what, urgency: Urgency::Fresh }], || None);
             (primary, secondary)
         };
         let deleting = false;
@@ -123,6 +128,7 @@ mod tests {
         let gone = || Trigger {
             primary: last.key().clone(),
             what: TriggerKind::Deleted { last: last.clone(), unknown: true },
+            urgency: Urgency::Fresh,
         };
         let queue = Queue::new(Policy { mode: Mode::AllEvents, ..Policy::default() });
         let verdicts = Verdicts::default();

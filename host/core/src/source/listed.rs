@@ -29,6 +29,7 @@ impl Source {
             (cache, fresh)
         };
         let synced = cache.version();
+        self.state.write().listed_up_to(&place, synced);
         self.miss_lost(&place);
         let overtaken = fresh.into_iter().filter_map(|own| {
             let (cached, seen) = cache.look(own.key());

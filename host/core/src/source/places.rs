@@ -81,6 +81,7 @@ impl Source {
                 places.clear();
             }
             places.insert(place.clone(), cache.clone());
+            state.look_at(&place, &cache);
         }
         let mut news = Vec::new();
         for new in present {
@@ -211,6 +212,7 @@ impl Source {
             };
             state.listing.remove(&place);
             state.entering.remove(&place);
+            state.since.remove(&place);
             state.forget_unwatched();
             (cache, state.lacking.contains_key(&place) || state.awaited.contains(&place))
         };

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::cache::Cache;
-use crate::object::{Change, Object, ObjectRef};
+use crate::object::{Change, Object, ObjectRef, Version};
 use crate::source::answers::Answers;
 use crate::source::backlog::Backlog;
 use crate::source::borrowed::Borrowed;
@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) entering: BTreeSet<Place>,
     /// What a source of primaries showed of places that it should read, but does not now; without contents.
     pub(super) left: BTreeMap<Place, BTreeMap<ObjectRef, Object>>,
+    /// The versions up to which places were there before they were looked at; none before their first list.
+    pub(super) since: BTreeMap<Place, Version>,
     /// The places of which a list is being read.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,

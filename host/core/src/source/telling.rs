@@ -19,6 +19,7 @@ use super::{Listener, Role, Source, Spec, Trigger, TriggerKind};
 use crate::cpu;
 use crate::manifest::Keys;
 use crate::object::{Change, Object, ObjectRef};
+use crate::queue::Urgency;
 
 /// A run waits so long for objects to be asked about that its reads can ask about, too.
 pub(super) const MOMENT: Duration = Duration::from_secs(1);
@@ -120,10 +121,11 @@ impl Source {
 
     /// Returns the triggers for a change that matters.
     fn accepted(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
+        let urgency = self.urgency(change);
         match &self.spec.role {
             Role::Primary => {
                 let key = change.object().key().clone();
-                let trigger = |what| Trigger { primary: key.clone(), what };
+                let trigger = |what| Trigger { primary: key.clone(), what, urgency };
                 // The daemon's state of a primary belongs to its uid.
                 let before = change.made_again().map(|last| TriggerKind::Deleted { last: last.clone(), unknown: true });
                 let before: Vec<_> = before.into_iter().map(trigger).collect();
@@ -137,6 +139,7 @@ impl Source {
                         source: Arc::clone(&self.spec.name),
                         object: change.object().key().clone(),
                     },
+                    urgency,
                 };
                 primaries.into_iter().map(related).collect()
             }
@@ -399,6 +402,7 @@ impl Source {
         let related = |primary: &Object| Trigger {
             primary: primary.key().clone(),
             what: TriggerKind::Related { source: Arc::clone(&self.spec.name), object: ObjectRef::cluster("") },
+            urgency: Urgency::Replayed,
         };
         all.iter().map(related).collect()
     }

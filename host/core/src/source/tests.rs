@@ -546,6 +546,50 @@ fn joining_a_filled_cache_counts_everything_as_added() {
 }
 
 #[test]
+fn what_was_there_before_a_source_looked_is_nothing_new_to_it() {
+    // EP-13: whether expressions are asked at once or later, and whether it is listed for the source or was before
+    for joins in [false, true] {
+        for source in [secondaries(), asking("true")] {
+            let mut writer = Writer::default();
+            let list = |writer: &mut Writer| {
+                writer.start_list();
+                let listed = ["a", "b"].into_iter().zip(1..).map(|(name, version)| owned(name, version, name));
+                listed.filter_map(|object| writer.list_item(object)).collect::<Vec<_>>()
+            };
+            let mut triggers = Vec::new();
+            if joins {
+                list(&mut writer);
+                writer.finish_list(Version(5));
+                triggers.extend(source.attach(None, writer.cache()));
+            } else {
+                source.attach(None, writer.cache());
+                source.before_list(None);
+                for change in list(&mut writer) {
+                    triggers.extend(source.on(change));
+                }
+                assert!(writer.finish_list(Version(5)).is_empty());
+                triggers.extend(source.after_list(None));
+            }
+            let events = [
+                Event::Applied(owned("c", 6, "c")),
+                Event::Applied(owned("a", 7, "d")),
+                Event::Deleted(owned("b", 8, "b")),
+            ];
+            for event in events {
+                let asked = std::iter::from_fn(|| ask(&source)).flatten().collect::<Vec<_>>();
+                triggers.extend(asked);
+                triggers.extend(source.on(writer.apply(event).unwrap()));
+            }
+            triggers.extend(std::iter::from_fn(|| ask(&source)).flatten());
+            let urgencies = triggers.iter().map(|trigger| (&*trigger.primary.name, trigger.urgency));
+            let (fresh, replayed) = (Urgency::Fresh, Urgency::Replayed);
+            let wanted = [("a", replayed), ("b", replayed), ("c", fresh), ("a", fresh), ("d", fresh), ("b", fresh)];
+            assert_eq!(urgencies.collect::<Vec<_>>(), wanted, "joins: {joins}, costly: {}", source.is_costly());
+        }
+    }
+}
+
+#[test]
 fn several_sources_over_one_cache_keep_their_own_windows() {
     // PO-5
     let (ours, theirs) = (secondaries(), secondaries());

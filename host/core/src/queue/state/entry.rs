@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use super::super::limiter::{self, Window};
 use super::super::outage::{self, Outage};
 use super::super::retry::{self, Attempts, Cause};
-use super::super::{Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled};
+use super::super::{
+    Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled, Urgency,
+};
 use super::{Due, RESUME, Taken};
 use crate::guest::{NextRetry, RetryInfo};
 use crate::object::ObjectRef;
@@ -24,8 +26,8 @@ pub(super) struct Entry {
     pub(super) history: Option<Box<History>>,
     pub(super) life: Life,
     pub(super) flight: Flight,
-    /// True if an event has come since the last run began, or the last run failed (`EP-30`).
-    pub(super) pending: bool,
+    /// The most urgent event since the last run began; something if the last run failed, too (`EP-30`).
+    pub(super) pending: Option<Urgency>,
     /// True if a version of the primary has been seen that is not the one that was cleaned up or deleted. In normal
     /// mode: a version that is not marked for deletion, since the run began; in all-events mode: any version, since
     /// the deletion.
@@ -78,16 +80,16 @@ impl Entry {
             history: None,
             life: Life::Exists,
             flight: Flight::Idle,
-            pending: false,
+            pending: None,
             renewed: false,
             about: 0,
         }
     }
 
     /// Takes in an event (`EP-2`), and returns the receipt, which tells the timetable if the key is due.
-    pub(super) fn hear(&mut self, event: Event, deletions_run: bool) -> Receipt {
+    pub(super) fn hear(&mut self, (event, urgency): (Event, Urgency), deletions_run: bool) -> Receipt {
         match event {
-            Event::PrimaryChanged { deleting } => self.change(deleting),
+            Event::PrimaryChanged { deleting } => self.change(deleting, urgency),
             Event::PrimaryDeleted { unknown } if deletions_run => {
                 self.expire(Deletion { unknown });
                 Receipt::Marked
@@ -98,7 +100,7 @@ impl Entry {
             }
             Event::Related => match self.life {
                 Life::Exists | Life::Gone(_) => {
-                    self.pending = true;
+                    self.mark_as(urgency);
                     Receipt::Marked
                 }
                 Life::Finalized => Receipt::Ignored,
@@ -107,7 +109,7 @@ impl Entry {
         }
     }
 
-    fn change(&mut self, deleting: bool) -> Receipt {
+    fn change(&mut self, deleting: bool, urgency: Urgency) -> Receipt {
         match self.life {
             Life::Finalized if deleting => return Receipt::Ignored,
             // The run about the deletion comes first, the run about the new primary after it.
@@ -117,8 +119,21 @@ impl Entry {
                 self.renewed |= !deleting;
             }
         }
-        self.pending = true;
+        self.mark_as(urgency);
         Receipt::Marked
+    }
+
+    /// Takes in that a run has to follow. What is fresh remains that.
+    pub(super) fn mark_as(&mut self, urgency: Urgency) {
+        self.pending = Some(self.pending.map_or(urgency, |pending| pending.min(urgency)));
+    }
+
+    /// Returns among which keys it comes next.
+    pub(super) fn urgency(&self) -> Urgency {
+        match self.life {
+            Life::Gone(_) => Urgency::Fresh,
+            Life::Exists | Life::Finalized | Life::Forgotten => self.pending.unwrap_or(Urgency::Replayed),
+        }
     }
 
     /// Takes in that the primary is gone, and that a run about that follows.
@@ -129,7 +144,7 @@ impl Entry {
         self.life = Life::Gone(deletion);
         // AE-3: if the deletion is reported a second time during a deletion run that fails, the next run follows at
         // once.
-        self.pending = self.flight == Flight::DeletionRun;
+        self.pending = (self.flight == Flight::DeletionRun).then_some(Urgency::Fresh);
         self.renewed = false;
     }
 
@@ -139,7 +154,7 @@ impl Entry {
             self.flight = Flight::Superseded;
         }
         self.life = Life::Forgotten;
-        self.pending = false;
+        self.pending = None;
         self.history = None;
     }
 
@@ -165,7 +180,7 @@ impl Entry {
             return false;
         }
         self.life = Life::Exists;
-        self.pending = true;
+        self.mark_as(Urgency::Replayed);
         self.renewed |= self.flight == Flight::Run;
         true
     }
@@ -180,7 +195,7 @@ impl Entry {
 
     /// Begins a run, which consumes the mark (`EP-13`).
     pub(super) fn take_off(&mut self, key: ObjectRef, policy: &Policy) -> Taken {
-        self.pending = false;
+        self.pending = None;
         let deletion = match self.life {
             Life::Gone(deletion) => Some(deletion),
             Life::Exists | Life::Finalized | Life::Forgotten => None,
@@ -203,7 +218,7 @@ impl Entry {
         } else if flight == Flight::Run && self.finalized_by(finished) {
             self.succeed(flight, finished, None)
         } else {
-            self.pending = true;
+            self.mark_as(Urgency::Replayed);
             Next::AtStart
         };
         Settled { outcome: Outcome::Ignored, next, retry: self.retry(policy) }
@@ -244,17 +259,17 @@ impl Entry {
             Life::Gone(_) if flight != Flight::DeletionRun => Next::AtOnce,
             Life::Gone(_) if self.renewed => {
                 self.life = Life::Exists;
-                self.pending = true;
+                self.mark_as(Urgency::Fresh);
                 Next::AtOnce
             }
             Life::Gone(_) | Life::Forgotten => Next::Dropped,
             Life::Exists | Life::Finalized if self.finalized_by(finished) => {
                 self.life = Life::Finalized;
-                self.pending = false;
+                self.pending = None;
                 Next::AwaitDeletion
             }
             // The event comes first; the time that the component asked for is discarded.
-            Life::Exists | Life::Finalized if self.pending => Next::AtOnce,
+            Life::Exists | Life::Finalized if self.pending.is_some() => Next::AtOnce,
             Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
             Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
         }
@@ -270,7 +285,7 @@ impl Entry {
     /// Waits for the API server. No attempt of the key is consumed, as the key is not the cause. An event during the
     /// run does not shorten the pause.
     fn wait(&mut self, outage: impl FnOnce(u32) -> Duration) -> (Outcome, Next) {
-        self.pending = true;
+        self.mark_as(Urgency::Replayed);
         let outages = &mut self.history.get_or_insert_default().outages;
         *outages = outages.saturating_add(1);
         // One warning is enough: further failures in a row belong to the same outage.
@@ -292,8 +307,8 @@ impl Entry {
             return (Outcome::Failed(Level::Error), next);
         };
         self.forget_outages();
-        let woken = self.pending || (flight == Flight::Run && self.marked());
-        self.pending = true;
+        let woken = self.pending.is_some() || (flight == Flight::Run && self.marked());
+        self.mark_as(Urgency::Replayed);
         let attempts = self.history.get_or_insert_default().retry.get_or_insert_default();
         let stop = blame.next == NextRetry::Stop;
         let last = stop || attempts.info(Some(retry)).last;
@@ -368,7 +383,7 @@ impl Entry {
     /// Returns true if a run has to follow.
     pub(super) fn marked(&self) -> bool {
         match self.life {
-            Life::Exists => self.pending,
+            Life::Exists => self.pending.is_some(),
             Life::Gone(_) => true,
             Life::Finalized | Life::Forgotten => false,
         }
@@ -376,7 +391,7 @@ impl Entry {
 
     /// Returns the events of the primary since its last run began (`EP-2`).
     pub(super) fn mark(&self) -> Mark {
-        match (self.life, self.pending) {
+        match (self.life, self.pending.is_some()) {
             (Life::Exists, false) => Mark::None,
             (Life::Exists, true) => Mark::Present,
             (Life::Finalized, _) => Mark::ProcessedDeletion,

@@ -94,7 +94,15 @@ impl Script {
     }
 
     fn event_of(&mut self, letter: &str, event: Event) -> Receipt {
-        let receipt = self.state.event(&ObjectRef::cluster(letter), event, self.now);
+        self.hear(letter, event, Urgency::Fresh)
+    }
+
+    fn replay_of(&mut self, letter: &str, event: Event) -> Receipt {
+        self.hear(letter, event, Urgency::Replayed)
+    }
+
+    fn hear(&mut self, letter: &str, event: Event, urgency: Urgency) -> Receipt {
+        let receipt = self.state.event(&ObjectRef::cluster(letter), (event, urgency), self.now);
         self.state.check();
         receipt
     }
@@ -153,7 +161,10 @@ impl Script {
 impl State {
     /// Panics if entries, timetable and counters disagree.
     fn check(&self) {
-        let lines: BTreeMap<_, _> = self.timetable.lines.iter().map(|(due, key)| (*due, key.clone())).collect();
+        let Timetable { fresh, replayed, .. } = &self.timetable;
+        assert!(fresh.keys().all(|due| due.urgency() == Urgency::Fresh));
+        assert!(replayed.keys().all(|due| due.urgency() == Urgency::Replayed));
+        let lines: BTreeMap<_, _> = fresh.iter().chain(replayed).map(|(due, key)| (*due, key.clone())).collect();
         let due = |(key, entry): (&ObjectRef, &Entry)| Some((entry.due?, key.clone()));
         assert_eq!(lines, self.keys.iter().filter_map(due).collect());
         let flying = self.keys.values().filter(|entry| entry.flight != Flight::Idle);
@@ -213,7 +224,7 @@ fn events_are_marked_as_of_the_table() {
     ];
     for (mode, life, pending, event, receipt, mark) in table {
         let mut script = Script::new(Policy { mode, ..Policy::default() });
-        let entry = Entry { life, pending, ..Entry::new() };
+        let entry = Entry { life, pending: pending.then_some(Urgency::Fresh), ..Entry::new() };
         script.state.keys.insert(ObjectRef::cluster("a"), entry);
         assert_eq!((script.event(event), script.mark()), (receipt, mark), "{mode:?} {life:?} {pending} {event:?}");
     }
@@ -289,6 +300,62 @@ fn a_key_that_is_always_due_does_not_starve_the_others() {
     script.event(RELATED);
     script.at(2).finish(Finished::DONE);
     assert_eq!(script.take(), Some("b".to_owned()));
+}
+
+#[test]
+fn what_has_changed_comes_before_what_is_replayed_and_after_three_of_it_comes_one_that_is() {
+    // EP-13
+    let mut script = Script::new(Policy::default());
+    for letter in ["r", "s", "t"] {
+        script.replay_of(letter, CHANGED);
+    }
+    script.now += millis(1);
+    for letter in ["a", "b", "c", "d"] {
+        script.event_of(letter, CHANGED);
+    }
+    // It has waited for longer than they have, and has changed now.
+    script.event_of("t", RELATED);
+    let order: Vec<_> = std::iter::from_fn(|| script.take()).collect();
+    assert_eq!(order, ["t", "a", "b", "r", "c", "d", "s"]);
+}
+
+#[test]
+fn a_change_during_a_run_a_start_or_a_limit_is_as_urgent_as_any_other() {
+    // EP-13
+    let limit = RateLimit { max_reconciliations: 1, within: millis(3000) };
+    let mut script = Script::stopped(Policy { rate_limit: Some(limit), ..Policy::default() });
+    for letter in ["a", "b", "c"] {
+        script.event_of(letter, CHANGED);
+    }
+    // What comes before the start is no more urgent than what is there, but what comes after it.
+    script.start();
+    script.event_of("b", RELATED);
+    assert_eq!((script.take(), script.take()), (Some("b".to_owned()), Some("a".to_owned())));
+    // `a` waits for its window since a change; `c` has run and waits for its timer, `d` is replayed.
+    script.event_of("a", RELATED);
+    assert_eq!(script.next(again(1)), Next::AtOnce);
+    assert_eq!(script.take(), Some("c".to_owned()));
+    let c = ObjectRef::cluster("c");
+    script.state.finish(&c, whatever(again(2000)), script.now).unwrap();
+    script.at(2500).replay_of("d", CHANGED);
+    script.at(3000);
+    assert_eq!((script.take(), script.take()), (Some("a".to_owned()), Some("c".to_owned())));
+}
+
+#[test]
+fn what_concerns_all_keys_and_retries_come_after_what_has_changed() {
+    // EP-13
+    for which in [None, Some(Concerned::All), Some(Concerned::Failed), Some(Concerned::Finalized)] {
+        let mut script = Script::in_flight(Policy::default());
+        let finished = if which == Some(Concerned::Finalized) { FINALIZED } else { FAILED };
+        script.finish(finished);
+        script.at(2000);
+        if let Some(which) = which {
+            script.concerning(which);
+        }
+        script.at(2001).event_of("b", CHANGED);
+        assert_eq!((script.take(), script.take()), (Some("b".to_owned()), Some("a".to_owned())), "{which:?}");
+    }
 }
 
 #[test]
@@ -931,7 +998,7 @@ fn jitter_tells_keys_apart_and_is_the_same_again() {
     let delay = |letter: &str| {
         let retry = Some(Retry { jitter: 0.5, ..Retry::default() });
         let mut script = Script::new(Policy { retry, ..Policy::default() });
-        script.state.event(&ObjectRef::cluster(letter), CHANGED, script.now);
+        script.state.event(&ObjectRef::cluster(letter), (CHANGED, Urgency::Fresh), script.now);
         let Turn::Run(taken) = script.state.take(script.now) else { panic!("nothing runs") };
         let next = script.state.finish(&taken.key, whatever(FAILED), script.now).unwrap().next;
         let Next::Retry(delay) = next else { panic!("{next:?}") };
@@ -1290,6 +1357,47 @@ proptest! {
                 Mark::Present | Mark::DeletePresent | Mark::AdditionalAfterDelete => exhausted && timed,
             };
             prop_assert!(waits && entry.flight == Flight::Idle, "{} is stuck: {:?}", key, entry);
+        }
+    }
+
+    #[test]
+    fn fresh_keys_come_first_in_their_order_and_of_four_one_is_of_the_others(
+        steps in prop::collection::vec((0..12_u8, any::<bool>(), 0..3_u64), 1..60),
+    ) {
+        let mut script = Script::new(Policy::default());
+        // By key: its time, the number of the step that made it what it is, and whether it is fresh.
+        let mut due = BTreeMap::<u8, (u64, usize, bool)>::new();
+        let mut now = 0;
+        for (number, (key, fresh, ms)) in steps.into_iter().enumerate() {
+            now += ms;
+            let letter = key.to_string();
+            let script = script.at(now);
+            if fresh { script.event_of(&letter, CHANGED) } else { script.replay_of(&letter, CHANGED) };
+            let entry = due.entry(key).or_insert((now, number, fresh));
+            if fresh && !entry.2 {
+                *entry = (entry.0, number, true);
+            }
+        }
+        let ordered = |fresh: bool| {
+            let mut keys: Vec<_> = due.iter().filter(|(_, entry)| entry.2 == fresh).collect();
+            keys.sort_by_key(|(_, entry)| **entry);
+            keys.into_iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>()
+        };
+        let (fresh, replayed) = (ordered(true), ordered(false));
+        let taken: Vec<_> = std::iter::from_fn(|| script.take()).collect();
+        let of = |sort: &[String]| taken.iter().filter(|key| sort.contains(key)).cloned().collect::<Vec<_>>();
+        prop_assert_eq!((of(&fresh), of(&replayed)), (fresh.clone(), replayed.clone()));
+        // How many of each are left, and how many fresh ones have come in a row.
+        let (mut left, mut row) = ((fresh.len(), replayed.len()), 0);
+        for key in &taken {
+            let both = left.0 > 0 && left.1 > 0;
+            if fresh.contains(key) {
+                prop_assert!(!both || row < 3, "{:?}", taken);
+                (left.0, row) = (left.0 - 1, row + 1);
+            } else {
+                prop_assert!(!both || row == 3, "{:?}", taken);
+                (left.1, row) = (left.1 - 1, 0);
+            }
         }
     }
 
