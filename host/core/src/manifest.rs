@@ -380,6 +380,8 @@ pub struct Source {
     pub keep: Keep,
     /// Whether others that watch the same share its informer (`PO-4`); default true.
     pub shared: bool,
+    /// Its turn when the controller starts (`ES-2`), the lowest first; `None`: with the primaries, after all others.
+    pub start_priority: Option<u32>,
     /// How much of them is in memory whole (`BC-1`); `None`: all.
     pub bounded: Option<Bound>,
     /// How the primaries are found (IM rules).

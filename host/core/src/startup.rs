@@ -1,5 +1,6 @@
 //! Decides whether a controller starts, given how much is known of the kinds that it watches.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::manifest::OnStartError;
@@ -84,6 +85,16 @@ pub fn decide(policy: OnStartError, watched: &[Watched], time_is_up: bool) -> Ve
     }
 }
 
+/// Returns what is listed at once when a controller starts, one stage after another (ES-2): what has the lowest number first,
+/// and what has none after all of them.
+pub fn stages<T>(all: impl IntoIterator<Item = (Option<u32>, T)>) -> Vec<Vec<T>> {
+    let mut stages = BTreeMap::<_, Vec<T>>::new();
+    for (priority, one) in all {
+        stages.entry((priority.is_none(), priority)).or_default().push(one);
+    }
+    stages.into_values().collect()
+}
+
 impl Watched {
     /// Returns the reason to wait or fail.
     fn obstacle(&self) -> Obstacle {
@@ -129,6 +140,14 @@ mod tests {
             }
         }
         assert_eq!(decide(Wait, &[], false), Verdict::Start);
+    }
+
+    #[test]
+    fn the_lowest_number_comes_first_and_what_has_none_last() {
+        // ES-2
+        let all = [(None, "primaries"), (Some(7), "themes"), (Some(2), "maps"), (None, "jobs"), (Some(7), "keys")];
+        assert_eq!(stages(all), [vec!["maps"], vec!["themes", "keys"], vec!["primaries", "jobs"]]);
+        assert_eq!(stages([(None, "primaries"), (None, "jobs")]), [["primaries", "jobs"]]);
     }
 
     #[test]

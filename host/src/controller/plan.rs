@@ -40,6 +40,8 @@ pub(super) struct Planned {
     pub(super) scopes: Vec<(Scope, Kind)>,
     /// Whether the controller needs it.
     pub(super) needed: Needed,
+    /// Its turn when the controller starts (`ES-2`).
+    pub(super) start_priority: Option<u32>,
     /// Whether it is watched only while a dependent is active.
     pub(super) on_demand: bool,
     /// Why there are no scopes; none if the kind is known.
@@ -205,7 +207,7 @@ impl Planner<'_> {
             bounded: declared.bounded.map(|bound| Bounded { stays: declared.stays(), bound }),
             ..self.secondary(name, &declared.gvk, mapper)
         };
-        self.plan(&watch, source)
+        Planned { start_priority: declared.start_priority, ..self.plan(&watch, source) }
     }
 
     /// Returns one source for the dependents of each kind and mapping that name none (`KD-10`), and which dependents
@@ -270,6 +272,7 @@ impl Planner<'_> {
             spec,
             scopes: scopes.unwrap_or_default(),
             needed: watch.needed,
+            start_priority: None,
             on_demand: false,
             lacking: self.missing.get(&watch.at).cloned(),
             denied: Vec::new(),
@@ -350,7 +353,7 @@ mod tests {
     /// Writes each source with what it watches.
     fn told(plan: &Plan) -> Vec<String> {
         let one = |planned: &Planned| {
-            let Planned { spec, scopes, needed, on_demand, lacking, denied } = planned;
+            let Planned { spec, scopes, needed, start_priority: _, on_demand, lacking, denied } = planned;
             let scopes = scopes.iter().map(|(scope, _)| format!("{scope} "));
             let needed = if *needed == Needed::IfActive { "if active " } else { "" };
             let needed = if *on_demand { "on demand " } else { needed };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::manifest::{self, OnStartError};
-use capstan_core::startup::{Fill, Needed, Obstacle, Verdict, Watched, decide};
+use capstan_core::startup::{Fill, Needed, Obstacle, Verdict, Watched, decide, stages};
 use futures::future::{join_all, select_all};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -89,6 +89,9 @@ struct Patience<'a> {
     without: &'a BTreeSet<Arc<str>>,
 }
 
+/// An informer by name, whether it is needed, and what keeps it going.
+type Place = (Arc<str>, Needed, Subscription);
+
 /// Questions that are put to the API server until the answers are enough.
 struct Questions {
     pause: Backoff,
@@ -107,7 +110,7 @@ pub(super) async fn prepare(
 ) -> Prepared {
     let spec = &declared.spec;
     let sites = declared.sites(environment);
-    let patience = Patience {
+    let mut patience = Patience {
         spec,
         sites: &sites,
         policy: entry.policy(spec.on_start_error),
@@ -135,17 +138,10 @@ pub(super) async fn prepare(
         None => BTreeMap::new(),
     };
     handle.set(entry.filling(false));
-    // What is watched on demand is waited for by those who demand it.
-    let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
-    let keep = watched.map(|(scope, kind, planned)| {
-        let pool = &sites.at(scope.cluster.as_ref()).pool;
-        let subscription = pool.keep(scope, kind, Need::of(&planned.spec));
-        (scope.to_string().into(), planned.needed, subscription)
-    });
-    let mut places: Vec<_> = keep.collect();
-    if let Err(why) = patience.filled(&mut places, |elsewhere| handle.set(entry.filling(elsewhere))).await {
-        return handle.failed(why).await;
-    }
+    let places = match patience.fill(&plan, |elsewhere| handle.set(entry.filling(elsewhere))).await {
+        Ok(places) => places,
+        Err(why) => return handle.failed(why).await,
+    };
     let (filled, unfilled): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
     let rest = Rest::of(spec, missing, unfilled, denied);
@@ -265,12 +261,30 @@ impl Patience<'_> {
         }
     }
 
+    /// Has informers list what a plan watches, and waits for that, one stage after another (ES-2); `wait` is told whether what is waited
+    /// for is in other clusters alone.
+    async fn fill(&mut self, plan: &Plan, wait: impl Fn(bool)) -> Result<Vec<Place>, Obstacle> {
+        // What is watched on demand is waited for by those who demand it.
+        let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
+        let mut places = Vec::new();
+        for (number, stage) in stages(watched.map(|each| (each.2.start_priority, each))).into_iter().enumerate() {
+            if number > 0 {
+                self.until = Instant::now() + self.spec.cache_sync_timeout;
+            }
+            let keep = stage.into_iter().map(|(scope, kind, planned)| {
+                let pool = &self.sites.at(scope.cluster.as_ref()).pool;
+                let subscription = pool.keep(scope, kind, Need::of(&planned.spec));
+                (scope.to_string().into(), planned.needed, subscription)
+            });
+            let mut begun = keep.collect::<Vec<_>>();
+            self.filled(&mut begun, &wait).await?;
+            places.append(&mut begun);
+        }
+        Ok(places)
+    }
+
     /// Waits for caches until it is decided that they are enough; `wait` is told whether they are of other clusters alone.
-    async fn filled(
-        &self,
-        places: &mut [(Arc<str>, Needed, Subscription)],
-        wait: impl Fn(bool),
-    ) -> Result<(), Obstacle> {
+    async fn filled(&self, places: &mut [Place], wait: &impl Fn(bool)) -> Result<(), Obstacle> {
         loop {
             let seen = places.iter().map(|(what, needed, subscription)| Watched {
                 what: Arc::clone(what),
@@ -332,7 +346,7 @@ impl Rest {
     fn of(
         spec: &manifest::Controller,
         missing: BTreeMap<KindAt, String>,
-        unfilled: Vec<(Arc<str>, Needed, Subscription)>,
+        unfilled: Vec<Place>,
         denied: BTreeMap<Arc<str>, Lack>,
     ) -> Self {
         let needed = kinds_of(spec).into_iter();

@@ -207,6 +207,54 @@ async fn what_comes_while_a_controller_is_prepared_anew_for_it_does_not_begin_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn sources_are_listed_in_the_order_of_their_priority_and_what_has_none_last_each_in_its_time() {
+    // ES-2, IE-1: by how long the lists of colours and themes take, when each list begins
+    let ends = Duration::from_secs;
+    let never = Duration::from_hours(1);
+    for (colours, themes, begins) in
+        [(ends(3), ends(4), [0, 3, 7, 7]), (ends(3), never, [0, 3, 13, 13]), (never, never, [0, 10, 20, 20])]
+    {
+        let (start, times) = (Instant::now(), Arc::<Mutex<BTreeMap<String, u64>>>::default());
+        let (environment, _) = environment_of({
+            let times = Arc::clone(&times);
+            move |path| {
+                let plural =
+                    ["colours", "themes", "fonts", "pages"].into_iter().find(|it| path.contains(&format!("/{it}?")));
+                let Some(plural) = plural else {
+                    return Some(vec![kinds(&["Page", "Theme", "Colour", "Font"])]);
+                };
+                times.lock().entry(plural.to_owned()).or_insert(start.elapsed().as_secs());
+                let takes = match plural {
+                    "colours" => colours,
+                    "themes" => themes,
+                    _ => Duration::ZERO,
+                };
+                Some(vec![Body::Rests(takes), Body::Comes(end_of_list(8)), Body::Silent])
+            }
+        });
+        let source = |kind: &str, more: &str| {
+            let name = kind.to_lowercase();
+            format!(
+                "{name}: {{ informer: {{ apiVersion: sample.dev/v1, kind: {kind}, mapper: ownerReference{more} }} }}"
+            )
+        };
+        let sources =
+            [source("Theme", ", startPriority: 20"), source("Colour", ", startPriority: 3"), source("Font", "")];
+        let fields = format!("namespaces: [n], cacheSyncTimeout: 10s, sources: {{ {} }}", sources.join(", "));
+        let handle = Arc::new(Handle::new(pages_with(&fields, &environment), &environment));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+        sleep(Duration::from_secs(30)).await;
+        let times = times.lock().clone();
+        let begun = ["colours", "themes", "fonts", "pages"].map(|plural| times.get(plural).copied());
+        assert_eq!(begun, begins.map(Some), "{colours:?} {themes:?}");
+        assert_eq!(phase(&handle), Phase::Running);
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_that_waits_is_put_in_place_though_something_else_comes_meanwhile() {
     // IE-1: the themes come while the list of colours is awaited.
     let slow =

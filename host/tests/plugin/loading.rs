@@ -250,6 +250,7 @@ fn mapped_by_exports(filters: Filters) -> Source {
         page_size: 500,
         keep: Keep::Whole,
         shared: true,
+        start_priority: None,
         bounded: None,
         mapper: Mapper::Export("to-pages".into()),
         secondaries: Some(Secondaries::Export("to-maps".into())),

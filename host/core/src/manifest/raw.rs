@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::destinations::{HostName, ToHttp, ToTcp};
 use super::names::{ApiVersion, Export, FieldManager, FieldSelector, FilePath, Finalizer, Key, KindName, Name};
-use super::units::{Bytes, Objects, Registered, Requests, Time, Times, Workers};
+use super::units::{Bytes, Objects, Priority, Registered, Requests, Time, Times, Workers};
 use super::{Isolation, OnStartError, OnSwap, Permission};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
@@ -505,6 +505,9 @@ pub(super) struct Informer {
     /// and one more copy in memory, with which nobody else has to do (`PO-4`).
     #[schemars(extend("default" = true))]
     pub(super) shared: Maybe<bool>,
+    /// Whether it is listed before others when the controller starts: those with the lowest number first, and what has none, the primaries
+    /// among it, after all of them, all at once. `cacheSyncTimeout` counts for each number anew (`ES-2`).
+    pub(super) start_priority: MaybeLeaf<Priority>,
     /// Keep only so many objects whole, those that came or were read last. Of the others only what says which they are and how they are found
     /// stays; who reads one asks the API server for it, as one of the requests that a run may make (`BC-1`).
     pub(super) bounded: Maybe<CacheBound>,

@@ -38,6 +38,8 @@ impl Registration {
     /// assert_eq!(read(r#"{"informer": {"apiVersion": "v1"}}"#).unwrap_err(), "informer: the field `kind` is missing");
     /// let elsewhere = r#"{"informer": {"apiVersion": "v1", "kind": "Secret", "cluster": "edge"}}"#;
     /// assert!(read(elsewhere).unwrap_err().contains("which other clusters are watched only a manifest says"));
+    /// let late = r#"{"informer": {"apiVersion": "v1", "kind": "Secret", "startPriority": 2}}"#;
+    /// assert!(read(late).unwrap_err().contains("a source that a run registers is listed at once"));
     /// ```
     pub fn parse(name: &str, text: &str, indexes: &BTreeMap<Arc<str>, Keys>) -> Result<Self, String> {
         Name::text(name).map_err(|right| format!("found the name {}; {right}", Quoted(name)))?;

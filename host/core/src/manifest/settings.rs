@@ -136,6 +136,7 @@ fn source(source: &Source) -> Value {
         "keep": keep(&source.keep),
         "drop": drop(&source.keep),
         "shared": source.shared,
+        "startPriority": source.start_priority,
         "bounded": source.bounded.map(bounded),
         "mapper": mapper,
         "secondaries": source.secondaries.as_ref().map(secondaries),

@@ -22,6 +22,9 @@ pub(super) struct Workers(pub(super) u32);
 /// How many objects are answered at once.
 pub(super) struct Objects(pub(super) u32);
 
+/// A place in an order.
+pub(super) struct Priority(pub(super) u32);
+
 /// How many requests are made.
 pub(super) struct Requests(pub(super) u32);
 
@@ -187,6 +190,7 @@ macro_rules! numbers {
 numbers!(
     Workers from 1 to 1024,
     Objects from 1 to 10_000,
+    Priority from 1 to 100,
     Requests from 0 to 100_000,
     Times from 1 to 1_000_000,
     // Each is watched, and asked about each event.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::filters::OBJECT;
 use super::super::names::{FieldSelector, Name};
 use super::super::raw::{self, Maybe, Named};
+use super::super::units::Priority;
 use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, Source};
 use super::keep::bound;
 use super::{Check, flag, get, located, mapping_keys, page_size};
@@ -95,6 +96,12 @@ impl Check<'_> {
                 if source.asks_exports() {
                     self.fault(*place, "found an `export`; which exports of its component are asked only a manifest says: declare the source there");
                 }
+                if source.start_priority.is_some() {
+                    self.fault(
+                        *place,
+                        "found `startPriority`; a source that a run registers is listed at once, so expected none",
+                    );
+                }
                 if leads_away || source.across_namespaces {
                     self.fault(*place, "found `acrossNamespaces`; only a manifest lets objects of one namespace wake primaries of another: declare the source there");
                 }
@@ -131,6 +138,7 @@ impl Check<'_> {
             page_size: page_size(&raw.page_size),
             keep: self.keep(&raw.keep, &raw.drop),
             shared: flag(&raw.shared, true),
+            start_priority: get(&raw.start_priority).map(|Scalar(Priority(n))| *n),
             bounded: get(&raw.bounded).map(bound),
             mapper: mapper.unwrap_or(Mapper::OwnerReference),
             secondaries,
