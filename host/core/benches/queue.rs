@@ -89,6 +89,42 @@ fn burst(bencher: Bencher<'_, '_>, count: usize) {
     });
 }
 
+/// Events of keys that are due already, nine of ten that come: no allocation.
+#[divan::bench(args = KEYS, sample_count = 10)]
+fn repeated(bencher: Bencher<'_, '_>, count: usize) {
+    let keys = keys(count);
+    let queue = filled(&keys);
+    let event = |key| queue.event(key, Event::Related, Instant::now());
+    for key in &keys {
+        event(key);
+    }
+    bencher.counter(ItemsCount::new(count)).bench_local(|| {
+        for key in &keys {
+            black_box(event(key));
+        }
+    });
+}
+
+/// All keys due, every other one because something has changed: both are handed out in turns.
+#[divan::bench(args = KEYS, sample_count = 10)]
+fn burst_beside_replays(bencher: Bencher<'_, '_>, count: usize) {
+    let keys = keys(count);
+    let queue = filled(&keys);
+    bencher.counter(ItemsCount::new(count)).bench_local(|| {
+        for (number, key) in keys.iter().enumerate() {
+            let now = Instant::now();
+            if number % 2 == 0 {
+                queue.event(key, Event::Related, now)
+            } else {
+                queue.replay(key, Event::Related, now)
+            };
+        }
+        for _ in &keys {
+            take(&queue).finish(Finished::DONE, Instant::now());
+        }
+    });
+}
+
 /// From nothing to idle keys.
 #[divan::bench(args = KEYS, sample_count = 5)]
 fn fill(bencher: Bencher<'_, '_>, count: usize) {

@@ -29,7 +29,7 @@ use subject::Subject;
 #[command(max_term_width = 100)]
 #[command(after_help = "\
 Measures: check, idle, create, restart, drift, change, noop, cache, swap, swaps, languages,
-neighbours.
+neighbours, lists.
 
 Examples:
   cargo xtask bench --only processes          all measures, once: 15 minutes

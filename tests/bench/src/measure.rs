@@ -15,6 +15,7 @@ use crate::subject::Subject;
 use crate::usage;
 
 mod languages;
+mod lists;
 mod neighbours;
 mod pages;
 mod probes;
@@ -42,6 +43,7 @@ pub(crate) enum Measure {
     Swaps,
     Languages,
     Neighbours,
+    Lists,
 }
 
 /// How much of everything there is.
@@ -56,6 +58,9 @@ pub(crate) struct Sizes {
     /// How often `swaps` replaces a component; targets are set for 1,000. `swap` does it 40 times at most.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) swaps: usize,
+    /// How many ConfigMaps of 2 KB `lists` has listed; targets are set for 20,000.
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub(crate) listed: usize,
 }
 
 /// What rounds work with, and what has come out so far.
@@ -96,8 +101,8 @@ impl Measure {
     pub(crate) fn about(self, sizes: Sizes) -> String {
         let half = report::count(languages::pages(sizes));
         let once = report::count(swap::swaps(sizes));
-        let Sizes { pages, deployments, swaps } = sizes;
-        let [pages, deployments, swaps] = [pages, deployments, swaps].map(report::count);
+        let Sizes { pages, deployments, swaps, listed } = sizes;
+        let [pages, deployments, swaps, listed] = [pages, deployments, swaps, listed].map(report::count);
         match self {
             Self::Check => "`capstan check` of the sample with a warm code cache".to_owned(),
             Self::Idle => "no objects, 10 s after the start".to_owned(),
@@ -110,6 +115,9 @@ impl Measure {
             Self::Swap => format!("{once} times, while events of {pages} primaries come at 200 a second"),
             Self::Swaps => format!("a component is replaced {swaps} times, each time 8 primaries run"),
             Self::Languages => format!("the sample in each language, with {half} pages"),
+            Self::Lists => {
+                format!("from a change to its run, 500 a second, while {listed} objects are listed again and again")
+            }
             Self::Neighbours => "from a change to its status, while runs of other plugins compute".to_owned(),
         }
     }
@@ -126,9 +134,11 @@ impl<'a> Rounds<'a> {
     }
 
     pub(crate) fn run(&mut self) -> Result<()> {
-        use Measure::{Cache, Change, Check, Create, Drift, Idle, Languages, Neighbours, Noop, Restart, Swap, Swaps};
+        use Measure::{
+            Cache, Change, Check, Create, Drift, Idle, Languages, Lists, Neighbours, Noop, Restart, Swap, Swaps,
+        };
         // Each row shares a control plane.
-        let stages: [&[(&[Measure], Take)]; 5] = [
+        let stages: [&[(&[Measure], Take)]; 6] = [
             &[
                 (&[Check], starts::check),
                 (&[Idle], starts::idle),
@@ -138,6 +148,7 @@ impl<'a> Rounds<'a> {
             &[(&[Swap], swap::measure), (&[Swaps], swaps::measure)],
             &[(&[Languages], languages::measure)],
             &[(&[Neighbours], neighbours::measure)],
+            &[(&[Lists], lists::measure)],
         ];
         for takes in stages {
             let wanted: Vec<_> = takes.iter().filter(|(measures, _)| self.wants(measures)).collect();

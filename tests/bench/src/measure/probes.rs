@@ -127,6 +127,13 @@ impl Show<'_> {
         }
     }
 
+    /// Has another operator stand beside the one that is at work, in place of the one before.
+    pub(super) fn beside(&self, operator: &str) -> Result<()> {
+        let manifest = self.rig.manifest(self.version.config);
+        let name = format!("{}.yaml", self.rig.name);
+        self.stage.replace(&name, format!("{manifest}---\n{operator}").as_bytes()).map(drop)
+    }
+
     /// Waits until this version is in force, and returns since when; the first one is 1.
     pub(super) fn until_placed(&mut self, number: usize) -> Result<i64> {
         self.listen(&format!("version {number} to be in force"), |diary| diary.placed.get(&number).copied())
