@@ -18,6 +18,7 @@ use capstan_core::{manifest, text};
 use clap::CommandFactory;
 
 pub mod admin;
+mod allocator;
 pub mod backoff;
 pub mod cli;
 pub mod client;
@@ -104,6 +105,7 @@ fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
         // Runs have threads of their own. With more threads here, each answer of the API server wakes one for
         // nothing.
         .worker_threads(cores.div_ceil(2))
+        .on_thread_park(allocator::give_back)
         .enable_all()
         .build()
         .context("start the runtime")?;

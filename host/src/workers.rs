@@ -78,6 +78,7 @@ impl Workers {
             .worker_threads(slots.usual + slots.extra + 1)
             .thread_name("executions")
             .on_thread_start(step_back)
+            .on_thread_park(crate::allocator::give_back)
             .enable_all()
             .build()?;
         Ok(Self { cpu, threads: Threads::Own { runtime: Some(runtime), _watch: watch } })
