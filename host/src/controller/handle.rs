@@ -322,6 +322,11 @@ impl Handle {
         &self.name
     }
 
+    /// Returns the field manager of its wanted version.
+    pub fn field_manager(&self) -> Arc<str> {
+        Arc::clone(&self.wanted.borrow().spec.field_manager)
+    }
+
     /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
     pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
         let now = Instant::now();
