@@ -139,10 +139,26 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
             Break::Rights(lost) => prepared = task.regain(lost, held.rest.names(), &stop).await,
         }
     }
+    handle.go_on_with(Vec::new());
     handle.queue.close();
     handle.set(Phase::Stopped);
     // So that a handle that is still in use does not keep the plugin.
     *handle.in_force.write() = None;
+}
+
+/// Waits until something else is wanted than `declared`, and more than the same in further namespaces: that comes after it, or those that
+/// come one after another would have the first wait for the last.
+async fn overtaken(wanted: &mut watch::Receiver<Arc<Declared>>, declared: &Declared, handle: &Handle) {
+    loop {
+        if wanted.changed().await.is_err() {
+            // Never happens: the handle, which has the sender, outlives its task.
+            return std::future::pending().await;
+        }
+        let failed = matches!(*handle.phase.lock(), Phase::Failed(_));
+        if failed || !wanted.borrow_and_update().grows_from(declared) {
+            return;
+        }
+    }
 }
 
 impl Task<'_> {
@@ -223,16 +239,18 @@ impl Task<'_> {
             while self.anew || !self.put_in_place() {
                 let declared = Arc::clone(&self.wanted.borrow_and_update());
                 let Self { handle, environment, .. } = *self;
-                let prepared = prepare(declared, handle, environment, Entry::Keep, &without);
+                let prepared = prepare(Arc::clone(&declared), handle, environment, Entry::Keep, &without);
                 tokio::select! {
                     biased;
-                    Ok(()) = self.wanted.changed() => {}
+                    () = overtaken(&mut self.wanted, &declared, handle) => {}
                     prepared = Box::pin(prepared) => {
                         self.anew = false;
                         return prepared;
                     }
                 }
             }
+            // What was taken back needs nothing.
+            self.handle.go_on_with(Vec::new());
         }
     }
 
@@ -284,8 +302,8 @@ impl Task<'_> {
             let declared = Arc::clone(&wanted.borrow_and_update());
             tokio::select! {
                 biased;
-                Ok(()) = wanted.changed() => wanted.mark_changed(),
-                prepared = prepare(declared, handle, environment, entry, &without) => return prepared,
+                () = overtaken(wanted, &declared, handle) => wanted.mark_changed(),
+                prepared = prepare(Arc::clone(&declared), handle, environment, entry, &without) => return prepared,
             }
         }
     }

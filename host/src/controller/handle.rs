@@ -31,6 +31,7 @@ use super::registering::registered;
 use super::selection::Selection;
 use super::sources::Sources;
 use crate::control::Unready;
+use crate::informer::pool::Subscription;
 use crate::metrics::ControllerRuns;
 
 /// A controller, for code that watches or changes it.
@@ -60,6 +61,8 @@ pub struct Handle {
     pub(super) selecting: Notify,
     /// Why it is not known which namespaces are selected.
     pub(super) unselected: watch::Sender<Option<String>>,
+    /// What a version that is being prepared has begun to list: another one that is wanted meanwhile goes on with that.
+    pub(super) begun: Mutex<Vec<Subscription>>,
 }
 
 /// The running version of a controller.
@@ -149,6 +152,7 @@ impl Handle {
             selection: Mutex::new(selection),
             selecting: Notify::new(),
             unselected: watch::Sender::new(None),
+            begun: Mutex::default(),
             name,
         }
     }
@@ -387,6 +391,13 @@ impl Handle {
         tracing::error!(why = %obstacle.why, "the controller does not start");
         self.set(Phase::Failed(obstacle));
         std::future::pending().await
+    }
+
+    /// Goes on with these informers instead of those that were begun before: those of them that stay have listed nothing in vain.
+    pub(super) fn go_on_with(&self, begun: Vec<Subscription>) {
+        let before = std::mem::replace(&mut *self.begun.lock(), begun);
+        // Not under the lock: whoever leaves may have to wait for those who are being told of much.
+        drop(before);
     }
 
     pub(super) fn set(&self, phase: Phase) {

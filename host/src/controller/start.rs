@@ -135,20 +135,16 @@ pub(super) async fn prepare(
         None => BTreeMap::new(),
     };
     handle.set(entry.filling(false));
-    // What is watched on demand is waited for by those who demand it.
-    let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
-    let keep = watched.map(|(scope, kind, planned)| {
-        let pool = &sites.at(scope.cluster.as_ref()).pool;
-        let subscription = pool.keep(scope, kind, Need::of(&planned.spec));
-        (scope.to_string().into(), planned.needed, subscription)
-    });
-    let mut places: Vec<_> = keep.collect();
+    let mut places = keep(&plan, &sites);
+    // Another version may be wanted before all of that is listed.
+    handle.go_on_with(keep(&plan, &sites).into_iter().map(|(.., place)| place).collect());
     if let Err(why) = patience.filled(&mut places, |elsewhere| handle.set(entry.filling(elsewhere))).await {
         return handle.failed(why).await;
     }
     let (filled, unfilled): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
     let rest = Rest::of(spec, missing, unfilled, denied);
+    handle.go_on_with(Vec::new());
     Prepared {
         declared,
         plan,
@@ -158,6 +154,17 @@ pub(super) async fn prepare(
         rest,
         _memberships: filled.into_iter().map(|(.., place)| place).collect(),
     }
+}
+
+/// Begins to list what a plan watches from its start: what is watched on demand is waited for by those who demand it.
+fn keep(plan: &Plan, sites: &Sites) -> Vec<(Arc<str>, Needed, Subscription)> {
+    let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
+    let keep = watched.map(|(scope, kind, planned)| {
+        let pool = &sites.at(scope.cluster.as_ref()).pool;
+        let subscription = pool.keep(scope, kind, Need::of(&planned.spec));
+        (scope.to_string().into(), planned.needed, subscription)
+    });
+    keep.collect()
 }
 
 impl Entry {

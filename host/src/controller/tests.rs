@@ -244,6 +244,57 @@ async fn a_change_that_waits_is_put_in_place_though_something_else_comes_meanwhi
     task.await.unwrap();
 }
 
+/// Returns the event of a namespace that comes to be selected, or is no more.
+fn selected(kind: &str, name: &str, version: u64) -> Body {
+    let metadata = json!({ "name": name, "uid": name, "resourceVersion": version.to_string() });
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    Body::Comes(format!("{}\n", json!({ "type": kind, "object": object })))
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_that_come_and_go_one_after_another_are_each_listed_once_and_none_waits_for_the_last() {
+    // NS-2, NS-5
+    let seconds = Duration::from_secs;
+    // One comes every five seconds; the list of the first takes a minute, those of the others eight seconds.
+    let comes = (0..20).flat_map(|n| [selected("ADDED", &format!("n{n:02}"), n + 8), Body::Rests(seconds(5))]);
+    let goes = [selected("ADDED", "z", 40), Body::Rests(seconds(4)), selected("DELETED", "n05", 41), Body::Silent];
+    let start = [selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Rests(seconds(10))];
+    let mut namespaces = Some(start.into_iter().chain(comes).chain([Body::Rests(seconds(30))]).chain(goes).collect());
+    let (environment, asked) = environment_of(move |path| {
+        let slow = |seconds| Some(vec![Body::Rests(seconds), Body::Comes(end_of_list(8)), Body::Silent]);
+        match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+            _ if path.starts_with("/api/v1/namespaces?") => namespaces.take(),
+            _ if path.contains("/namespaces/a/") => None,
+            _ if path.contains("/namespaces/n00/") => slow(seconds(60)),
+            _ => slow(seconds(8)),
+        }
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    let watched = || handle.controller().map_or(0, |now| now.primaries.places().len());
+    sleep(seconds(8)).await;
+    assert_eq!(watched(), 1);
+    sleep(seconds(70)).await;
+    assert!((2..=15).contains(&watched()), "{} although others still come", watched());
+    sleep(seconds(60)).await;
+    assert_eq!(watched(), 21);
+    sleep(seconds(60)).await;
+    assert_eq!(watched(), 21, "one has come, and one has gone");
+    let lists = |name: &str| {
+        let path = format!("/namespaces/{name}/pages?watch=true&sendInitialEvents");
+        asked.lock().iter().filter(|asked| asked.contains(&path)).count()
+    };
+    let names = (0..20).map(|n| format!("n{n:02}")).chain(["a".to_owned(), "z".to_owned()]);
+    let twice: Vec<_> = names.map(|name| (lists(&name), name)).filter(|(lists, _)| *lists != 1).collect();
+    assert_eq!(twice, []);
+    assert!(handle.begun.lock().is_empty());
+    stop.cancel();
+    task.await.unwrap();
+    assert!(environment.pool.states().is_empty());
+}
+
 /// A component whose runs fail.
 #[derive(Default)]
 struct Failing(Arc<Mutex<usize>>);
