@@ -73,6 +73,17 @@ impl Written {
         true
     }
 
+    /// Returns what has been written of one thing.
+    pub(super) fn of(&self, id: &Arc<str>) -> Self {
+        Self(self.0.get(id).map(|mark| (Arc::clone(id), mark.clone())).into_iter().collect())
+    }
+
+    /// Replaces what has been written of one thing.
+    pub(super) fn replace(&mut self, id: &Arc<str>, Self(one): Self) {
+        self.0.remove(id);
+        self.0.extend(one);
+    }
+
     fn note(&mut self, id: &Arc<str>, before: Option<Arc<str>>, now: Option<Arc<str>>) {
         let mark = self.0.entry(Arc::clone(id)).or_insert_with(|| Mark { replaced: Vec::new(), now: None });
         if mark.replaced.len() == MOST_REPLACED {
