@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 mod apart;
 mod asking;
 mod assemble;
+mod behind;
 mod declared;
 mod demand;
 mod handle;
@@ -144,6 +145,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     handle.set(Phase::Stopped);
     // So that a handle that is still in use does not keep the plugin.
     *handle.in_force.write() = None;
+    handle.forget_registrar();
 }
 
 /// Waits until something else is wanted than `declared`, and more than the same in further namespaces: that comes after it, or those that
@@ -349,6 +351,9 @@ impl Task<'_> {
         }
         let known = before.as_ref().filter(|now| now.declared.leads_as(&declared));
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
+        if let Some((now, Step::Elsewhere)) = known {
+            behind::warn(now, &plan);
+        }
         let mut sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
         let users = known.filter(|_| kin).map(|(now, _)| now.on_demand.retire()).unwrap_or_default();
         self.joined.become_as(&mut sources, &plan, &users, (&declared.sites(environment), &handle.listener()));

@@ -12,7 +12,7 @@ use capstan_core::manifest;
 use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
 use capstan_core::rollout::values::Values;
-use capstan_core::source::on_demand::Users;
+use capstan_core::source::on_demand::{Telling, Users};
 use capstan_core::source::{Listener, Source, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::declared::{KindAt, Kinds};
+use super::demand::join;
 use super::late::{Failing as WhatFails, Places};
 use super::plan::Plan;
 use super::*;
@@ -458,7 +459,7 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     let source = Arc::new(Source::new(plan.primaries.spec.clone()));
     let subscriber = Subscriber { source, listener: Arc::new(|_| ()) };
     let woken = Arc::<AtomicUsize>::default();
-    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber)], {
+    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber).into()], {
         let woken = Arc::clone(&woken);
         move || {
             woken.fetch_add(1, Ordering::Relaxed);
@@ -472,6 +473,37 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     go.notify_one();
     until(|| woken.load(Ordering::Relaxed) == 1);
     assert_eq!(places.filled(by, WhatFails::Waits).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_demands_a_source_is_not_held_up_by_what_there_is_to_tell() {
+    // WF-12, PO-3
+    let (environment, _) = environment_of(|path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ => Some(vec![added("Page", "a", 3, None), Body::Comes(end_of_list(7)), Body::Silent]),
+    });
+    let (declared, mut known) = (pages("[n]", &environment), Kinds::new());
+    let gvk = &declared.spec.primary;
+    known.insert(KindAt { cluster: None, gvk: gvk.clone() }, environment.api.resolve(gvk).await.unwrap());
+    let Plan { primaries: planned, .. } =
+        Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default());
+    let (scope, kind) = &planned.scopes[0];
+    let listed = environment.pool.keep(scope, kind, Need::of(&planned.spec));
+    sleep(Duration::from_secs(1)).await;
+    assert!(listed.is_filled());
+    for (telling, at_once) in [(Telling::Beside, 0), (Telling::AtOnce, 1)] {
+        let (source, told) = (Arc::new(Source::new(planned.spec.clone())), Arc::<AtomicUsize>::default());
+        let listener: Listener = {
+            let told = Arc::clone(&told);
+            Arc::new(move |triggers| {
+                told.fetch_add(triggers.len(), Ordering::Relaxed);
+            })
+        };
+        let watch = join(&source, &planned, &declared.sites(&environment), &listener)(telling);
+        assert_eq!(told.load(Ordering::Relaxed), at_once);
+        watch.filled(Instant::now() + Duration::from_secs(1)).await.unwrap();
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
 }
 
 #[tokio::test]
@@ -488,7 +520,8 @@ async fn whoever_leaves_a_source_that_is_still_being_listed_leaves_its_informers
     let (scope, kind) = &plan.primaries.scopes[0];
     let source = Arc::new(Source::new(plan.primaries.spec.clone()));
     let subscriber = Subscriber { source, listener: Arc::new(|_| ()) };
-    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber)], || unreachable!("nobody waits"));
+    let places =
+        Places::new(vec![environment.pool.join(scope, kind, subscriber).into()], || unreachable!("nobody waits"));
     // Nobody waits any more, but somebody is to be woken.
     assert!(places.filled(Instant::now() + Duration::from_hours(1), WhatFails::Waits).now_or_never().is_none());
     tokio::task::yield_now().await;
