@@ -13,16 +13,17 @@ use crate::manifest;
 use crate::object::ObjectRef;
 use crate::room::Holding;
 
+mod known;
 pub mod schedule;
 mod shares;
 mod things;
 mod written;
 
+use known::{Known, size};
 pub use shares::Refused;
 use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
 pub use written::Write;
-use written::Written;
 
 /// A source of things outside of the cluster.
 pub struct External {
@@ -63,28 +64,6 @@ struct State {
     refused: BTreeMap<ObjectRef, Arc<str>>,
 }
 
-/// What is known of one primary.
-struct Known {
-    /// The uid of the primary; empty if its things came with those of all.
-    uid: Box<str>,
-    things: Things,
-    standing: Standing,
-    /// What runs have written since.
-    written: Written,
-    /// The bytes that all of it takes.
-    bytes: u64,
-}
-
-/// What a write makes of what is known of one primary.
-struct After {
-    /// The thing that is written, as it is then; nothing if it is gone.
-    things: Things,
-    /// What is written of that thing.
-    written: Written,
-    /// What all things take then.
-    taken: Taken,
-}
-
 /// How it stands with a primary that is polled by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -109,9 +88,6 @@ enum Outcome {
     /// It, or one since, has succeeded.
     Known,
 }
-
-/// The bytes that a thing takes beside its text, and a primary beside its things.
-const EACH: u64 = 160;
 
 /// Things that are not known yet. They must not be taken for absent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -389,44 +365,6 @@ impl External {
     }
 }
 
-impl Known {
-    fn of((primary, uid): (&ObjectRef, &str), things: Things, standing: Standing) -> Self {
-        let bytes = size(primary, &things);
-        Self { uid: uid.into(), things, standing, written: Written::default(), bytes }
-    }
-
-    fn taken(&self) -> Taken {
-        Taken { things: self.things.len() as u64, bytes: self.bytes }
-    }
-
-    /// Returns what a write of one thing makes of it, whatever else there is; none if it stays as it is.
-    fn after(&self, primary: &ObjectRef, id: &Arc<str>, write: Write) -> Option<After> {
-        let one: Things = self.things.get(id).map(|text| (Arc::clone(id), Arc::clone(text))).into_iter().collect();
-        let before = self.written.of(id);
-        let mut written = before.clone();
-        let things = match self.standing {
-            Standing::Polled => written.take(&one, id, write),
-            // It is polled before it is read; that poll may be under way.
-            Standing::Awaited | Standing::Failed => written.mark(id, write).then(|| one.clone()),
-            Standing::Unwanted => None,
-        }?;
-        let count = self.things.len() - one.len() + things.len();
-        let head = |count: usize| if count == 0 { 0 } else { size_of_names(primary) };
-        let more = head(count) + size_of_all(&things) + written.size();
-        let less = head(self.things.len()) + size_of_all(&one) + before.size();
-        let taken = Taken { things: count as u64, bytes: self.bytes + more - less };
-        Some(After { things, written, taken })
-    }
-
-    /// Takes in what a write of a thing makes of it.
-    fn take(&mut self, id: &Arc<str>, After { things, written, taken }: After) {
-        self.things.remove(id);
-        self.things.extend(things);
-        self.written.replace(id, written);
-        self.bytes = taken.bytes;
-    }
-}
-
 impl State {
     /// Returns an answer for all primaries as it stands after what runs have written since the one before (`XC-5`). Where it was refused, the
     /// next one confirms.
@@ -532,26 +470,6 @@ impl fmt::Debug for External {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "External({})", self.name)
     }
-}
-
-/// Returns the bytes that the things of a primary take, with its name; nothing if it has none.
-fn size(primary: &ObjectRef, things: &Things) -> u64 {
-    if things.is_empty() {
-        return 0;
-    }
-    size_of_names(primary) + size_of_all(things)
-}
-
-fn size_of_names(primary: &ObjectRef) -> u64 {
-    EACH + length(&primary.name) + primary.namespace.as_ref().map_or(0, length)
-}
-
-fn size_of_all(things: &Things) -> u64 {
-    things.iter().map(|(id, thing)| EACH + length(id) + length(thing)).sum()
-}
-
-fn length(text: &Arc<str>) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

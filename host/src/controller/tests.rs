@@ -296,6 +296,97 @@ async fn namespaces_that_come_and_go_one_after_another_are_each_listed_once_and_
     assert!(environment.pool.states().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_may_not_list_namespaces_says_so_and_runs_once_it_may() {
+    // NS-5
+    let mut asked = 0;
+    let (environment, _) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ if path.starts_with("/api/v1/namespaces?") => {
+            asked += 1;
+            let denied = json!({ "type": "ERROR", "object": { "code": 403, "message": "namespaces is forbidden" } });
+            Some(match asked {
+                1..=3 => vec![Body::Comes(format!("{denied}\n"))],
+                _ => vec![selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Silent],
+            })
+        }
+        _ => None,
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_millis(100)).await;
+    let why = "waiting for the namespaces that `a=b` selects: watch v1 Namespace: namespaces is forbidden (HTTP 403)";
+    assert_eq!(unready(&handle), Some((why.to_owned(), false)));
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, None));
+    assert_eq!(handle.selection.lock().names(), Some(vec!["a".to_owned()]));
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_controller_has_in_another_cluster_it_selects_there() {
+    // NS-5, CU-6
+    let (there, asked) = scripted(|path| {
+        let all = match path {
+            "/apis/sample.dev/v1" => vec![kinds(&["Page"])],
+            _ if path.starts_with("/api/v1/namespaces?") => {
+                vec![selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Silent]
+            }
+            _ => vec![Body::Comes(end_of_list(7)), Body::Silent],
+        };
+        Answer(Some(200), all)
+    });
+    let (environment, own) = environment();
+    let edge = other("a/edge", there);
+    let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: a }\nspec:\n  clusters: { edge: { kubeconfig: { secret: { name: edge } } } }\n  plugins: { p: { component: { path: p.wasm } } }\n  controllers:\n    pages: { plugin: p, primary: { apiVersion: sample.dev/v1, kind: Page }, cluster: edge, namespaces: { selector: a=b } }\n";
+    let others = [("edge".into(), Arc::clone(&edge))].into();
+    let handle = Arc::new(Handle::new(Declared { others, ..declared(text, &environment) }, &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, None));
+    assert!(asked.lock().iter().any(|path| path.contains("/namespaces/a/pages?")), "{:?}", asked.lock());
+    assert_eq!(*own.lock(), [""; 0]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_namespaces_than_can_be_watched_leave_those_that_are_and_those_that_go_are_left_all_the_same() {
+    // NS-5
+    let seconds = Duration::from_secs;
+    let rest = (0..500).map(|n| match selected("ADDED", &format!("n{n}"), n + 8) {
+        Body::Comes(text) => text,
+        Body::Rests(_) | Body::Awaits(_) | Body::Silent | Body::Cut => unreachable!("an event comes"),
+    });
+    let start = [selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Rests(seconds(20))];
+    let more = [Body::Comes(rest.collect()), Body::Rests(seconds(20))];
+    let less = [selected("DELETED", "a", 600), Body::Rests(seconds(60)), selected("DELETED", "n0", 601), Body::Silent];
+    let mut namespaces = Some(start.into_iter().chain(more).chain(less).collect());
+    let (environment, _) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ if path.starts_with("/api/v1/namespaces?") => namespaces.take(),
+        _ => None,
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    let watched = || handle.controller().map_or(0, |now| now.primaries.places().len());
+    sleep(seconds(30)).await;
+    assert_eq!((watched(), phase(&handle)), (1, Phase::Running));
+    let why = handle.unselected.borrow().clone().unwrap_or_default();
+    assert!(why.starts_with("it selects 501 namespaces, and at most 500 can be watched"), "{why}");
+    sleep(seconds(40)).await;
+    assert_eq!(watched(), 500, "one has gone");
+    assert_eq!(*handle.unselected.borrow(), None);
+    sleep(seconds(60)).await;
+    assert_eq!((watched(), phase(&handle)), (499, Phase::Running));
+    stop.cancel();
+    task.await.unwrap();
+}
+
 /// A component whose runs fail.
 #[derive(Default)]
 struct Failing(Arc<Mutex<usize>>);

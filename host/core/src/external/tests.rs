@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
+use super::known::EACH;
 use super::*;
 use crate::manifest::polls::{Each, Polled};
 use crate::object::pointer::Pointer;

@@ -114,7 +114,7 @@ impl Written {
 
     /// Returns the bytes of all that it keeps: each thing may be there twice, with each state that it had.
     pub(super) fn size(&self) -> u64 {
-        let text = |text: &Option<Arc<str>>| super::EACH + text.as_ref().map_or(0, |text| text.len() as u64);
+        let text = |text: &Option<Arc<str>>| super::known::EACH + text.as_ref().map_or(0, |text| text.len() as u64);
         let mark = |Mark { replaced, now }: &Mark| replaced.iter().map(text).sum::<u64>() + text(now);
         self.0.iter().map(|(id, one)| id.len() as u64 + mark(one)).sum()
     }
