@@ -1,6 +1,6 @@
 //! Talks to the API server: the only module that sends writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Error, Reason, Target, Write};
 use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::room::Room;
 use capstan_core::text::kept;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -24,6 +25,7 @@ pub mod meter;
 pub mod pulse;
 pub mod recorder;
 pub(crate) mod request;
+pub mod transit;
 
 use crate::backoff::Chance;
 use answer::About;
@@ -31,6 +33,7 @@ pub use link::Link;
 use link::Way;
 use pulse::Pulse;
 use request::Asked;
+use transit::{Load, Transit};
 
 /// How we name ourselves to the API server.
 pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
@@ -59,6 +62,8 @@ pub struct ApiServer {
     managers: RwLock<Managers>,
     pulse: Pulse,
     chance: Chance,
+    /// The memory of answers until they are read.
+    transit: Transit,
 }
 
 /// Who a request is sent for. There is no request without one.
@@ -75,6 +80,8 @@ pub enum Identity {
 pub struct Access {
     api: Arc<ApiServer>,
     who: Identity,
+    /// The memory of answers until they are read.
+    transit: Transit,
 }
 
 /// What discovery says of a kind.
@@ -103,7 +110,13 @@ impl ApiServer {
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
             chance: Chance::default(),
+            transit: Transit::new(Room::default(), "the daemon".into()),
         }
+    }
+
+    /// Lets answers take this memory until they are read.
+    pub fn taking(self, transit: Transit) -> Self {
+        Self { transit, ..self }
     }
 
     /// Lets the pauses of whoever asks it differ by this.
@@ -121,13 +134,11 @@ impl ApiServer {
         &self.pulse
     }
 
-    /// Keeps the shares of one more field manager from now on. Says whether it is new: then what is cached lacks them.
-    pub fn keep_shares_of(&self, manager: &str) -> bool {
+    /// Keeps the shares of these field managers from now on, and of no others. Returns those that are new: what is cached lacks theirs.
+    pub fn keep_shares_of<'a>(&self, wanted: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
         let mut managers = self.managers.write();
-        let new = !managers.contains(manager);
-        if new {
-            *managers = managers.with(manager);
-        }
+        let new = wanted.iter().copied().filter(|manager| !managers.contains(manager)).collect();
+        *managers = Managers::new(wanted.iter().copied());
         new
     }
 
@@ -151,11 +162,13 @@ impl ApiServer {
             return Ok(kind);
         }
         let about = About { who: &Identity::Daemon, verb: "discover", gvk, key: None };
-        let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk)).await;
+        let mut load = self.transit.load();
+        let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk), &mut load).await;
         let found = about
             .kinds(answer)
             .map_err(|error| self.way.named(error))?
             .into_iter()
+            .take(MOST_KINDS)
             .map(|kind| (kind.gvk.clone(), kind));
         {
             let mut kinds = self.kinds.write();
@@ -176,7 +189,8 @@ impl ApiServer {
     pub async fn may_list(&self, who: &Identity, kind: &Kind, namespace: Option<&str>) -> Result<bool, Error> {
         let about = About { who, verb: "review the right to list", gvk: &kind.gvk, key: None };
         // Nothing is stored for it.
-        let answer = self.request(&about, pulse::Kind::Read, request::review(who, kind, namespace)).await;
+        let (kind, mut load) = (request::review(who, kind, namespace), self.transit.load());
+        let answer = self.request(&about, pulse::Kind::Read, kind, &mut load).await;
         about.permits(&answer?)
     }
 
@@ -187,11 +201,17 @@ impl ApiServer {
         Ok(response?.into_body())
     }
 
-    /// Sends a request and returns the whole body of a successful answer.
-    async fn request(&self, about: &About<'_>, access: pulse::Kind, request: Asked) -> Result<Bytes, Error> {
+    /// Sends a request and returns the whole body of a successful answer, which is a load until it has been read.
+    async fn request(
+        &self,
+        about: &About<'_>,
+        access: pulse::Kind,
+        request: Asked,
+        load: &mut Load,
+    ) -> Result<Bytes, Error> {
         let exchange = async {
             let answer = self.send(about, request).await?;
-            collect(answer.into_body(), ANSWER).await.map_err(|broken| about.unread(&broken))
+            load.collect(answer.into_body(), ANSWER).await.map_err(|unread| about.unread(&unread))
         };
         self.in_time(about, access, exchange).await
     }
@@ -241,14 +261,6 @@ impl ApiServer {
             return Err(error);
         }
     }
-
-    async fn carry_out(&self, who: &Identity, write: Write) -> Result<Option<Object>, Error> {
-        fits(&write.target)?;
-        let kind = self.resolve(&write.target.gvk).await?;
-        let about = About::write(who, &write);
-        let answer = self.request(&about, pulse::Kind::Write, request::write(who, &kind, &write)).await;
-        about.written(&write.verb, answer, &self.managers())
-    }
 }
 
 // === impl Identity ===
@@ -279,23 +291,39 @@ impl Identity {
 impl Access {
     /// Returns the API server as `who` uses it.
     pub fn new(api: Arc<ApiServer>, who: Identity) -> Self {
-        Self { api, who }
+        let transit = api.transit.clone();
+        Self { api, who, transit }
+    }
+
+    /// Lets its answers count for this account until they are read: those of others find memory beside them.
+    #[must_use]
+    pub fn counting_for(self, account: Arc<str>) -> Self {
+        Self { transit: self.transit.of(account), ..self }
+    }
+
+    async fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
+        let Self { api, who, transit } = self;
+        fits(&write.target)?;
+        let kind = api.resolve(&write.target.gvk).await?;
+        let (about, mut load) = (About::write(who, &write), transit.load());
+        let answer = api.request(&about, pulse::Kind::Write, request::write(who, &kind, &write), &mut load).await;
+        about.written(&write.verb, answer, &api.managers())
     }
 }
 
 impl Cluster for Access {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
-        self.api.carry_out(&self.who, write).boxed()
+        self.carry_out(write).boxed()
     }
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
-            let Self { api, who } = self;
+            let Self { api, who, transit } = self;
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
             let kind = api.resolve(gvk).await?;
-            let about = About { who, verb: "get", gvk, key: Some(key) };
-            match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target)).await {
+            let (about, mut load) = (About { who, verb: "get", gvk, key: Some(key) }, transit.load());
+            match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target), &mut load).await {
                 Ok(bytes) => about.object(&bytes, &api.managers()).map(Some),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
                 Err(error) => Err(error),
@@ -306,11 +334,11 @@ impl Cluster for Access {
 
     fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
-            let Self { api, who } = self;
+            let Self { api, who, transit } = self;
             fits(&Target::object(gvk.clone(), key.clone()))?;
             let kind = api.resolve(gvk).await?;
-            let about = About { who, verb: "look at", gvk, key: Some(key) };
-            let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key)).await;
+            let (about, mut load) = (About { who, verb: "look at", gvk, key: Some(key) }, transit.load());
+            let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key), &mut load).await;
             let found = about.first(&answer?)?;
             Ok(found.filter(|object| object.key() == key))
         }
@@ -503,6 +531,57 @@ pub(crate) mod tests {
         assert_eq!(error.reason, Reason::Unusable);
         let text = "get v1 ConfigMap n/a: the API server's answer can't be read: it is longer than 16777216 bytes";
         assert_eq!(error.message, text);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_and_kinds_wait_for_memory_and_are_given_up_as_if_they_had_been_lost() {
+        let large = "x".repeat(4 << 20);
+        let (client, _) = scripted(move |path| {
+            let body = match path {
+                "/api/v1" => format!(
+                    r#"{{"a":"{large}","resources":[{{"name":"configmaps","kind":"ConfigMap","namespaced":true}}]}}"#
+                ),
+                _ => format!(r#"{{"metadata":{{"namespace":"n","name":"a","resourceVersion":"2"}},"a":"{large}"}}"#),
+            };
+            Answer(Some(200), vec![Step::Comes(body)])
+        });
+        let room = Room::new(12 << 20);
+        let transit = Transit::new(room.clone(), "the daemon".into());
+        let api = Arc::new(ApiServer::new(client, Managers::default()).taking(transit));
+        let kind = config_maps();
+        let web = Access::new(Arc::clone(&api), Identity::Daemon).counting_for("operator web".into());
+        let others = || {
+            let mut others = Transit::new(room.clone(), "maps".into()).load();
+            async {
+                others.is(9 << 20).await.unwrap();
+                others
+            }
+        };
+        let key = ObjectRef::namespaced("n", "a");
+        for known in [false, true] {
+            let taken = others().await;
+            let began = Instant::now();
+            let error = web.get(&kind.gvk, &key).await.unwrap_err();
+            assert_eq!((error.reason, began.elapsed()), (Reason::Unreachable, Duration::from_secs(10)));
+            let asked = if known { "get v1 ConfigMap n/a" } else { "discover v1 ConfigMap" };
+            assert!(error.message.starts_with(&format!("{asked}: there is no memory for what comes in")), "{error}");
+            drop(taken);
+            assert!(web.get(&kind.gvk, &key).await.unwrap().is_some());
+        }
+        // All of it is given back.
+        let mut whole = Transit::new(room, "edge".into()).load();
+        assert!(whole.is(9 << 20).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn shares_are_kept_of_the_field_managers_that_are_in_use_and_of_no_others() {
+        let api = answering("200 OK", 0).await;
+        for (used, new) in [(vec!["a", "b"], vec!["a", "b"]), (vec!["b", "c"], vec!["c"]), (vec!["a"], vec!["a"])] {
+            let used = used.into_iter().collect();
+            assert_eq!(api.keep_shares_of(&used).into_iter().collect::<Vec<_>>(), new);
+            let kept = ["a", "b", "c"].into_iter().filter(|manager| api.managers().contains(manager));
+            assert_eq!(kept.collect::<BTreeSet<_>>(), used);
+        }
     }
 
     #[tokio::test(start_paused = true)]

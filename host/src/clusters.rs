@@ -138,9 +138,10 @@ impl Clusters {
 
     fn begin(&self, remote: &Remote) -> Other {
         let Own { api, metrics, memory, stop, namespace, reach, identity } = &self.own;
+        let memory = memory.of_other();
         let other = ApiServer::of_other(Arc::clone(&remote.id), api.managers(), api.chance());
-        let other = Arc::new(other);
-        let pool = Pool::new(Arc::clone(&other), Arc::clone(metrics), memory.of_other(), stop.child_token());
+        let other = Arc::new(other.taking(memory.transit(format!("cluster {}", remote.id).into())));
+        let pool = Pool::new(Arc::clone(&other), Arc::clone(metrics), memory, stop.child_token());
         let keeper = Keeper {
             remote: remote.clone(),
             secrets: Access::new(Arc::clone(api), Identity::Daemon),

@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 mod apart;
 mod asking;
 mod assemble;
+mod behind;
 mod declared;
 mod demand;
 mod handle;
@@ -139,10 +140,27 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
             Break::Rights(lost) => prepared = task.regain(lost, held.rest.names(), &stop).await,
         }
     }
+    handle.go_on_with(Vec::new());
     handle.queue.close();
     handle.set(Phase::Stopped);
     // So that a handle that is still in use does not keep the plugin.
     *handle.in_force.write() = None;
+    handle.forget_registrar();
+}
+
+/// Waits until something else is wanted than `declared`, and more than the same in further namespaces: that comes after it, or those that
+/// come one after another would have the first wait for the last.
+async fn overtaken(wanted: &mut watch::Receiver<Arc<Declared>>, declared: &Declared, handle: &Handle) {
+    loop {
+        if wanted.changed().await.is_err() {
+            // Never happens: the handle, which has the sender, outlives its task.
+            return std::future::pending().await;
+        }
+        let failed = matches!(*handle.phase.lock(), Phase::Failed(_));
+        if failed || !wanted.borrow_and_update().grows_from(declared) {
+            return;
+        }
+    }
 }
 
 impl Task<'_> {
@@ -223,16 +241,18 @@ impl Task<'_> {
             while self.anew || !self.put_in_place() {
                 let declared = Arc::clone(&self.wanted.borrow_and_update());
                 let Self { handle, environment, .. } = *self;
-                let prepared = prepare(declared, handle, environment, Entry::Keep, &without);
+                let prepared = prepare(Arc::clone(&declared), handle, environment, Entry::Keep, &without);
                 tokio::select! {
                     biased;
-                    Ok(()) = self.wanted.changed() => {}
+                    () = overtaken(&mut self.wanted, &declared, handle) => {}
                     prepared = Box::pin(prepared) => {
                         self.anew = false;
                         return prepared;
                     }
                 }
             }
+            // What was taken back needs nothing.
+            self.handle.go_on_with(Vec::new());
         }
     }
 
@@ -284,8 +304,8 @@ impl Task<'_> {
             let declared = Arc::clone(&wanted.borrow_and_update());
             tokio::select! {
                 biased;
-                Ok(()) = wanted.changed() => wanted.mark_changed(),
-                prepared = prepare(declared, handle, environment, entry, &without) => return prepared,
+                () = overtaken(wanted, &declared, handle) => wanted.mark_changed(),
+                prepared = prepare(Arc::clone(&declared), handle, environment, entry, &without) => return prepared,
             }
         }
     }
@@ -331,6 +351,9 @@ impl Task<'_> {
         }
         let known = before.as_ref().filter(|now| now.declared.leads_as(&declared));
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
+        if let Some((now, Step::Elsewhere)) = known {
+            behind::warn(now, &plan);
+        }
         let mut sources = Sources::planned(&plan, finalizer, known, &self.joined, &*declared.guest);
         let users = known.filter(|_| kin).map(|(now, _)| now.on_demand.retire()).unwrap_or_default();
         self.joined.become_as(&mut sources, &plan, &users, (&declared.sites(environment), &handle.listener()));

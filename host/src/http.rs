@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,11 +83,31 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
                 let task = tasks.spawn(connection.answer(router.clone(), bounds.answer));
                 open.push_back(Open { task, busy });
             }
-            // Either no descriptor is left until another connection ends, or the peer is gone already.
+            // Nobody else waits because a peer is gone already.
+            Err(error) if is_of_peer(error.kind()) => {}
+            // No descriptor is left until another connection ends.
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
     tasks.shutdown().await;
+}
+
+/// Returns true if it is one connection that could not be accepted, and the next one may be at once.
+fn is_of_peer(error: ErrorKind) -> bool {
+    use ErrorKind::{
+        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable,
+        TimedOut,
+    };
+    let all = [
+        ConnectionAborted,
+        ConnectionRefused,
+        ConnectionReset,
+        HostUnreachable,
+        Interrupted,
+        NetworkUnreachable,
+        TimedOut,
+    ];
+    all.contains(&error)
 }
 
 /// Returns true if there is room for one more connection; if need be, closes the oldest one on which no answer is
@@ -182,6 +203,14 @@ mod tests {
         let mut text = Vec::new();
         drop(timeout(2 * LIFE, stream.read_to_end(&mut text)).await.expect("an end"));
         String::from_utf8(text).unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn nobody_waits_for_want_of_descriptors_because_a_peer_is_gone() {
+        for (error, of_peer) in [(103, true), (104, true), (24, false)] {
+            assert_eq!(is_of_peer(std::io::Error::from_raw_os_error(error).kind()), of_peer, "{error}");
+        }
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::client::transit::Transit;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
 use joining::Joining;
@@ -24,11 +25,11 @@ use kept::Kept;
 pub use kept::Need;
 use list_watch::{End, Item, ListWatch};
 pub use memory::Memory;
-use memory::Transit;
 use state::{Held, LONGEST_PAUSE};
 
 mod joining;
 mod kept;
+mod lines;
 pub mod list_watch;
 mod memory;
 pub mod pool;

@@ -49,7 +49,8 @@ pub struct Log {
 pub fn start(format: LogFormat) -> Log {
     let log = Log::default();
     log.queue.start();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
+    let said = std::env::var_os(EnvFilter::DEFAULT_ENV);
+    let (filter, wrong) = filter(said.as_ref().map(|said| said.to_string_lossy()).as_deref());
     let text = |ansi| {
         let fields = format::debug_fn(field).delimited(" ");
         let lines = tracing_subscriber::fmt::layer().fmt_fields(fields).with_ansi(ansi);
@@ -72,7 +73,26 @@ pub fn start(format: LogFormat) -> Log {
         // The default hook would wait for the reader of standard error.
         std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: please report it")));
     }
+    if let Some(wrong) = wrong {
+        tracing::warn!("{wrong}");
+    }
     log
+}
+
+/// Returns what is logged where `RUST_LOG` says this, and what is wrong with it.
+fn filter(said: Option<&str>) -> (EnvFilter, Option<String>) {
+    let Some(said) = said else {
+        return (EnvFilter::new(DEFAULT), None);
+    };
+    match EnvFilter::try_new(said) {
+        Ok(filter) => (filter, None),
+        Err(error) => {
+            let wrong = format!(
+                "RUST_LOG is {said:?}, which can't be read: {error}; expected levels by target, such as info,capstan=debug. What is logged is {DEFAULT}"
+            );
+            (EnvFilter::new(DEFAULT), Some(wrong))
+        }
+    }
 }
 
 impl Log {
@@ -153,4 +173,21 @@ fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Re
     let mut line = text::Line::new(out, LONGEST);
     write!(line, "{value:?}")?;
     line.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_can_not_be_read_is_named_and_the_usual_one_is_used() {
+        let usual = EnvFilter::new(DEFAULT).to_string();
+        for (said, wrong) in [(None, false), (Some("capstan=debug,info"), false), (Some("info,capstan=loud=x"), true)] {
+            let (filter, found) = filter(said);
+            assert_eq!(found.is_some(), wrong, "{said:?} {found:?}");
+            assert_eq!(filter.to_string() == usual, said.is_none() || wrong, "{said:?}");
+            let begin = "RUST_LOG is \"info,capstan=loud=x\", which can't be read: ";
+            assert!(found.is_none_or(|found| found.starts_with(begin)));
+        }
+    }
 }

@@ -84,7 +84,9 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let home = home(args, namespace);
     let gate = Gate::new(client.clone());
-    let api = Arc::new(ApiServer::new(client, Managers::default()));
+    let memory = Memory::new(args.cache_size, args.cache_memory());
+    let transit = memory.transit("the daemon".into());
+    let api = Arc::new(ApiServer::new(client, Managers::default()).taking(transit));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(identity());
     let informers_stop = CancellationToken::new();
@@ -93,7 +95,6 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let mut own = listeners.ports();
     own.insert(control.address().port());
     let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
-    let memory = Memory::new(args.cache_size, args.cache_memory());
     let clusters = Clusters::new(Own {
         api: Arc::clone(&api),
         metrics: Arc::clone(&metrics),

@@ -21,6 +21,7 @@ use tracing::Instrument;
 
 pub mod disk;
 mod load;
+mod managers;
 pub mod status;
 pub mod supply;
 mod values;
@@ -53,8 +54,8 @@ pub struct Supervisor {
     loading: BTreeMap<Arc<str>, Loading>,
     in_force: BTreeMap<Unit, Version>,
     controllers: BTreeMap<Arc<str>, Running>,
-    /// Controllers that have been stopped, with their operators.
-    leaving: Vec<(Arc<str>, Arc<str>, CancellationToken)>,
+    /// Controllers that have been stopped.
+    leaving: Vec<Leaving>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -73,6 +74,17 @@ struct Running {
     operator: Arc<str>,
     handle: Arc<Handle>,
     stop: CancellationToken,
+    /// Its last run has ended.
+    ended: CancellationToken,
+}
+
+/// A controller that has been stopped.
+struct Leaving {
+    /// The operator that had it.
+    operator: Arc<str>,
+    name: Arc<str>,
+    /// Its field manager.
+    manager: Arc<str>,
     /// Its last run has ended.
     ended: CancellationToken,
 }
@@ -160,7 +172,12 @@ impl Supervisor {
         self.status.manifests(bad.collect());
         self.supply.want(&self.operators);
         self.values.want(asked(&self.operators));
-        self.learn_managers();
+        self.leaving.retain(|left| !left.ended.is_cancelled());
+        // A version that runs may never become what is declared.
+        let running = self.in_force.values().flat_map(|version| version.attempt.controllers.values());
+        let leaving = self.leaving.iter().map(|left| &*left.manager);
+        let in_use = running.map(|controller| &*controller.field_manager).chain(leaving);
+        managers::learn(&self.operators, in_use, &self.environment);
     }
 
     /// Tells of what new or changed manifests give components beyond what is to be seen.
@@ -183,29 +200,6 @@ impl Supervisor {
             tracing::warn!("{message}");
         }
         self.capped = capped;
-    }
-
-    /// Has the caches keep the shares of all field managers.
-    fn learn_managers(&self) {
-        let Environment { api, pool, clusters, .. } = &*self.environment;
-        let controllers = self.operators.iter().flat_map(|o| o.controllers.values());
-        let mut kinds = BTreeSet::new();
-        for controller in controllers {
-            if api.keep_shares_of(&controller.field_manager) {
-                let sources = controller.sources.values().map(|source| &source.gvk);
-                let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-                kinds.extend(sources.chain(dependents).chain([&controller.primary]).cloned());
-            }
-        }
-        for controller in self.operators.iter().flat_map(|o| o.controllers.values()) {
-            for other in clusters.all() {
-                other.site.api.keep_shares_of(&controller.field_manager);
-            }
-        }
-        if !kinds.is_empty() {
-            pool.relist(&kinds);
-            clusters.all().iter().for_each(|other| other.site.pool.relist(&kinds));
-        }
     }
 
     /// Returns what is to be loaded: all that is not in force of the operators that have changed since they were tried.
@@ -419,13 +413,9 @@ impl Supervisor {
     /// Starts a controller, once those that its operator has stopped have ended.
     fn start(&mut self, operator: &Arc<str>, declared: Declared) {
         let name = Arc::clone(&declared.spec.name);
-        self.leaving.retain(|(_, _, ended)| !ended.is_cancelled());
-        let before: Vec<_> = self
-            .leaving
-            .iter()
-            .filter(|(of, left, _)| of == operator || *left == name)
-            .map(|(_, _, ended)| ended.clone())
-            .collect();
+        self.leaving.retain(|left| !left.ended.is_cancelled());
+        let before = self.leaving.iter().filter(|left| left.operator == *operator || left.name == name);
+        let before: Vec<_> = before.map(|left| left.ended.clone()).collect();
         let handle = Arc::new(Handle::new(declared, &self.environment));
         self.status.started(&name, &handle);
         let (stop, ended) = (self.stop.child_token(), CancellationToken::new());
@@ -463,8 +453,9 @@ impl Supervisor {
             running.handle.warn_of_carriers();
             running.stop.cancel();
             self.status.stopped(name);
-            let Running { operator, ended, .. } = running;
-            self.leaving.push((operator, Arc::clone(name), ended));
+            let Running { operator, handle, ended, .. } = running;
+            let manager = handle.field_manager();
+            self.leaving.push(Leaving { operator, name: Arc::clone(name), manager, ended });
             self.environment.metrics.runs.forget(name);
         }
     }

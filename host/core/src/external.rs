@@ -13,16 +13,17 @@ use crate::manifest;
 use crate::object::ObjectRef;
 use crate::room::Holding;
 
+mod known;
 pub mod schedule;
 mod shares;
 mod things;
 mod written;
 
+use known::{Known, size};
 pub use shares::Refused;
 use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
 pub use written::Write;
-use written::Written;
 
 /// A source of things outside of the cluster.
 pub struct External {
@@ -32,7 +33,15 @@ pub struct External {
     pub spec: manifest::External,
     state: Mutex<State>,
     /// Primaries that are being polled by themselves, or wait for that.
-    polled: Mutex<BTreeMap<ObjectRef, Weak<tokio::sync::Mutex<()>>>>,
+    polled: Mutex<Polled>,
+}
+
+/// Who is polled by itself, or waits for that.
+#[derive(Default)]
+struct Polled {
+    locks: BTreeMap<ObjectRef, Weak<tokio::sync::Mutex<()>>>,
+    /// Those that nobody waits for any more are forgotten once there are so many: each costs a few others then, however many wait.
+    most: usize,
 }
 
 /// The right to poll one primary, until it is dropped.
@@ -53,17 +62,6 @@ struct State {
     failures: u32,
     /// The primaries of which the last answer for all was of no use, and why.
     refused: BTreeMap<ObjectRef, Arc<str>>,
-}
-
-/// What is known of one primary.
-#[derive(Clone)]
-struct Known {
-    /// The uid of the primary; empty if its things came with those of all.
-    uid: Box<str>,
-    things: Things,
-    standing: Standing,
-    /// What runs have written since.
-    written: Written,
 }
 
 /// How it stands with a primary that is polled by itself.
@@ -90,9 +88,6 @@ enum Outcome {
     /// It, or one since, has succeeded.
     Known,
 }
-
-/// The bytes that a thing takes beside its text, and a primary beside its things.
-const EACH: u64 = 160;
 
 /// Things that are not known yet. They must not be taken for absent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -152,7 +147,7 @@ impl External {
         let answer = state.confirmed(answer, &refused);
         let stays = refused.keys().filter_map(|key| Some((key, state.primaries.get(key)?)));
         let things = stays.clone().map(|(_, known)| known.things.len()).chain(answer.values().map(Things::len)).sum();
-        let kept: u64 = stays.map(|(primary, known)| known.size(primary)).sum();
+        let kept: u64 = stays.map(|(_, known)| known.bytes).sum();
         let bytes = kept + answer.iter().map(|(primary, things)| size(primary, things)).sum::<u64>();
         state.resize(&self.spec, (things, bytes), holding)?;
         let mut before = std::mem::take(&mut state.primaries);
@@ -170,7 +165,8 @@ impl External {
             if known != things {
                 changed.push(primary.clone());
             }
-            state.primaries.insert(primary, Known::of("", things, Standing::Polled));
+            let known = Known::of((&primary, ""), things, Standing::Polled);
+            state.primaries.insert(primary, known);
         }
         let had_some = before.into_iter().filter(|(_, known)| !known.things.is_empty());
         changed.extend(had_some.map(|(primary, _)| primary));
@@ -199,7 +195,9 @@ impl External {
         let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
         // A first answer without things changes nothing that a run could have seen.
         let nothing = before.is_none_or(|known| known.things.is_empty()) && things.is_empty();
-        state.settle(&self.spec, primary, Known::of(uid, things, Standing::Polled), holding)?;
+        let known = Known::of((primary, uid), things, Standing::Polled);
+        state.make_room(&self.spec, primary, (known.taken(), true), holding)?;
+        state.primaries.insert(primary.clone(), known);
         state.failures = 0;
         Ok(!same && !nothing)
     }
@@ -219,29 +217,23 @@ impl External {
         let mut state = self.state.lock();
         let by_itself = self.spec.each().is_some();
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
-        let known = match known {
-            Some(known) => known.clone(),
-            None if by_itself => Known::of(uid, Things::new(), Standing::Awaited),
+        let new = match known {
+            Some(_) => None,
+            None if by_itself => Some(Known::of((primary, uid), Things::new(), Standing::Awaited)),
             // What the answer for all says of it is of no use, so that what it has is not known.
             None if state.refused.contains_key(primary) => return Ok(()),
-            None => Known::of("", Things::new(), Standing::Polled),
+            None => Some(Known::of((primary, ""), Things::new(), Standing::Polled)),
         };
-        let mut written = known.written;
-        let things = match known.standing {
-            Standing::Polled => written.take(&known.things, id, write),
-            // It is polled before it is read; that poll may be under way.
-            Standing::Awaited | Standing::Failed => written.mark(id, write).then(|| known.things.clone()),
-            Standing::Unwanted => None,
-        };
-        let Some(things) = things else {
+        let known = new.as_ref().or_else(|| state.primaries.get(primary));
+        let Some(after) = known.and_then(|known| known.after(primary, id, write)) else {
             return Ok(());
         };
-        let known = Known { things, written, ..known };
-        if by_itself {
-            state.settle(&self.spec, primary, known, holding)
-        } else {
-            state.put(&self.spec, primary, known, holding)
+        state.make_room(&self.spec, primary, (after.taken, by_itself), holding)?;
+        state.primaries.extend(new.map(|new| (primary.clone(), new)));
+        if let Some(known) = state.primaries.get_mut(primary) {
+            known.take(id, after);
         }
+        Ok(())
     }
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
@@ -256,7 +248,7 @@ impl External {
             return;
         }
         state.forget(primary);
-        state.primaries.insert(primary.clone(), Known::of(uid, Things::new(), standing));
+        state.primaries.insert(primary.clone(), Known::of((primary, uid), Things::new(), standing));
     }
 
     /// Takes in that a poll has failed: what was known stays. Returns how many have in a row.
@@ -285,12 +277,15 @@ impl External {
     /// Waits until nobody else polls a primary.
     pub async fn alone(&self, primary: &ObjectRef) -> Alone {
         let lock = {
-            let mut polled = self.polled.lock();
-            let known = polled.get(primary).and_then(Weak::upgrade);
+            let Polled { locks, most } = &mut *self.polled.lock();
+            let known = locks.get(primary).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
-                polled.retain(|_, lock| lock.strong_count() > 0);
+                if locks.len() >= *most {
+                    locks.retain(|_, lock| lock.strong_count() > 0);
+                    *most = 2 * locks.len() + 16;
+                }
                 let lock = Arc::<tokio::sync::Mutex<()>>::default();
-                polled.insert(primary.clone(), Arc::downgrade(&lock));
+                locks.insert(primary.clone(), Arc::downgrade(&lock));
                 lock
             })
         };
@@ -370,17 +365,6 @@ impl External {
     }
 }
 
-impl Known {
-    fn of(uid: &str, things: Things, standing: Standing) -> Self {
-        Self { uid: uid.into(), things, standing, written: Written::default() }
-    }
-
-    /// Returns the bytes that it takes.
-    fn size(&self, primary: &ObjectRef) -> u64 {
-        size(primary, &self.things) + self.written.size()
-    }
-}
-
 impl State {
     /// Returns an answer for all primaries as it stands after what runs have written since the one before (`XC-5`). Where it was refused, the
     /// next one confirms.
@@ -398,42 +382,27 @@ impl State {
         answer
     }
 
-    /// Takes in what is known of a primary.
-    fn put(
+    /// Makes room for what is known of a primary by then. One that is polled `by_itself` may have half of what others leave; those of its
+    /// namespace may have three quarters of what others leave.
+    fn make_room(
         &mut self,
         spec: &manifest::External,
         primary: &ObjectRef,
-        known: Known,
+        (wanted, by_itself): (Taken, bool),
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
-        let of = |known: &Known| (known.things.len(), known.size(primary));
-        let ((had, held), (count, bytes)) = (self.primaries.get(primary).map_or((0, 0), of), of(&known));
-        self.resize(spec, (self.things - had + count, self.bytes - held + bytes), holding)?;
-        self.primaries.insert(primary.clone(), known);
-        Ok(())
-    }
-
-    /// Takes in what is known of a primary, which may have half of what others leave; those of its namespace may have three quarters of what
-    /// others leave.
-    fn settle(
-        &mut self,
-        spec: &manifest::External,
-        primary: &ObjectRef,
-        known: Known,
-        holding: impl FnOnce() -> Option<Holding>,
-    ) -> Result<(), Refused> {
-        let of = |known: &Known| Taken { things: known.things.len() as u64, bytes: known.size(primary) };
         let home = |home| self.homes.get(home).copied().unwrap_or_default();
-        let facts = Facts {
-            most: Taken { things: spec.things as u64, bytes: spec.memory },
-            all: Taken { things: self.things as u64, bytes: self.bytes },
-            home: primary.namespace.as_ref().map(home),
-            before: self.primaries.get(primary).map(of).unwrap_or_default(),
-            wanted: of(&known),
-        };
-        facts.check()?;
-        self.put(spec, primary, known, holding)?;
-        self.move_in(primary, facts.before, facts.wanted);
+        let all = Taken { things: self.things as u64, bytes: self.bytes };
+        let before = self.primaries.get(primary).map(Known::taken).unwrap_or_default();
+        if by_itself {
+            let most = Taken { things: spec.things as u64, bytes: spec.memory };
+            Facts { most, all, home: primary.namespace.as_ref().map(home), before, wanted }.check()?;
+        }
+        let Taken { things, bytes } = all.less(before).more(wanted);
+        self.resize(spec, (usize::try_from(things).unwrap_or(usize::MAX), bytes), holding)?;
+        if by_itself {
+            self.move_in(primary, before, wanted);
+        }
         Ok(())
     }
 
@@ -451,7 +420,7 @@ impl State {
 
     fn forget(&mut self, primary: &ObjectRef) {
         if let Some(known) = self.primaries.remove(primary) {
-            let before = Taken { things: known.things.len() as u64, bytes: known.size(primary) };
+            let before = known.taken();
             self.move_in(primary, before, Taken::default());
             let (things, bytes) = (self.things - known.things.len(), self.bytes - before.bytes);
             self.shrink(things, bytes);
@@ -501,16 +470,6 @@ impl fmt::Debug for External {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "External({})", self.name)
     }
-}
-
-/// Returns the bytes that the things of a primary take, with its name; nothing if it has none.
-fn size(primary: &ObjectRef, things: &Things) -> u64 {
-    if things.is_empty() {
-        return 0;
-    }
-    let text = |text: &Arc<str>| u64::try_from(text.len()).unwrap_or(u64::MAX);
-    let names = text(&primary.name) + primary.namespace.as_ref().map_or(0, text);
-    things.iter().map(|(id, thing)| EACH + text(id) + text(thing)).sum::<u64>() + EACH + names
 }
 
 #[cfg(test)]

@@ -157,13 +157,6 @@ impl Managers {
         Self(None)
     }
 
-    /// Returns the set with one name more.
-    #[must_use]
-    pub fn with(&self, name: &str) -> Self {
-        let more = |names: &Arc<[Box<str>]>| names.iter().cloned().chain([name.into()]).collect();
-        Self(self.0.as_ref().map(more))
-    }
-
     /// Returns true if this manager is in the set.
     pub fn contains(&self, name: &str) -> bool {
         let names = self.0.as_ref();

@@ -1,6 +1,7 @@
 //! What an answer of the API server means: objects, kinds, or an error.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,9 +11,11 @@ use capstan_core::text::{LONGEST, said_within};
 use http::StatusCode;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::transit::Unread;
 use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 
 /// What a request is about, for messages: `apply v1 ConfigMap default/a`; and who sends it.
@@ -23,10 +26,30 @@ pub(super) struct About<'a> {
     pub(super) key: Option<&'a ObjectRef>,
 }
 
+/// A list, of which the first object counts: the others take no memory.
 #[derive(Deserialize)]
 struct List<'a> {
-    #[serde(borrow)]
-    items: Vec<&'a RawValue>,
+    #[serde(borrow, rename = "items", deserialize_with = "first")]
+    first: Option<&'a RawValue>,
+}
+
+/// Reads the first of several things.
+fn first<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    struct First<'a>(PhantomData<&'a ()>);
+    impl<'de: 'a, 'a> Visitor<'de> for First<'a> {
+        type Value = Option<&'a RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of objects")
+        }
+
+        fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Self::Value, S::Error> {
+            let first = items.next_element()?;
+            while items.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+    deserializer.deserialize_seq(First(PhantomData))
 }
 
 /// The kinds of a group and version, as far as they count. All has to be there: an answer made of nothing would take many times its
@@ -82,10 +105,12 @@ impl<'a> About<'a> {
     }
 
     /// Says why a successful answer can't be read.
-    pub(super) fn unread(&self, broken: &Broken) -> Error {
-        match broken {
-            Broken::Long => self.broken(&format_args!("it is longer than {ANSWER} bytes")),
-            Broken::Off(why) => self.unreachable(why),
+    pub(super) fn unread(&self, unread: &Unread) -> Error {
+        match unread {
+            Unread::Broken(Broken::Long) => self.broken(&format_args!("it is longer than {ANSWER} bytes")),
+            Unread::Broken(Broken::Off(why)) => self.unreachable(why),
+            // As if it had been lost: whoever asks is not to blame, and what was written is written.
+            Unread::NoRoom(why) => self.error(Reason::Unreachable, 0, why),
         }
     }
 
@@ -168,8 +193,8 @@ impl<'a> About<'a> {
 
     /// Returns the first object of a list, with the shares of all field managers.
     pub(super) fn first(&self, bytes: &[u8]) -> Result<Option<Object>, Error> {
-        let List { items } = serde_json::from_slice(bytes).map_err(|e| self.broken(&e))?;
-        let object = items.first().map(|item| Object::parse(item.get(), self.gvk, &Managers::all()));
+        let List { first } = serde_json::from_slice(bytes).map_err(|e| self.broken(&e))?;
+        let object = first.map(|item| Object::parse(item.get(), self.gvk, &Managers::all()));
         object.transpose().map_err(|e| self.broken(&e))
     }
 

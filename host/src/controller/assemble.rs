@@ -51,7 +51,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
     let unit = (operator, &spec.plugin);
     let who = declared.who(environment);
     let metered = |api: &Arc<ApiServer>, who: Identity| {
-        let api = Access::new(Arc::clone(api), who);
+        let api = Access::new(Arc::clone(api), who).counting_for(format!("operator {operator}").into());
         environment.meters.api_of(unit, per_second, api, counters.throttled.clone())
     };
     let own = declared.site(environment).api;

@@ -176,6 +176,23 @@ impl Declared {
         }
     }
 
+    /// Returns true if it is the same as another one, and selects what that selects and more namespaces.
+    pub(super) fn grows_from(&self, before: &Self) -> bool {
+        let (Namespaces::Selected(now), Namespaces::Selected(then)) = (&self.spec.namespaces, &before.spec.namespaces)
+        else {
+            return false;
+        };
+        let (Some(now), Some(then)) = (&now.found, &then.found) else {
+            return false;
+        };
+        let same = Arc::ptr_eq(&self.guest, &before.guest)
+            && self.version().is_as(before.version())
+            && self.spec.paused == before.spec.paused
+            && self.plugin == before.plugin
+            && self.others.values().map(Arc::as_ptr).eq(before.others.values().map(Arc::as_ptr));
+        same && then.is_subset(now)
+    }
+
     /// Returns the namespace of the daemon, as far as it is in the cluster of its primaries.
     pub(super) fn home(&self, environment: &Environment) -> Home {
         let closed = environment.home.closed.clone().filter(|_| self.spec.cluster.is_none());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::source::on_demand::Join;
+use capstan_core::source::on_demand::{Join, Telling};
 use capstan_core::source::registered::{Unfilled, Watch};
 use capstan_core::source::{Listener, Source};
 use futures::FutureExt;
@@ -47,11 +47,16 @@ pub(super) fn join(source: &Arc<Source>, planned: &Planned, sites: &Sites, liste
             move |(scope, kind): &(Scope, Kind)| sites.at(scope.cluster.as_ref()).pool.rest(scope, kind, need.clone());
         Arc::new(Rest { keep: Box::new(move || scopes.iter().map(&keep).collect()), kept: Mutex::default() })
     };
-    Box::new(move || {
+    let runtime = Handle::current();
+    Box::new(move |telling| {
         tracing::debug!(source = %source.spec().name, "a dependent is active: its source is watched");
         let join = |(scope, kind): &(Scope, Kind)| {
             let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&listener) };
-            sites.at(scope.cluster.as_ref()).pool.join(scope, kind, subscriber)
+            let pool = &sites.at(scope.cluster.as_ref()).pool;
+            Arc::new(match telling {
+                Telling::AtOnce => pool.join(scope, kind, subscriber),
+                Telling::Beside => pool.join_beside(scope, kind, subscriber, |join| drop(runtime.spawn(join))),
+            })
         };
         let all = scopes.iter().map(join).collect();
         rest.end();
@@ -124,7 +129,7 @@ mod tests {
         let second = Duration::from_secs(1);
         for _ in 0..100 {
             // As an activation does.
-            let all = vec![pool.keep(&scope(), &config_maps(), need.clone())];
+            let all = vec![Arc::new(pool.keep(&scope(), &config_maps(), need.clone()))];
             rest.end();
             assert!(pool.states()[0].needed);
             let watched = Demanded { places: Places::new(all, || ()), rest: Arc::clone(&rest) };

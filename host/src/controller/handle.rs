@@ -17,6 +17,7 @@ use capstan_core::reconciler::triggers::enqueue;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::rollout::Step;
 use capstan_core::source::callback::Faults;
+use capstan_core::source::registered::Registered;
 use capstan_core::source::{Doubt, Listener, Source, TriggerKind, Within};
 use capstan_core::startup::Obstacle;
 use parking_lot::{Mutex, RwLock};
@@ -27,10 +28,12 @@ use tokio::time::Instant;
 use super::asking::Asker;
 use super::assemble::{Kept, assemble};
 use super::declared::{Declared, Environment, finalizer_name};
-use super::registering::registered;
+use super::registering::{Registrar, registered};
 use super::selection::Selection;
 use super::sources::Sources;
 use crate::control::Unready;
+use crate::informer::Scope;
+use crate::informer::pool::Subscription;
 use crate::metrics::ControllerRuns;
 
 /// A controller, for code that watches or changes it.
@@ -60,6 +63,10 @@ pub struct Handle {
     pub(super) selecting: Notify,
     /// Why it is not known which namespaces are selected.
     pub(super) unselected: watch::Sender<Option<String>>,
+    /// What a version that is being prepared has begun to list: another one that is wanted meanwhile goes on with that.
+    pub(super) begun: Mutex<Vec<Subscription>>,
+    /// What watches what runs register.
+    registrar: Mutex<Option<Arc<Registrar>>>,
 }
 
 /// The running version of a controller.
@@ -149,6 +156,8 @@ impl Handle {
             selection: Mutex::new(selection),
             selecting: Notify::new(),
             unselected: watch::Sender::new(None),
+            begun: Mutex::default(),
+            registrar: Mutex::default(),
             name,
         }
     }
@@ -322,6 +331,11 @@ impl Handle {
         &self.name
     }
 
+    /// Returns the field manager of its wanted version.
+    pub fn field_manager(&self) -> Arc<str> {
+        Arc::clone(&self.wanted.borrow().spec.field_manager)
+    }
+
     /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
     pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
         let now = Instant::now();
@@ -384,6 +398,20 @@ impl Handle {
         std::future::pending().await
     }
 
+    /// Goes on with these informers, and of those that were begun before with what is to stay: that has listed nothing in vain.
+    pub(super) fn go_on_with(&self, begun: Vec<Subscription>, stays: &BTreeSet<&Scope>) {
+        let left = {
+            let mut kept = self.begun.lock();
+            let now: BTreeSet<_> = begun.iter().map(|place| place.scope().clone()).collect();
+            let stays = |place: &Subscription| stays.contains(place.scope()) && !now.contains(place.scope());
+            let (stay, left): (Vec<_>, Vec<_>) = std::mem::take(&mut *kept).into_iter().partition(stays);
+            kept.extend(stay.into_iter().chain(begun));
+            left
+        };
+        // Not under the lock: whoever leaves may have to wait for those who are being told of much.
+        drop(left);
+    }
+
     pub(super) fn set(&self, phase: Phase) {
         *self.phase.lock() = phase;
     }
@@ -408,13 +436,21 @@ impl Handle {
         before: Option<&InForce>,
     ) -> Controller {
         let edition = before.map_or(1, |before| before.edition_of(declared));
-        // What runs have registered is of the version that did.
-        let same = |before: &&InForce| before.controller.edition == edition && before.step(declared) == Step::InPlace;
-        let new = || {
-            let kept = (Arc::clone(&self.faults), self.queue.clone());
-            registered(declared, &sources.primaries, environment, self.asker(environment), kept)
+        // What runs have registered is of the version that did, in whichever namespaces.
+        let step = |before: &InForce| (before.controller.edition == edition).then(|| before.step(declared));
+        let registered = match before.map(|before| (before, step(before))) {
+            Some((before, Some(Step::InPlace))) => Arc::clone(&before.controller.registered),
+            Some((before, Some(Step::Elsewhere))) if self.follow(&before.controller.registered, declared) => {
+                Arc::clone(&before.controller.registered)
+            }
+            Some((_, Some(Step::Elsewhere | Step::Rewatch) | None)) | None => {
+                let kept = (Arc::clone(&self.faults), self.queue.clone());
+                let (registered, registrar) =
+                    registered(declared, &sources.primaries, environment, self.asker(environment), kept);
+                *self.registrar.lock() = Some(registrar);
+                registered
+            }
         };
-        let registered = before.filter(same).map_or_else(new, |before| Arc::clone(&before.controller.registered));
         let kept = Kept {
             tell: self.listener(),
             queue: self.queue.clone(),
@@ -427,6 +463,25 @@ impl Handle {
             controller.heed_finalizers_of(&before.controller);
         }
         controller
+    }
+
+    /// Takes in that nothing is registered any more.
+    pub(super) fn forget_registrar(&self) {
+        *self.registrar.lock() = None;
+    }
+
+    /// Has what runs have registered watch in the namespaces of a version. Returns false if it can't.
+    fn follow(&self, registered: &Registered, declared: &Declared) -> bool {
+        let registrar = self.registrar.lock().clone();
+        let Some(registrar) = registrar else {
+            return false;
+        };
+        registrar.bound(declared);
+        if registered.follow() {
+            // Nothing else tells of what they showed, until they are registered again.
+            self.queue.event_for_all(Instant::now());
+        }
+        true
     }
 
     /// Puts a controller in place: runs that begin from now on use it. What it returns has to follow the swap, and without a lock: what

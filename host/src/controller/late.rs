@@ -16,7 +16,7 @@ use crate::informer::pool::Subscription;
 
 /// The informers of a source, which it has as long as this is kept.
 pub(super) struct Places {
-    all: Arc<Vec<Subscription>>,
+    all: Arc<Vec<Arc<Subscription>>>,
     /// Has those run whose runs could not wait: nothing else tells them.
     wake: Arc<dyn Fn() + Send + Sync>,
     late: Mutex<Option<AbortOnDropHandle<()>>>,
@@ -38,7 +38,7 @@ struct Waiting<'a> {
 }
 
 impl Places {
-    pub(super) fn new(all: Vec<Subscription>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+    pub(super) fn new(all: Vec<Arc<Subscription>>, wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { all: Arc::new(all), wake: Arc::new(wake), late: Mutex::default() }
     }
 
@@ -65,6 +65,11 @@ impl Places {
         }
         waiting.filled = true;
         Ok(())
+    }
+
+    /// Returns the informers.
+    pub(super) fn all(&self) -> &[Arc<Subscription>] {
+        &self.all
     }
 
     fn wait_on(&self) {
@@ -104,15 +109,15 @@ impl Places {
 }
 
 /// Waits until informers have listed all, and have told of it. Returns false if they are left before.
-async fn all_filled(all: &Weak<Vec<Subscription>>) -> bool {
+async fn all_filled(all: &Weak<Vec<Arc<Subscription>>>) -> bool {
     let mut states: Vec<_> = all.upgrade().iter().flat_map(|all| all.iter()).map(|place| place.state.clone()).collect();
     loop {
         states.iter_mut().for_each(watch::Receiver::mark_unchanged);
         let Some(places) = all.upgrade() else {
             return false;
         };
-        if places.iter().all(Subscription::is_filled) {
-            places.iter().for_each(Subscription::settle);
+        if places.iter().all(|place| place.is_filled()) {
+            places.iter().for_each(|place| place.settle());
             return true;
         }
         drop(places);

@@ -140,6 +140,11 @@ pub(super) fn registered(
 }
 
 impl Planned {
+    /// Returns the namespaces that it looks at; none: all of them.
+    pub(super) fn places(&self) -> impl Iterator<Item = Option<&str>> {
+        self.scopes.iter().map(|(scope, _)| scope.namespace.as_deref())
+    }
+
     /// Returns what selects the objects that it looks at.
     pub(super) fn selectors(&self) -> Option<&Selectors> {
         let (scope, _) = self.scopes.first()?;

@@ -14,6 +14,7 @@ use capstan_core::startup::{Fill, Needed};
 use capstan_core::writes::refused;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -23,18 +24,17 @@ use super::declared::{Declared, Environment, KindAt, Kinds};
 use super::late::{Failing, Places};
 use super::plan::{self, Planned};
 use super::rights::{Lost, Rights};
-use crate::client::{ApiServer, Identity};
+use crate::client::{ApiServer, Identity, Kind};
 use crate::clusters::Site;
-use crate::informer::Subscriber;
-use crate::informer::pool::Pool;
+use crate::informer::pool::{Pool, Subscription};
+use crate::informer::{Scope, Subscriber};
 
 /// A source that a run registers names no more namespaces: each takes an informer of its own.
 const MOST_PLACES: usize = 16;
 
-/// What it takes to watch something for one version of a controller.
-struct Registrar {
-    spec: manifest::Controller,
-    permissions: Permissions,
+/// What it takes to watch something for one version of a controller, in whichever namespaces.
+pub(super) struct Registrar {
+    bounds: RwLock<Arc<Bounds>>,
     guest: Arc<dyn Guest>,
     primaries: Arc<Source>,
     who: Identity,
@@ -46,13 +46,22 @@ struct Registrar {
     queue: Queue,
 }
 
+/// Where sources may watch.
+struct Bounds {
+    spec: manifest::Controller,
+    permissions: Permissions,
+}
+
 /// A source that is watched, as long as this is kept.
 struct Watching {
+    registrar: Arc<Registrar>,
+    declared: manifest::Source,
     source: Arc<Source>,
-    places: Places,
+    /// Its informers, within these bounds.
+    places: Mutex<(Arc<Bounds>, Arc<Places>)>,
     _asking: Asking,
     /// Looks after the rights of the operator's account.
-    _rights: Option<AbortOnDropHandle<()>>,
+    rights: Option<AbortOnDropHandle<()>>,
 }
 
 /// Returns the place for what the runs of a version of a controller register.
@@ -62,12 +71,12 @@ pub(super) fn registered(
     environment: &Environment,
     asker: Asker,
     (faults, queue): (Arc<Faults>, Queue),
-) -> Arc<Registered> {
-    let Declared { spec, plugin, guest, .. } = declared;
+) -> (Arc<Registered>, Arc<Registrar>) {
+    let Declared { plugin, guest, .. } = declared;
     let home = declared.home(environment);
     let Site { api, pool } = declared.site(environment);
     let registrar = Arc::new(Registrar {
-        permissions: Permissions::new(spec, &plugin.capabilities, home.clone()),
+        bounds: RwLock::new(Arc::new(Bounds::of(declared, &home))),
         guest: Arc::clone(guest),
         primaries: Arc::clone(primaries),
         who: declared.who(environment),
@@ -77,50 +86,81 @@ pub(super) fn registered(
         faults,
         asker,
         queue,
-        spec: spec.clone(),
     });
-    let begin = move |name, declared, revoke| {
+    let begin = {
         let registrar = Arc::clone(&registrar);
-        registrar.begin(name, declared, revoke).boxed()
+        move |name, declared, revoke| Arc::clone(&registrar).begin(name, declared, revoke).boxed()
     };
     let news = environment.meters.news_of((&declared.operator, &declared.spec.plugin));
-    Registered::new(plugin.limits.sources, news, Box::new(begin))
+    (Registered::new(plugin.limits.sources, news, Box::new(begin)), registrar)
+}
+
+impl Bounds {
+    fn of(Declared { spec, plugin, .. }: &Declared, home: &Home) -> Self {
+        let permissions = Permissions::new(spec, &plugin.capabilities, home.clone());
+        Self { spec: spec.clone(), permissions }
+    }
 }
 
 impl Registrar {
+    /// Lets sources watch from now on where this version has them, which is as the one before but for its namespaces.
+    pub(super) fn bound(&self, declared: &Declared) {
+        *self.bounds.write() = Arc::new(Bounds::of(declared, &self.home));
+    }
+
     async fn begin(
         self: Arc<Self>,
         name: Arc<str>,
         declared: manifest::Source,
         revoke: Revoke,
     ) -> Result<Begun, Refused> {
-        let mut kinds = Kinds::new();
-        for gvk in [&self.spec.primary, &declared.gvk] {
-            let at = KindAt::of(&self.spec, self.spec.cluster.as_ref(), gvk);
-            kinds.insert(at, self.api.resolve(gvk).await.map_err(away)?);
+        let bounds = Arc::clone(&self.bounds.read());
+        for gvk in [&bounds.spec.primary, &declared.gvk] {
+            self.api.resolve(gvk).await.map_err(away)?;
         }
-        let planned = plan::registered(&self.spec, (&name, &declared), &kinds, &self.home, &self.faults);
-        self.permit(&planned, declared.namespaces.is_some())?;
+        let planned = self.plan(&bounds, &name, &declared)?;
         let rights = self.rights(&planned, revoke).await?;
         let source = Source::new(planned.spec.clone()).charging(|| self.guest.lasting()).beside(&self.primaries);
         let source = Arc::new(source);
         let asking = self.asker.begin(&source);
-        let mut all = Vec::new();
-        for (scope, kind) in &planned.scopes {
-            let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::clone(&self.asker.tell) };
-            // It goes on if the run that began it does not wait for its end.
-            let spawn = |join| drop(self.asker.spawn(join));
-            all.push(self.pool.join_beside(scope, kind, subscriber, spawn));
-        }
+        let all = planned.scopes.iter().map(|place| self.join(place, &source)).collect();
         tracing::info!(source = %name, gvk = %declared.gvk, "a run has registered a source");
+        let places = Mutex::new((bounds, self.places(all)));
+        let (registrar, source) = (self, Arc::clone(&source));
+        let begun = Arc::clone(&source);
+        let watching = Watching { registrar, declared, source, places, _asking: asking, rights };
+        Ok(Begun { source: begun, watch: Box::new(watching) })
+    }
+
+    /// Returns what a source is to watch within bounds, if those permit it.
+    fn plan(&self, bounds: &Bounds, name: &Arc<str>, declared: &manifest::Source) -> Result<Planned, CallError> {
+        let Bounds { spec, .. } = bounds;
+        let mut kinds = Kinds::new();
+        for gvk in [&spec.primary, &declared.gvk] {
+            let at = KindAt::of(spec, spec.cluster.as_ref(), gvk);
+            kinds.extend(self.api.known(gvk).map(|kind| (at, kind)));
+        }
+        let planned = plan::registered(spec, (name, declared), &kinds, &self.home, &self.faults);
+        self.permit(bounds, &planned, declared.namespaces.is_some())?;
+        Ok(planned)
+    }
+
+    /// Joins an informer for a source.
+    fn join(&self, (scope, kind): &(Scope, Kind), source: &Arc<Source>) -> Arc<Subscription> {
+        let subscriber = Subscriber { source: Arc::clone(source), listener: Arc::clone(&self.asker.tell) };
+        // It goes on if the run that began it does not wait for its end.
+        let spawn = |join| drop(self.asker.spawn(join));
+        Arc::new(self.pool.join_beside(scope, kind, subscriber, spawn))
+    }
+
+    /// Returns what waits for informers.
+    fn places(&self, all: Vec<Arc<Subscription>>) -> Arc<Places> {
         let queue = self.queue.clone();
-        let places = Places::new(all, move || queue.event_for_all(Instant::now()));
-        let watching = Watching { source: Arc::clone(&source), places, _asking: asking, _rights: rights };
-        Ok(Begun { source, watch: Box::new(watching) })
+        Arc::new(Places::new(all, move || queue.event_for_all(Instant::now())))
     }
 
     /// Checks that the manifest permits all that a source would watch, in namespaces of its `own` or in those of the controller.
-    fn permit(&self, planned: &Planned, own: bool) -> Result<(), CallError> {
+    fn permit(&self, bounds: &Bounds, planned: &Planned, own: bool) -> Result<(), CallError> {
         let gvk = &planned.spec.gvk;
         if planned.scopes.is_empty() {
             let message = format!("{gvk} is not watched in the daemon's own namespace, and the source names no other");
@@ -134,7 +174,7 @@ impl Registrar {
             return Err(CallError::new(CallReason::Exhausted, message));
         }
         for (scope, kind) in &planned.scopes {
-            self.permissions.permit_watch(gvk, kind.scope, scope.namespace.as_deref())?;
+            bounds.permissions.permit_watch(gvk, kind.scope, scope.namespace.as_deref())?;
         }
         Ok(())
     }
@@ -170,12 +210,44 @@ impl Registrar {
 impl Watch for Watching {
     fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), Unfilled>> {
         async move {
-            self.places.filled(by, Failing::Waits).await?;
+            let places = Arc::clone(&self.places.lock().1);
+            places.filled(by, Failing::Waits).await?;
             let settled = timeout_at(by, self.source.settled_for(None)).await;
             let why = || "waiting until its expressions are asked about what it has found".to_owned();
             settled.map_err(|_| Unfilled { why: why(), outage: false })
         }
         .boxed()
+    }
+
+    fn follow(&self) -> bool {
+        let Self { registrar, declared, source, places, rights, .. } = self;
+        let left: Vec<_> = {
+            let mut places = places.lock();
+            let (bounds, before) = &*places;
+            let now = Arc::clone(&registrar.bounds.read());
+            if Arc::ptr_eq(bounds, &now) {
+                return true;
+            }
+            let Ok(Planned { scopes, .. }) = registrar.plan(&now, &source.spec().name, declared) else {
+                return false;
+            };
+            let stays = |place: &Arc<Subscription>| scopes.iter().any(|(scope, _)| scope == place.scope());
+            let is_there = |scope: &Scope| before.all().iter().any(|place| place.scope() == scope);
+            let (mut all, left): (Vec<_>, Vec<_>) = before.all().iter().cloned().partition(stays);
+            let come: Vec<_> = scopes.iter().filter(|(scope, _)| !is_there(scope)).collect();
+            // What the operator's account may read is asked for whoever registers.
+            if rights.is_some() && !(come.is_empty() && left.is_empty()) {
+                return false;
+            }
+            // Left only after the others have been joined: in between, nobody else would be told of what comes.
+            all.extend(come.into_iter().map(|place| registrar.join(place, source)));
+            *places = (now, registrar.places(all));
+            left
+        };
+        for place in &left {
+            source.detach(place.scope().namespace.as_deref());
+        }
+        true
     }
 }
 

@@ -3,14 +3,17 @@
 //! Caches are shared, and filled with the daemon's rights. So the API server is asked about the account before a controller
 //! starts, and again and again while it runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::object::Gvk;
 use capstan_core::startup::{Fill, Needed, Watched};
 use futures::future::BoxFuture;
+use futures::stream::{BoxStream, iter};
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep};
 
 use super::plan::Plan;
@@ -23,6 +26,12 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// How long its last answer counts while it can't be asked.
 const KEPT: Duration = Duration::from_mins(5);
+
+/// So many questions are put to the API server at once.
+const AT_ONCE: usize = 8;
+
+/// Whoever reads a kind in more namespaces than this is first asked about in all at once: most may read it in all or in none.
+const FEW: usize = 2;
 
 /// What an operator with an account of its own reads out of caches.
 pub(super) struct Rights {
@@ -102,14 +111,54 @@ impl Rights {
     /// Asks about each read. Returns what is known of it, with an error of the API server if there was one.
     pub(super) async fn seen(&self) -> (Vec<(Read, Watched)>, Option<Error>) {
         let (mut seen, mut away) = (Vec::new(), None);
-        for (read, needed) in &self.reads {
-            let fill = self.ask(read).await.unwrap_or_else(|error| {
+        let mut answers = self.answers(self.read()).await.zip(iter(self.reads.clone()));
+        while let Some(((read, fill), (_, needed))) = answers.next().await {
+            let fill = fill.unwrap_or_else(|error| {
                 away = Some(error);
                 Fill::UnderWay
             });
-            seen.push((read.clone(), Watched { what: read.name(), needed: *needed, fill, elsewhere: false }));
+            let what = read.name();
+            seen.push((read, Watched { what, needed, fill, elsewhere: false }));
         }
         (seen, away)
+    }
+
+    fn read(&self) -> Vec<Read> {
+        self.reads.iter().map(|(read, _)| read.clone()).collect()
+    }
+
+    /// Asks about reads, several at once, and returns the answers in their order. Where a kind is read in many namespaces and may be read in
+    /// all, that is the one question.
+    async fn answers(&self, reads: Vec<Read>) -> BoxStream<'_, (Read, Result<Fill, Error>)> {
+        let mut namespaces = BTreeMap::<Gvk, (Kind, usize)>::new();
+        for Read { kind, namespace } in &reads {
+            namespaces.entry(kind.gvk.clone()).or_insert((kind.clone(), 0)).1 += usize::from(namespace.is_some());
+        }
+        let many = namespaces.into_values().filter(|(_, count)| *count > FEW);
+        let everywhere: Vec<_> = many.map(|(kind, _)| Read { kind, namespace: None }).collect();
+        let asked = iter(everywhere).map(|read| self.answer(read, None)).buffered(AT_ONCE);
+        let everywhere: BTreeMap<_, _> = asked.map(|(Read { kind, .. }, answer)| (kind.gvk, answer)).collect().await;
+        let answer = move |read: Read| {
+            let known = match everywhere.get(&read.kind.gvk) {
+                // In single ones it may, perhaps.
+                Some(Ok(Fill::Lacking(_) | Fill::UnderWay)) | None => None,
+                Some(known @ (Ok(Fill::Filled) | Err(_))) => Some(known.clone()),
+            };
+            self.answer(read, known)
+        };
+        iter(reads).map(answer).buffered(AT_ONCE).boxed()
+    }
+
+    /// Asks about a read, unless the answer is known.
+    fn answer(&self, read: Read, known: Option<Result<Fill, Error>>) -> BoxFuture<'_, (Read, Result<Fill, Error>)> {
+        let answer = async move {
+            let answer = match known {
+                Some(known) => known,
+                None => self.ask(&read).await,
+            };
+            (read, answer)
+        };
+        answer.boxed()
     }
 
     /// Asks about a read.
@@ -136,8 +185,9 @@ impl Rights {
 
     /// Asks whether something may be read that it goes on without.
     pub(super) async fn granted(&self) -> bool {
-        for read in &self.denied {
-            if let Ok(Fill::Filled) = self.ask(read).await {
+        let mut answers = self.answers(self.denied.clone()).await;
+        while let Some((_, answer)) = answers.next().await {
+            if let Ok(Fill::Filled) = answer {
                 return true;
             }
         }
@@ -160,8 +210,9 @@ impl Rights {
     }
 
     async fn look(&self) -> Answer {
-        for (read, _) in &self.reads {
-            if let Fill::Lacking(why) = self.ask(read).await? {
+        let mut answers = self.answers(self.read()).await;
+        while let Some((read, answer)) = answers.next().await {
+            if let Fill::Lacking(why) = answer? {
                 return Ok(Some(Lost { names: [read.name()].into(), why: why.to_string(), elsewhere: false }));
             }
         }
@@ -306,6 +357,56 @@ mod tests {
         let lost = rights([Ok(true), Err(away()), Ok(true), Ok(false)]).lost().await;
         assert_eq!(lost.why, missing);
         assert!(begun.elapsed() <= 4 * AGAIN, "{:?}", begun.elapsed());
+    }
+
+    /// Returns rights to read in 500 namespaces that the API server answers about so, each time after a second; and what it is asked.
+    fn many(
+        answer: impl Fn(Option<&str>) -> Result<bool, Error> + Send + Sync + 'static,
+    ) -> (Rights, Arc<Mutex<Vec<Option<Arc<str>>>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let ask = move |read: Read| -> BoxFuture<'static, Result<bool, Error>> {
+            let answer = answer(read.namespace.as_deref());
+            noted.lock().push(read.namespace);
+            Box::pin(async {
+                sleep(Duration::from_secs(1)).await;
+                answer
+            })
+        };
+        let reads = (0..500).map(|n| (read(Some(&format!("n{n}"))), Needed::Always)).collect();
+        (Rights { reads, ask: Box::new(ask), ..rights([Ok(true)]) }, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_many_namespaces_is_asked_about_all_at_once_and_only_without_that_right_about_each_some_beside_others()
+     {
+        let missing = |seen: &[(Read, Watched)]| {
+            let lacking = seen.iter().filter(|(_, watched)| watched.fill != Fill::Filled);
+            lacking.map(|(read, _)| read.namespace.clone().unwrap().to_string()).collect::<Vec<_>>()
+        };
+        let (all, asked) = many(|_| Ok(true));
+        let (seen, error) = all.seen().await;
+        assert_eq!((seen.len(), missing(&seen), error), (500, vec![], None));
+        assert_eq!(all.look().await.unwrap(), None);
+        assert_eq!(*asked.lock(), [None, None]);
+
+        let (mut each, asked) = many(|namespace| Ok(!matches!(namespace, None | Some("n7"))));
+        let begun = Instant::now();
+        let (seen, _) = each.seen().await;
+        assert_eq!((missing(&seen), asked.lock().len()), (vec!["n7".to_owned()], 501));
+        assert!(begun.elapsed() < Duration::from_secs(70), "{:?}", begun.elapsed());
+        let lost = each.look().await.unwrap().unwrap();
+        assert_eq!(lost.why, "pages may not list v1 Secret in namespace n7");
+        each.without(vec![read(Some("n7"))]);
+        assert!(!each.granted().await);
+        assert_eq!(each.look().await.unwrap(), None);
+
+        // Nobody is asked 500 times who does not answer.
+        let (silent, asked) = many(|_| Err(away()));
+        let (seen, error) = silent.seen().await;
+        assert_eq!((missing(&seen).len(), error), (500, Some(away())));
+        assert!(silent.look().await.is_err());
+        assert_eq!(*asked.lock(), [None, None]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::declared::{Declared, Environment, KindAt, Kinds, LONGEST_PAUSE, Sites, finalizer_name};
 use super::handle::{Handle, Phase};
-use super::plan::Plan;
+use super::plan::{Plan, Planned};
 use super::rights::{Read, Rights};
 use super::selected::unknown;
 use crate::backoff::Backoff;
-use crate::client::ApiServer;
+use crate::client::{ApiServer, Kind};
 use crate::informer::pool::Subscription;
 use crate::informer::{Need, Scope, State};
 
@@ -138,13 +138,14 @@ pub(super) async fn prepare(
         None => BTreeMap::new(),
     };
     handle.set(entry.filling(false));
-    let places = match patience.fill(&plan, |elsewhere| handle.set(entry.filling(elsewhere))).await {
+    let places = match patience.fill(&plan, handle, |elsewhere| handle.set(entry.filling(elsewhere))).await {
         Ok(places) => places,
         Err(why) => return handle.failed(why).await,
     };
     let (filled, unfilled): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
     let rest = Rest::of(spec, missing, unfilled, denied);
+    handle.go_on_with(Vec::new(), &BTreeSet::new());
     Prepared {
         declared,
         plan,
@@ -263,20 +264,24 @@ impl Patience<'_> {
 
     /// Has informers list what a plan watches, and waits for that, one stage after another (ES-2); `wait` is told whether what is waited
     /// for is in other clusters alone.
-    async fn fill(&mut self, plan: &Plan, wait: impl Fn(bool)) -> Result<Vec<Place>, Obstacle> {
+    async fn fill(&mut self, plan: &Plan, handle: &Handle, wait: impl Fn(bool)) -> Result<Vec<Place>, Obstacle> {
         // What is watched on demand is waited for by those who demand it.
-        let watched = plan.scopes().filter(|(.., planned)| !planned.on_demand);
+        let watched: Vec<_> = plan.scopes().filter(|(.., planned)| !planned.on_demand).collect();
+        let all: BTreeSet<_> = watched.iter().map(|(scope, ..)| *scope).collect();
         let mut places = Vec::new();
-        for (number, stage) in stages(watched.map(|each| (each.2.start_priority, each))).into_iter().enumerate() {
+        let stages = stages(watched.into_iter().map(|each| (each.2.start_priority, each)));
+        for (number, stage) in stages.into_iter().enumerate() {
             if number > 0 {
                 self.until = Instant::now() + self.spec.cache_sync_timeout;
             }
-            let keep = stage.into_iter().map(|(scope, kind, planned)| {
+            let keep = |(scope, kind, planned): &(&Scope, &Kind, &Planned)| {
                 let pool = &self.sites.at(scope.cluster.as_ref()).pool;
-                let subscription = pool.keep(scope, kind, Need::of(&planned.spec));
-                (scope.to_string().into(), planned.needed, subscription)
-            });
-            let mut begun = keep.collect::<Vec<_>>();
+                pool.keep(scope, kind, Need::of(&planned.spec))
+            };
+            // Another version may be wanted before all of that is listed.
+            handle.go_on_with(stage.iter().map(keep).collect(), &all);
+            let named = stage.iter().map(|each| (each.0.to_string().into(), each.2.needed, keep(each)));
+            let mut begun: Vec<Place> = named.collect();
             self.filled(&mut begun, &wait).await?;
             places.append(&mut begun);
         }

@@ -12,7 +12,7 @@ use capstan_core::manifest;
 use capstan_core::object::{Gvk, Managers};
 use capstan_core::permission::Home;
 use capstan_core::rollout::values::Values;
-use capstan_core::source::on_demand::Users;
+use capstan_core::source::on_demand::{Telling, Users};
 use capstan_core::source::{Listener, Source, Trigger, TriggerKind};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::declared::{KindAt, Kinds};
+use super::demand::join;
 use super::late::{Failing as WhatFails, Places};
 use super::plan::Plan;
 use super::*;
@@ -292,6 +293,148 @@ async fn a_change_that_waits_is_put_in_place_though_something_else_comes_meanwhi
     task.await.unwrap();
 }
 
+/// Returns the event of a namespace that comes to be selected, or is no more.
+fn selected(kind: &str, name: &str, version: u64) -> Body {
+    let metadata = json!({ "name": name, "uid": name, "resourceVersion": version.to_string() });
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    Body::Comes(format!("{}\n", json!({ "type": kind, "object": object })))
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_that_come_and_go_one_after_another_are_each_listed_once_and_none_waits_for_the_last() {
+    // NS-2, NS-5
+    let seconds = Duration::from_secs;
+    // One comes every five seconds; the list of the first takes a minute, those of the others eight seconds.
+    let comes = (0..20).flat_map(|n| [selected("ADDED", &format!("n{n:02}"), n + 8), Body::Rests(seconds(5))]);
+    let goes = [selected("ADDED", "z", 40), Body::Rests(seconds(4)), selected("DELETED", "n05", 41), Body::Silent];
+    let start = [selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Rests(seconds(10))];
+    let mut namespaces = Some(start.into_iter().chain(comes).chain([Body::Rests(seconds(30))]).chain(goes).collect());
+    let (environment, asked) = environment_of(move |path| {
+        let slow = |seconds| Some(vec![Body::Rests(seconds), Body::Comes(end_of_list(8)), Body::Silent]);
+        match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+            _ if path.starts_with("/api/v1/namespaces?") => namespaces.take(),
+            _ if path.contains("/namespaces/a/") => None,
+            _ if path.contains("/namespaces/n00/") => slow(seconds(60)),
+            _ => slow(seconds(8)),
+        }
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    let watched = || handle.controller().map_or(0, |now| now.primaries.places().len());
+    sleep(seconds(8)).await;
+    assert_eq!(watched(), 1);
+    sleep(seconds(70)).await;
+    assert!((2..=15).contains(&watched()), "{} although others still come", watched());
+    sleep(seconds(60)).await;
+    assert_eq!(watched(), 21);
+    sleep(seconds(60)).await;
+    assert_eq!(watched(), 21, "one has come, and one has gone");
+    let lists = |name: &str| {
+        let path = format!("/namespaces/{name}/pages?watch=true&sendInitialEvents");
+        asked.lock().iter().filter(|asked| asked.contains(&path)).count()
+    };
+    let names = (0..20).map(|n| format!("n{n:02}")).chain(["a".to_owned(), "z".to_owned()]);
+    let twice: Vec<_> = names.map(|name| (lists(&name), name)).filter(|(lists, _)| *lists != 1).collect();
+    assert_eq!(twice, []);
+    assert!(handle.begun.lock().is_empty());
+    stop.cancel();
+    task.await.unwrap();
+    assert!(environment.pool.states().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_may_not_list_namespaces_says_so_and_runs_once_it_may() {
+    // NS-5
+    let mut asked = 0;
+    let (environment, _) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ if path.starts_with("/api/v1/namespaces?") => {
+            asked += 1;
+            let denied = json!({ "type": "ERROR", "object": { "code": 403, "message": "namespaces is forbidden" } });
+            Some(match asked {
+                1..=3 => vec![Body::Comes(format!("{denied}\n"))],
+                _ => vec![selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Silent],
+            })
+        }
+        _ => None,
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_millis(100)).await;
+    let why = "waiting for the namespaces that `a=b` selects: watch v1 Namespace: namespaces is forbidden (HTTP 403)";
+    assert_eq!(unready(&handle), Some((why.to_owned(), false)));
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, None));
+    assert_eq!(handle.selection.lock().names(), Some(vec!["a".to_owned()]));
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_controller_has_in_another_cluster_it_selects_there() {
+    // NS-5, CU-6
+    let (there, asked) = scripted(|path| {
+        let all = match path {
+            "/apis/sample.dev/v1" => vec![kinds(&["Page"])],
+            _ if path.starts_with("/api/v1/namespaces?") => {
+                vec![selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Silent]
+            }
+            _ => vec![Body::Comes(end_of_list(7)), Body::Silent],
+        };
+        Answer(Some(200), all)
+    });
+    let (environment, own) = environment();
+    let edge = other("a/edge", there);
+    let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: a }\nspec:\n  clusters: { edge: { kubeconfig: { secret: { name: edge } } } }\n  plugins: { p: { component: { path: p.wasm } } }\n  controllers:\n    pages: { plugin: p, primary: { apiVersion: sample.dev/v1, kind: Page }, cluster: edge, namespaces: { selector: a=b } }\n";
+    let others = [("edge".into(), Arc::clone(&edge))].into();
+    let handle = Arc::new(Handle::new(Declared { others, ..declared(text, &environment) }, &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, None));
+    assert!(asked.lock().iter().any(|path| path.contains("/namespaces/a/pages?")), "{:?}", asked.lock());
+    assert_eq!(*own.lock(), [""; 0]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_namespaces_than_can_be_watched_leave_those_that_are_and_those_that_go_are_left_all_the_same() {
+    // NS-5
+    let seconds = Duration::from_secs;
+    let rest = (0..500).map(|n| match selected("ADDED", &format!("n{n}"), n + 8) {
+        Body::Comes(text) => text,
+        Body::Rests(_) | Body::Awaits(_) | Body::Silent | Body::Cut => unreachable!("an event comes"),
+    });
+    let start = [selected("ADDED", "a", 7), Body::Comes(end_of_list(7)), Body::Rests(seconds(20))];
+    let more = [Body::Comes(rest.collect()), Body::Rests(seconds(20))];
+    let less = [selected("DELETED", "a", 600), Body::Rests(seconds(60)), selected("DELETED", "n0", 601), Body::Silent];
+    let mut namespaces = Some(start.into_iter().chain(more).chain(less).collect());
+    let (environment, _) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ if path.starts_with("/api/v1/namespaces?") => namespaces.take(),
+        _ => None,
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    let watched = || handle.controller().map_or(0, |now| now.primaries.places().len());
+    sleep(seconds(30)).await;
+    assert_eq!((watched(), phase(&handle)), (1, Phase::Running));
+    let why = handle.unselected.borrow().clone().unwrap_or_default();
+    assert!(why.starts_with("it selects 501 namespaces, and at most 500 can be watched"), "{why}");
+    sleep(seconds(40)).await;
+    assert_eq!(watched(), 500, "one has gone");
+    assert_eq!(*handle.unselected.borrow(), None);
+    sleep(seconds(60)).await;
+    assert_eq!((watched(), phase(&handle)), (499, Phase::Running));
+    stop.cancel();
+    task.await.unwrap();
+}
+
 /// A component whose runs fail.
 #[derive(Default)]
 struct Failing(Arc<Mutex<usize>>);
@@ -455,7 +598,7 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     let source = Arc::new(Source::new(plan.primaries.spec.clone()));
     let subscriber = Subscriber { source, listener: Arc::new(|_| ()) };
     let woken = Arc::<AtomicUsize>::default();
-    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber)], {
+    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber).into()], {
         let woken = Arc::clone(&woken);
         move || {
             woken.fetch_add(1, Ordering::Relaxed);
@@ -469,6 +612,37 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     go.notify_one();
     until(|| woken.load(Ordering::Relaxed) == 1);
     assert_eq!(places.filled(by, WhatFails::Waits).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_demands_a_source_is_not_held_up_by_what_there_is_to_tell() {
+    // WF-12, PO-3
+    let (environment, _) = environment_of(|path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ => Some(vec![added("Page", "a", 3, None), Body::Comes(end_of_list(7)), Body::Silent]),
+    });
+    let (declared, mut known) = (pages("[n]", &environment), Kinds::new());
+    let gvk = &declared.spec.primary;
+    known.insert(KindAt { cluster: None, gvk: gvk.clone() }, environment.api.resolve(gvk).await.unwrap());
+    let Plan { primaries: planned, .. } =
+        Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default());
+    let (scope, kind) = &planned.scopes[0];
+    let listed = environment.pool.keep(scope, kind, Need::of(&planned.spec));
+    sleep(Duration::from_secs(1)).await;
+    assert!(listed.is_filled());
+    for (telling, at_once) in [(Telling::Beside, 0), (Telling::AtOnce, 1)] {
+        let (source, told) = (Arc::new(Source::new(planned.spec.clone())), Arc::<AtomicUsize>::default());
+        let listener: Listener = {
+            let told = Arc::clone(&told);
+            Arc::new(move |triggers| {
+                told.fetch_add(triggers.len(), Ordering::Relaxed);
+            })
+        };
+        let watch = join(&source, &planned, &declared.sites(&environment), &listener)(telling);
+        assert_eq!(told.load(Ordering::Relaxed), at_once);
+        watch.filled(Instant::now() + Duration::from_secs(1)).await.unwrap();
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
 }
 
 #[tokio::test]
@@ -485,7 +659,8 @@ async fn whoever_leaves_a_source_that_is_still_being_listed_leaves_its_informers
     let (scope, kind) = &plan.primaries.scopes[0];
     let source = Arc::new(Source::new(plan.primaries.spec.clone()));
     let subscriber = Subscriber { source, listener: Arc::new(|_| ()) };
-    let places = Places::new(vec![environment.pool.join(scope, kind, subscriber)], || unreachable!("nobody waits"));
+    let places =
+        Places::new(vec![environment.pool.join(scope, kind, subscriber).into()], || unreachable!("nobody waits"));
     // Nobody waits any more, but somebody is to be woken.
     assert!(places.filled(Instant::now() + Duration::from_hours(1), WhatFails::Waits).now_or_never().is_none());
     tokio::task::yield_now().await;

@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::object::fields::Fields;
 use capstan_core::object::shard::Shard;
@@ -20,10 +19,11 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::memory::{Load, NoRoom, Transit};
+use super::lines::Lines;
 use crate::backoff::Chance;
 use crate::client::request::{self, Asked, Form, Selection};
-use crate::client::{ApiServer, Broken, Kind, chain};
+use crate::client::transit::{Transit, Unread};
+use crate::client::{ApiServer, Broken, Kind};
 
 /// The API server ends a watch after a time from one half to the whole of this, never the same: those that began together must
 /// not come back together. We then ask again from where we were.
@@ -197,7 +197,7 @@ impl ListWatch {
                 self.scope.asks(self.form(), |which| request::page(&self.kind, which, limit, next.as_deref()));
             let body = self.api.stream(&self.kind, "list", request).await?;
             let mut load = self.transit.load();
-            let page = tokio::time::timeout(PAGE_TIMEOUT, collected(body, &mut load)).await;
+            let page = tokio::time::timeout(PAGE_TIMEOUT, load.collect(body, PAGE_BYTES)).await;
             let bytes = match page {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(Unread::Broken(Broken::Long) | Unread::NoRoom(_))) if limit > 1 => {
@@ -248,32 +248,28 @@ impl ListWatch {
     }
 
     async fn read_events(&self, mut body: Body, sink: &mut impl FnMut(Item)) -> Result<End, Error> {
-        let (mut buffer, mut load) = (BytesMut::new(), self.transit.load());
-        // So many bytes of an unfinished line are known to have no end in them.
-        let mut searched = 0;
+        let (mut lines, mut load) = (Lines::default(), self.transit.load());
         let (mut returns, mut patience) = (self.api.pulse().returns(), silence(self.chance()));
         let mut relinked = self.api.relinked();
         loop {
-            while let Some(found) = buffer.get(searched..).and_then(|rest| memchr::memchr(b'\n', rest)) {
-                let line = buffer.split_to(searched + found);
-                buffer.advance(1);
-                searched = 0;
+            while let Some(line) = lines.next() {
                 if let Some(end) = self.read_event(&line, sink)? {
                     return Ok(end);
                 }
             }
-            searched = buffer.len();
-            if searched > EVENT {
+            if lines.rest() > EVENT {
                 let what = format!("an event is longer than {EVENT} bytes");
                 return Err(self.unusable(&what));
             }
-            load.is(buffer.len()).await.map_err(|why| self.unusable(&why))?;
+            load.is(lines.rest()).await.map_err(|why| self.unusable(&why))?;
             let frame = tokio::select! {
                 biased;
                 // Whoever may not use the cluster any more is told nothing more of it.
                 Ok(()) = relinked.changed() => return Ok(End::Closed),
                 // What has come is a better sign than any other.
                 frame = tokio::time::timeout(patience, body.frame()) => frame,
+                // However much of it still comes: a watch that never says what it began to say is none.
+                () = lines.late() => return Err(self.broken(&"an event takes too long")),
                 Ok(()) = returns.changed() => {
                     patience = self.chance().jitter(DOUBT);
                     continue;
@@ -291,7 +287,7 @@ impl ListWatch {
                     self.api.pulse().heard();
                     patience = silence(self.chance());
                     if let Ok(data) = frame.into_data() {
-                        buffer.extend_from_slice(&data);
+                        lines.come(&data);
                     }
                 }
             }
@@ -414,29 +410,6 @@ struct PageMeta {
     next: Option<String>,
 }
 
-/// Why a page can't be read.
-enum Unread {
-    Broken(Broken),
-    NoRoom(NoRoom),
-}
-
-/// Reads a page, for all of which there is memory while it comes in.
-async fn collected(body: Body, load: &mut Load) -> Result<Bytes, Unread> {
-    let (mut body, mut whole) = (body, BytesMut::new());
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Unread::Broken(Broken::Off(chain(&error))))?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        if whole.len() + data.len() > PAGE_BYTES {
-            return Err(Unread::Broken(Broken::Long));
-        }
-        load.is(whole.len() + data.len()).await.map_err(Unread::NoRoom)?;
-        whole.extend_from_slice(&data);
-    }
-    Ok(whole.freeze())
-}
-
 impl Scope {
     /// Returns what is asked for of its objects.
     fn asks(&self, form: Form, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
@@ -532,6 +505,7 @@ pub(crate) mod tests {
     use tokio::time::Instant;
 
     use super::super::Memory;
+    use super::super::lines::EVENT_TIMEOUT;
     use super::*;
     use crate::client::tests::{Answer, Step, answering, config_maps, scripted};
 
@@ -790,6 +764,23 @@ pub(crate) mod tests {
             let lasted = began.elapsed();
             assert!(within.contains(&lasted.as_secs()), "{pause:?}: {lasted:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_comes_a_byte_now_and_then_is_not_waited_for_without_end() {
+        let seconds = Duration::from_secs;
+        // Whole events may come as slowly as they like.
+        let drips = |text: String| text.into_bytes().into_iter().map(|byte| Step::Comes(char::from(byte).to_string()));
+        let pauses = |steps: Vec<Step>| steps.into_iter().flat_map(move |step| [Step::Rests(seconds(40)), step]);
+        let whole = (2..9).map(|version| Step::Comes(event("ADDED", "a", version))).collect();
+        let steps: Vec<_> = pauses(whole).chain(pauses(drips(event("ADDED", "b", 9)).collect())).collect();
+        let (list_watch, _) = scripted_feed(move |_| Answer(Some(200), steps.clone()));
+        let (began, mut applied) = (Instant::now(), 0);
+        let mut count = |item| applied += usize::from(matches!(item, Item::Applied(_)));
+        let error = list_watch.watch(Version(1), &mut count).await.unwrap_err();
+        assert_eq!((applied, began.elapsed()), (7, seconds(8 * 40) + EVENT_TIMEOUT));
+        assert_eq!(error.reason, Reason::Unreachable);
+        assert!(error.message.ends_with("the connection broke: an event takes too long"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,20 +1,14 @@
 //! Decides how much memory the informers of one cluster have for what they keep, and for what is on its way to them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use capstan_core::cache::Writer;
-use capstan_core::room::{Holding, Room};
-use tokio::time::Instant;
+use capstan_core::room::Room;
+
+use crate::client::transit::Transit;
 
 /// What is on its way takes no memory from caches, but a quarter of what those have at most, and this if that is less.
 const LEAST_TRANSIT: u64 = 32 << 20;
-
-/// So much of what comes in on one connection is nobody's to count: less than what the connection itself takes.
-const PIECE: usize = 64 << 10;
-
-/// How long it is waited for memory until what comes in is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the informers of one cluster may take. A clone is another handle of the same.
 #[derive(Clone)]
@@ -34,24 +28,6 @@ pub struct Memory {
     /// The same of all other clusters together.
     elsewhere: Room,
 }
-
-/// The memory of what is on its way to one informer.
-#[derive(Clone)]
-pub(crate) struct Transit {
-    room: Room,
-    account: Arc<str>,
-}
-
-/// What has come in on one connection, and is not read yet.
-pub(crate) struct Load {
-    holding: Holding,
-    bytes: usize,
-}
-
-/// There is no memory for what comes in. Worth retrying later, or with less at once.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no memory for what comes in, which caches take too much of at once (--cache-memory)")]
-pub(crate) struct NoRoom;
 
 impl Memory {
     /// Returns what the informers of the daemon's own cluster have: `each` so many bytes at most, all of them, those of other clusters
@@ -90,34 +66,9 @@ impl Memory {
         }
     }
 
-    /// Returns the memory of what is on its way to an informer.
-    pub(super) fn transit(&self, account: Arc<str>) -> Transit {
-        Transit { room: self.transit.clone(), account }
-    }
-}
-
-impl Transit {
-    /// Returns the memory of one connection.
-    pub(super) fn load(&self) -> Load {
-        Load { holding: self.room.holding(&self.account), bytes: 0 }
-    }
-}
-
-impl Load {
-    /// Takes in how many bytes wait to be read. Waits until there is memory for them, so that nothing more comes in meanwhile.
-    ///
-    /// # Errors
-    /// [`NoRoom`] if there is none for too long.
-    pub(super) async fn is(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        let wanted = if bytes <= PIECE { 0 } else { bytes.next_multiple_of(PIECE) };
-        let difference = wanted.abs_diff(self.bytes) as u64;
-        if wanted < self.bytes {
-            self.holding.shrink(difference);
-        } else if wanted > self.bytes {
-            self.holding.grow(difference, Instant::now() + PATIENCE).await.map_err(|_| NoRoom)?;
-        }
-        self.bytes = wanted;
-        Ok(())
+    /// Returns the memory of what is on its way to an informer, or to somebody else who asks the same API server.
+    pub fn transit(&self, account: Arc<str>) -> Transit {
+        Transit::new(self.transit.clone(), account)
     }
 }
 
@@ -125,7 +76,6 @@ impl Load {
 mod tests {
     use capstan_core::cache::Event;
     use capstan_core::object::{Gvk, Managers, Object};
-    use futures::FutureExt;
 
     use super::*;
 
@@ -160,25 +110,5 @@ mod tests {
         let taken: usize = several.iter_mut().map(filled).sum();
         assert!((5..=8).contains(&taken), "{taken}");
         assert!(filled(&mut far.writer(&"far".into(), &"maps".into())) >= 4);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_is_on_its_way_waits_for_memory_for_a_while() {
-        let memory = Memory::new(1 << 20, 0);
-        let [mut own, mut other] = ["maps", "edge"].map(|name| memory.transit(name.into()).load());
-        for (bytes, held) in
-            [(0, 0), (PIECE, 0), (PIECE + 1, 2 * PIECE), (24 << 20, 24 << 20), (1, 0), (20 << 20, 20 << 20)]
-        {
-            own.is(bytes).await.unwrap();
-            assert_eq!(own.bytes, held);
-        }
-        other.is(1 << 20).await.unwrap();
-        let start = Instant::now();
-        assert!(other.is(16 << 20).await.is_err());
-        assert_eq!(start.elapsed(), PATIENCE);
-        let mut waits = Box::pin(other.is(16 << 20));
-        assert!(waits.as_mut().now_or_never().is_none());
-        drop(own);
-        assert!(waits.await.is_ok());
     }
 }

@@ -1,7 +1,9 @@
 //! Sources that runs register and deregister: what they are told, whom they wake, what they may watch, and how long they last.
 
+use std::fs;
+
 use cluster::wait;
-use scenarios::{Daemon, Folder, LATER, Place, SOON};
+use scenarios::{Daemon, Folder, LATER, Place, SOON, replaced_exports};
 use serde_json::{Value, json};
 
 const PROBES: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
@@ -234,15 +236,15 @@ fn what_is_registered_ends_with_the_version_and_all_primaries_run_once_to_regist
     place.await_object(&place.probes(), "p", "its source", |p| p["status"]["maps"] == true);
     daemon.await_quiet();
     let maps = json!({ "maps": "v1 ConfigMap" });
-    // Other settings, other sources, other namespaces beside its own, and what is no other version for a run.
+    // Other settings, other sources; other namespaces beside its own, and what else is no other version for a run.
     let elsewhere =
         manifest(nothing, "retry: none\nsources: { keys: { informer: { apiVersion: v1, kind: Secret } } }\n");
     let wider = elsewhere.replace(&format!("[{name}]"), &format!("[{name}, default]"));
-    for (text, more) in [
-        (manifest(nothing, "retry: none\n"), 1),
-        (elsewhere.clone(), 1),
-        (wider.clone(), 1),
-        (wider.replace("onSwap: nothing", "onSwap: reconcileAll"), 0),
+    for (text, more, seen) in [
+        (manifest(nothing, "retry: none\n"), 1, ""),
+        (elsewhere.clone(), 1, ""),
+        (wider.clone(), 0, "r"),
+        (wider.replace("onSwap: nothing", "onSwap: reconcileAll"), 0, "s"),
     ] {
         let before = (daemon.runs_of("p"), daemon.runs_of("q"));
         folder.put("probes.yaml", &text);
@@ -250,8 +252,10 @@ fn what_is_registered_ends_with_the_version_and_all_primaries_run_once_to_regist
             runs_more(&daemon, "p", before.0);
             runs_more(&daemon, "q", before.1);
         } else {
-            place.probe("r", json!({}));
-            runs_more(&daemon, "r", 1);
+            let wider = || daemon.informers("default").iter().any(|informer| informer["state"] == "watching");
+            wait::until(LATER, "another namespace", || wider().then_some(())).unwrap();
+            place.probe(seen, json!({}));
+            runs_more(&daemon, seen, 1);
         }
         daemon.await_quiet();
         let after = (daemon.runs_of("p"), daemon.runs_of("q"));
@@ -305,7 +309,8 @@ fn a_run_that_registers_after_a_swap_is_followed_by_one_of_the_new_version() {
         })
         .unwrap();
         daemon.await_quiet();
-        assert_eq!(daemon.runs_of("p"), 3, "in place: {in_place}");
+        // In other namespaces, it is of the same version.
+        assert_eq!(daemon.runs_of("p"), if in_place { 3 } else { 2 }, "in place: {in_place}");
         assert_eq!(registered(&daemon, name), json!({ "keys": "v1 Secret" }));
     }
 }
@@ -341,4 +346,52 @@ sources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annota
     let before = daemon.runs_of("p");
     place.merge(&secrets, "p", &json!({ "metadata": { "labels": { "changed": "by-others" } } }));
     runs_more(&daemon, "p", before);
+}
+
+#[test]
+fn what_is_registered_goes_on_in_the_namespaces_that_come_and_wakes_nobody_for_that() {
+    // ES-4, NS-2
+    let (own, other) = (Place::new("regns"), Place::new("regns-other"));
+    let (first, second) = (own.namespace.name(), other.namespace.name());
+    // Without a cleaner there are no runs for finalizers.
+    let folder = replaced_exports(&own.manifest("probe", PROBES, GRANTS, ""), &[("cleaner", "tidying")]);
+    let manifest = fs::read_to_string(folder.path("operator.yaml")).unwrap();
+    let daemon = folder.daemon(&own);
+    let watch = |names: &str| {
+        let moved = manifest.replace(&format!("namespaces: [{first}]"), &format!("namespaces: [{names}]"));
+        folder.put("operator.yaml", moved);
+    };
+    for (place, name) in [(&own, "p"), (&other, "q")] {
+        let steps = json!([register("maps", "ConfigMap"), applied(place, "ConfigMap", name)]);
+        place.probe(name, json!({ "reconcile": { "do": steps } }));
+    }
+    own.await_object(&own.config_maps(), "p", "what the run writes", |_| true);
+    daemon.await_quiet();
+    let (before, maps) = (daemon.runs_of("p"), json!({ "maps": "v1 ConfigMap" }));
+    assert_eq!((registered(&daemon, first), daemon.runs_of("q")), (maps.clone(), 0));
+
+    watch(&format!("{first}, {second}"));
+    other.await_object(&other.config_maps(), "q", "what the run writes", |_| true);
+    daemon.await_quiet();
+    assert_eq!((registered(&daemon, first), daemon.runs_of("p")), (maps.clone(), before), "only what is new has run");
+    assert_eq!((informers_of_maps(&daemon, &own), informers_of_maps(&daemon, &other)), (1, 1));
+    for (place, name) in [(&own, "p"), (&other, "q")] {
+        let before = daemon.runs_of(name);
+        place.merge(&place.config_maps(), name, &json!({ "metadata": { "labels": { "changed": "by-others" } } }));
+        runs_more(&daemon, name, before);
+        daemon.await_quiet();
+    }
+
+    let before = daemon.runs_of("q");
+    watch(second);
+    wait::until(LATER, "the namespace is left", || (informers_of_maps(&daemon, &own) == 0).then_some(())).unwrap();
+    daemon.await_quiet();
+    let (left, stays) = (daemon.runs_of("p"), daemon.runs_of("q"));
+    assert_eq!((registered(&daemon, first), stays), (maps, before));
+    for (place, name) in [(&own, "p"), (&other, "q")] {
+        place.merge(&place.config_maps(), name, &json!({ "metadata": { "labels": { "changed": "again" } } }));
+    }
+    runs_more(&daemon, "q", stays);
+    daemon.await_quiet();
+    assert_eq!(daemon.runs_of("p"), left);
 }

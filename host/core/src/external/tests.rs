@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::time::Instant;
 
+use super::known::EACH;
 use super::*;
 use crate::manifest::polls::{Each, Polled};
 use crate::object::pointer::Pointer;
@@ -217,7 +219,66 @@ async fn a_primary_is_polled_by_one_at_a_time() {
     drop(first);
     assert!(source.alone(&a).now_or_never().is_some());
     source.alone(&b).await;
-    assert_eq!(source.polled.lock().len(), 1, "who polls no more is forgotten");
+}
+
+#[tokio::test]
+async fn however_many_are_polled_by_themselves_each_costs_as_much_as_the_first_and_none_is_kept() {
+    let (source, begun) = (each(), Instant::now());
+    let mut held = Vec::new();
+    for n in 0..30_000 {
+        held.push(source.alone(&ObjectRef::cluster(&n.to_string())).await);
+    }
+    held.clear();
+    for n in 0..30_000 {
+        source.alone(&ObjectRef::cluster(&format!("again-{n}"))).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let kept = source.polled.lock().locks.len();
+    assert!(kept < 40_000, "{kept}");
+}
+
+#[test]
+fn a_write_costs_what_its_thing_does_however_many_others_there_are() {
+    // XC-4
+    const THINGS: usize = 20_000;
+    let mut spec = spec(Polled::Together);
+    (spec.things, spec.memory) = (4 * THINGS, 1 << 40);
+    let (source, a) = (External::new(&"x".into(), spec), ObjectRef::namespaced("n", "a"));
+    let many: Things = (0..THINGS).map(|n| (n.to_string().into(), "x".into())).collect();
+    source.take_all([(a.clone(), many)].into(), BTreeMap::new(), || None).unwrap();
+    let begun = Instant::now();
+    for n in 0..THINGS {
+        let write = match n % 3 {
+            0 => Write::Replaced { before: "x".into(), now: "longer".into() },
+            1 => Write::Removed,
+            _ => Write::Created("it is there".into()),
+        };
+        source.write((&a, "u"), &n.to_string().into(), write, || None).unwrap();
+        let new = format!("new-{n}").into();
+        source.write((&a, "u"), &new, Write::Created("y".into()), || None).unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let state = source.state.lock();
+    let known = &state.primaries[&a];
+    let sizes = (known.things.len(), size(&a, &known.things) + known.written.size());
+    assert_eq!((state.things, state.bytes), sizes);
+    assert_eq!(known.bytes, sizes.1);
+}
+
+#[test]
+fn a_write_that_finds_no_room_changes_nothing_and_the_last_thing_takes_its_primary_along() {
+    // XC-4
+    let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
+    source.take_one(&a, "u", things("1=x"), || None).unwrap();
+    let before = source.counts();
+    let large = Write::Replaced { before: "x".into(), now: "x".repeat(4_000).into() };
+    assert!(source.write((&a, "u"), &"1".into(), large, || None).is_err());
+    assert_eq!((source.counts(), source.of(&a, "u")), (before, things("1=x")));
+    source.write((&a, "u"), &"1".into(), Write::Removed, || None).unwrap();
+    assert_eq!((source.of(&a, "u"), source.counts().things), (Things::new(), 0));
+    let state = source.state.lock();
+    let known = &state.primaries[&a];
+    assert_eq!((state.bytes, known.bytes), (known.written.size(), known.written.size()));
 }
 
 #[test]

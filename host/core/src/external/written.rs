@@ -73,6 +73,17 @@ impl Written {
         true
     }
 
+    /// Returns what has been written of one thing.
+    pub(super) fn of(&self, id: &Arc<str>) -> Self {
+        Self(self.0.get(id).map(|mark| (Arc::clone(id), mark.clone())).into_iter().collect())
+    }
+
+    /// Replaces what has been written of one thing.
+    pub(super) fn replace(&mut self, id: &Arc<str>, Self(one): Self) {
+        self.0.remove(id);
+        self.0.extend(one);
+    }
+
     fn note(&mut self, id: &Arc<str>, before: Option<Arc<str>>, now: Option<Arc<str>>) {
         let mark = self.0.entry(Arc::clone(id)).or_insert_with(|| Mark { replaced: Vec::new(), now: None });
         if mark.replaced.len() == MOST_REPLACED {
@@ -103,7 +114,7 @@ impl Written {
 
     /// Returns the bytes of all that it keeps: each thing may be there twice, with each state that it had.
     pub(super) fn size(&self) -> u64 {
-        let text = |text: &Option<Arc<str>>| super::EACH + text.as_ref().map_or(0, |text| text.len() as u64);
+        let text = |text: &Option<Arc<str>>| super::known::EACH + text.as_ref().map_or(0, |text| text.len() as u64);
         let mark = |Mark { replaced, now }: &Mark| replaced.iter().map(text).sum::<u64>() + text(now);
         self.0.iter().map(|(id, one)| id.len() as u64 + mark(one)).sum()
     }

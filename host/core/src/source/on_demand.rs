@@ -17,7 +17,16 @@ use crate::object::ObjectRef;
 pub struct OnDemand(BTreeMap<Arc<str>, Entry>);
 
 /// Begins to watch for a source, and returns what keeps it watched.
-pub type Join = Box<dyn Fn() -> Arc<dyn Watch> + Send + Sync>;
+pub type Join = Box<dyn Fn(Telling) -> Arc<dyn Watch> + Send + Sync>;
+
+/// When a source is told what there is already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// Before anything else is done.
+    AtOnce,
+    /// Beside what else is done, for it may be very much. It is filled once it has been told.
+    Beside,
+}
 
 /// A dependent of a primary.
 pub type User = (ObjectRef, Arc<str>);
@@ -68,7 +77,7 @@ impl OnDemand {
         for (name, Entry { source, join, demand, watch, .. }) in &mut self.0 {
             if !demand.get_mut().users.is_empty() {
                 source.is_demanded();
-                *watch.get_mut() = Some(join());
+                *watch.get_mut() = Some(join(Telling::AtOnce));
                 resumed.insert(Arc::clone(name));
             }
         }
@@ -119,7 +128,8 @@ impl OnDemand {
                     source.is_demanded();
                 }
             }
-            Arc::clone(watch.get_or_insert_with(join))
+            // The run that asks for it holds a slot meanwhile.
+            Arc::clone(watch.get_or_insert_with(|| join(Telling::Beside)))
         };
         watch.filled(by).await
     }
@@ -214,7 +224,7 @@ mod tests {
         let (watched, source) = (Arc::<AtomicBool>::default(), source());
         let join: Join = {
             let (watched, source) = (Arc::clone(&watched), Arc::clone(&source));
-            Box::new(move || {
+            Box::new(move |_| {
                 assert!(!watched.swap(true, Ordering::Relaxed), "once");
                 source.attach(None, Writer::default().cache());
                 Arc::new(Watched(Arc::clone(&watched)))
@@ -286,7 +296,7 @@ mod tests {
         let mut all = OnDemand::default();
         let source = source();
         let denied = || BTreeMap::from(["n", "m"].map(|name| (Some(name.into()), format!("{name} is denied").into())));
-        let none: Join = Box::new(|| Arc::new(Watched(Arc::new(AtomicBool::new(true)))));
+        let none: Join = Box::new(|_| Arc::new(Watched(Arc::new(AtomicBool::new(true)))));
         all.insert(Arc::clone(&source), BTreeSet::from(["x".into()]), &Users::new(), none);
         source.lacking(denied());
         let why = |within| source.known(within).map_err(|doubt| doubt.why.to_string());
@@ -300,7 +310,7 @@ mod tests {
         assert!(source.watched().is_err());
         // In the next version it is active from the beginning.
         let (mut next, join): (OnDemand, Join) =
-            (OnDemand::default(), Box::new(|| Arc::new(Watched(Arc::new(AtomicBool::new(true))))));
+            (OnDemand::default(), Box::new(|_| Arc::new(Watched(Arc::new(AtomicBool::new(true))))));
         next.insert(Arc::clone(&source), BTreeSet::from(["x".into()]), &Users::from([user("a", "x")]), join);
         next.resume();
         assert_eq!(tells(), told("n is denied"));
@@ -311,7 +321,7 @@ mod tests {
         // PO-3
         let (before, _, _) = on_demand(&[user("a", "y"), user("a", "z")]);
         let (mut after, watched, source) = on_demand(&[]);
-        let (join, none): (Join, _) = (Box::new(|| unreachable!("it is nobody's")), OnDemand::default());
+        let (join, none): (Join, _) = (Box::new(|_| unreachable!("it is nobody's")), OnDemand::default());
         assert!(after.has_others_than(&none) && !after.has_others_than(&before));
         let Entry { join: joins, .. } = after.0.remove("maps").unwrap();
         after.insert(source, BTreeSet::from(["y".into()]), &before.retire(), joins);

@@ -76,6 +76,12 @@ pub trait Watch: Send + Sync {
     /// # Errors
     /// [`Unfilled`], once it is `by`.
     fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), Unfilled>>;
+
+    /// Watches from now on what the source would if it were registered now, in the namespaces that its controller has by now. Returns false
+    /// if it can't: then it has to be registered anew.
+    fn follow(&self) -> bool {
+        true
+    }
 }
 
 /// Not all that a source watches is listed.
@@ -166,6 +172,10 @@ impl Registered {
         let trying = Try { registered: self, name, entry: &entry };
         let begun = entry.begun.get_or_try_init(|| self.begin(name, &entry)).await?;
         drop(trying);
+        // The namespaces may have become others while it began.
+        if !begun.watch.follow() {
+            self.end(name, &entry);
+        }
         let mut ended = entry.ended.subscribe();
         let filled = tokio::select! {
             biased;
@@ -182,6 +192,17 @@ impl Registered {
                 Err(Refused { error, outage })
             }
         }
+    }
+
+    /// Has all sources watch in the namespaces that the controller has by now. Returns true if some have ended because they can't.
+    pub fn follow(&self) -> bool {
+        let entries: Vec<_> = {
+            let state = self.state.read();
+            state.entries.iter().map(|(name, entry)| (Arc::clone(name), Arc::clone(entry))).collect()
+        };
+        // Those that are still to begin follow by themselves.
+        let stuck = entries.iter().filter(|(_, entry)| entry.begun.get().is_some_and(|begun| !begun.watch.follow()));
+        stuck.filter(|(name, entry)| self.end(name, entry)).count() > 0
     }
 
     /// Deregisters a source: from now on it wakes nobody. Returns false if there is none.
@@ -341,9 +362,12 @@ mod tests {
         begun: Arc<AtomicUsize>,
         /// Why none can begin.
         fails: Arc<RwLock<Option<CallReason>>>,
+        /// Those that can't follow the controller.
+        stuck: Arc<RwLock<Vec<Arc<str>>>>,
     }
 
-    struct Filled(watch::Receiver<bool>);
+    /// Says of a source that goes by a name whether it can follow its controller.
+    struct Filled(watch::Receiver<bool>, Arc<RwLock<Vec<Arc<str>>>>, Arc<str>);
 
     impl Watch for Filled {
         fn filled(&self, by: Instant) -> BoxFuture<'_, Result<(), Unfilled>> {
@@ -354,6 +378,10 @@ mod tests {
                 waits.await.map(drop).map_err(late)
             }
             .boxed()
+        }
+
+        fn follow(&self) -> bool {
+            !self.1.read().contains(&self.2)
         }
     }
 
@@ -383,10 +411,13 @@ mod tests {
     fn sharing(news: &Arc<News>, most: usize, filled: bool) -> Place {
         let filled = watch::Sender::new(filled);
         let (begun, fails) = (Arc::<AtomicUsize>::default(), Arc::<RwLock<Option<CallReason>>>::default());
+        let stuck = Arc::<RwLock<Vec<Arc<str>>>>::default();
         let begin: Begin = {
             let (filled, begun, fails) = (filled.subscribe(), Arc::clone(&begun), Arc::clone(&fails));
+            let stuck = Arc::clone(&stuck);
             Box::new(move |name, declared, _| {
                 let (filled, fails, begun) = (filled.clone(), Arc::clone(&fails), Arc::clone(&begun));
+                let stuck = Arc::clone(&stuck);
                 async move {
                     tokio::task::yield_now().await;
                     if let Some(reason) = *fails.read() {
@@ -394,12 +425,12 @@ mod tests {
                     }
                     begun.fetch_add(1, Ordering::Relaxed);
                     let source = Arc::new(Source::new(spec(&name, &declared.gvk)));
-                    Ok(Begun { source, watch: Box::new(Filled(filled)) })
+                    Ok(Begun { source, watch: Box::new(Filled(filled, stuck, name)) })
                 }
                 .boxed()
             })
         };
-        Place { registered: Registered::new(most, Arc::clone(news), begin), filled, begun, fails }
+        Place { registered: Registered::new(most, Arc::clone(news), begin), filled, begun, fails, stuck }
     }
 
     fn declared(kind: &str, more: &str) -> Registration {
@@ -547,5 +578,26 @@ mod tests {
         }
         let (reason, _) = other.register("t", declared("Secret", "")).await.unwrap_err();
         assert_eq!(reason, CallReason::Exhausted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sources_go_on_where_their_controller_watches_by_now_and_end_if_they_cannot() {
+        // ES-4, NS-2
+        let place = place(9, true);
+        for name in ["a", "b"] {
+            assert_eq!(place.register(name, declared("ConfigMap", "")).await, Ok(true));
+        }
+        assert!(!place.registered.follow());
+        assert_eq!(place.names().len(), 2);
+        place.stuck.write().push("b".into());
+        assert!(place.registered.follow());
+        assert_eq!(place.names(), ["a: v1 ConfigMap"]);
+        assert!(!place.registered.follow(), "it has ended");
+        // One that is only beginning finds out itself.
+        let late = place.register("b", declared("ConfigMap", "")).await;
+        assert_eq!(late.map_err(|(reason, _)| reason), Err(CallReason::Conflict));
+        assert_eq!(place.names().len(), 1);
+        place.stuck.write().clear();
+        assert_eq!(place.register("b", declared("ConfigMap", "")).await, Ok(true));
     }
 }

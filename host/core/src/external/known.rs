@@ -1,0 +1,91 @@
+//! Decides what a write of one thing makes of what is known of its primary, and how much memory all of that takes.
+
+use std::sync::Arc;
+
+use super::shares::Taken;
+use super::written::{Write, Written};
+use super::{Standing, Things};
+use crate::object::ObjectRef;
+
+/// The bytes that a thing takes beside its text, and a primary beside its things.
+pub(super) const EACH: u64 = 160;
+
+/// What is known of one primary.
+pub(super) struct Known {
+    /// The uid of the primary; empty if its things came with those of all.
+    pub(super) uid: Box<str>,
+    pub(super) things: Things,
+    pub(super) standing: Standing,
+    /// What runs have written since.
+    pub(super) written: Written,
+    /// The bytes that all of it takes.
+    pub(super) bytes: u64,
+}
+
+/// What a write makes of what is known of one primary.
+pub(super) struct After {
+    /// The thing that is written, as it is then; nothing if it is gone.
+    things: Things,
+    /// What is written of that thing.
+    written: Written,
+    /// What all things take then.
+    pub(super) taken: Taken,
+}
+
+impl Known {
+    pub(super) fn of((primary, uid): (&ObjectRef, &str), things: Things, standing: Standing) -> Self {
+        let bytes = size(primary, &things);
+        Self { uid: uid.into(), things, standing, written: Written::default(), bytes }
+    }
+
+    pub(super) fn taken(&self) -> Taken {
+        Taken { things: self.things.len() as u64, bytes: self.bytes }
+    }
+
+    /// Returns what a write of one thing makes of it, whatever else there is; none if it stays as it is.
+    pub(super) fn after(&self, primary: &ObjectRef, id: &Arc<str>, write: Write) -> Option<After> {
+        let one: Things = self.things.get(id).map(|text| (Arc::clone(id), Arc::clone(text))).into_iter().collect();
+        let before = self.written.of(id);
+        let mut written = before.clone();
+        let things = match self.standing {
+            Standing::Polled => written.take(&one, id, write),
+            // It is polled before it is read; that poll may be under way.
+            Standing::Awaited | Standing::Failed => written.mark(id, write).then(|| one.clone()),
+            Standing::Unwanted => None,
+        }?;
+        let count = self.things.len() - one.len() + things.len();
+        let head = |count: usize| if count == 0 { 0 } else { size_of_names(primary) };
+        let more = head(count) + size_of_all(&things) + written.size();
+        let less = head(self.things.len()) + size_of_all(&one) + before.size();
+        let taken = Taken { things: count as u64, bytes: self.bytes + more - less };
+        Some(After { things, written, taken })
+    }
+
+    /// Takes in what a write of a thing makes of it.
+    pub(super) fn take(&mut self, id: &Arc<str>, After { things, written, taken }: After) {
+        self.things.remove(id);
+        self.things.extend(things);
+        self.written.replace(id, written);
+        self.bytes = taken.bytes;
+    }
+}
+
+/// Returns the bytes that the things of a primary take, with its name; nothing if it has none.
+pub(super) fn size(primary: &ObjectRef, things: &Things) -> u64 {
+    if things.is_empty() {
+        return 0;
+    }
+    size_of_names(primary) + size_of_all(things)
+}
+
+fn size_of_names(primary: &ObjectRef) -> u64 {
+    EACH + length(&primary.name) + primary.namespace.as_ref().map_or(0, length)
+}
+
+fn size_of_all(things: &Things) -> u64 {
+    things.iter().map(|(id, thing)| EACH + length(id) + length(thing)).sum()
+}
+
+fn length(text: &Arc<str>) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
+}

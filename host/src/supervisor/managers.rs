@@ -1,0 +1,41 @@
+//! Decides whose shares of objects caches keep: those of the field managers that somebody uses, and no others.
+
+use std::collections::BTreeSet;
+
+use capstan_core::manifest::{Controller, Operator};
+use capstan_core::object::Gvk;
+
+use crate::controller::Environment;
+
+/// Has the caches keep the shares of all field managers that are declared, and of those that are still `in_use`.
+pub(super) fn learn<'a>(
+    operators: &'a [Operator],
+    in_use: impl Iterator<Item = &'a str>,
+    Environment { api, pool, clusters, .. }: &Environment,
+) {
+    let used = declared(operators).map(|controller| &*controller.field_manager).chain(in_use).collect();
+    let new = api.keep_shares_of(&used);
+    for other in clusters.all() {
+        other.site.api.keep_shares_of(&used);
+    }
+    let kinds = kinds(operators, &new);
+    if !kinds.is_empty() {
+        pool.relist(&kinds);
+        clusters.all().iter().for_each(|other| other.site.pool.relist(&kinds));
+    }
+}
+
+/// Returns the kinds in which some of these field managers may have shares.
+fn kinds(operators: &[Operator], managers: &BTreeSet<&str>) -> BTreeSet<Gvk> {
+    let theirs = declared(operators).filter(|controller| managers.contains(&*controller.field_manager));
+    let kinds = theirs.flat_map(|controller| {
+        let sources = controller.sources.values().map(|source| &source.gvk);
+        let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
+        sources.chain(dependents).chain([&controller.primary])
+    });
+    kinds.cloned().collect()
+}
+
+fn declared(operators: &[Operator]) -> impl Iterator<Item = &Controller> {
+    operators.iter().flat_map(|operator| operator.controllers.values())
+}
