@@ -24,6 +24,7 @@ mod assemble;
 mod declared;
 mod demand;
 mod handle;
+pub mod inbound;
 mod late;
 mod plan;
 mod polls;

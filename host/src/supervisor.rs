@@ -10,16 +10,18 @@ use capstan_core::manifest::{Controller, Operator, Plugin};
 use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
-use capstan_core::rollout::values::{Given, asked, given};
+use capstan_core::rollout::values::{Given, given};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 pub mod disk;
+mod inbound;
 mod load;
 pub mod status;
 pub mod supply;
@@ -30,6 +32,7 @@ use crate::controller::{self, Declared, Environment, Handle};
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
 use supply::{Again, Component, Drain, Refusal, Supply, Unit};
+pub use values::Tokens;
 use values::Values;
 
 /// All that runs.
@@ -55,6 +58,8 @@ pub struct Supervisor {
     controllers: BTreeMap<Arc<str>, Running>,
     /// Controllers that have been stopped, with their operators.
     leaving: Vec<(Arc<str>, Arc<str>, CancellationToken)>,
+    /// Whether a source in force takes requests from outside.
+    inbound: watch::Sender<bool>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -101,6 +106,7 @@ impl Supervisor {
             in_force: BTreeMap::new(),
             controllers: BTreeMap::new(),
             leaving: Vec::new(),
+            inbound: watch::Sender::new(false),
             tasks: JoinSet::new(),
             stop,
         }
@@ -125,6 +131,7 @@ impl Supervisor {
                     self.retire();
                     self.status.begun();
                 }
+                self.open_or_close();
                 tokio::select! {
                     // The same each time, whatever comes at once.
                     biased;
@@ -159,7 +166,7 @@ impl Supervisor {
         });
         self.status.manifests(bad.collect());
         self.supply.want(&self.operators);
-        self.values.want(asked(&self.operators));
+        self.want_values();
         self.learn_managers();
     }
 

@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::manifest;
+use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 use crate::room::Holding;
 
+mod pushed;
 pub mod schedule;
 mod shares;
 mod things;
@@ -217,10 +219,13 @@ impl External {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
         let mut state = self.state.lock();
-        let by_itself = self.spec.each().is_some();
+        let by_itself = self.spec.is_by_primary();
+        let pushed = self.spec.polled == Polled::Inbound;
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
         let known = match known {
             Some(known) => known.clone(),
+            // Nothing else says what it has.
+            None if pushed => Known::of(uid, Things::new(), Standing::Polled),
             None if by_itself => Known::of(uid, Things::new(), Standing::Awaited),
             // What the answer for all says of it is of no use, so that what it has is not known.
             None if state.refused.contains_key(primary) => return Ok(()),
@@ -236,6 +241,8 @@ impl External {
         let Some(things) = things else {
             return Ok(());
         };
+        // What a request says later is right in any case.
+        let written = if pushed { Written::default() } else { written };
         let known = Known { things, written, ..known };
         if by_itself {
             state.settle(&self.spec, primary, known, holding)
@@ -317,7 +324,7 @@ impl External {
     /// # Errors
     /// [`Unknown`].
     pub fn known(&self) -> Result<(), Unknown> {
-        if self.spec.each().is_some() {
+        if self.spec.is_by_primary() {
             return Ok(());
         }
         match &self.state.lock().outcome {

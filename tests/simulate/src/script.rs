@@ -106,6 +106,7 @@ impl Session for Scene {
                 | Call::IsMet { .. }
                 | Call::Poll { .. }
                 | Call::PollOne { .. }
+                | Call::Receive { .. }
                 | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
                 | Call::ToSecondaries { .. } => Err(Failure::other("nobody asks")),

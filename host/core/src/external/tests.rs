@@ -11,15 +11,15 @@ use crate::room::Room;
 
 fn spec(polled: Polled) -> manifest::External {
     let id = Pointer::parse("/id").unwrap();
-    manifest::External { every: Duration::from_secs(1), id, things: 4, memory: 2_000, polled }
+    manifest::External { id, things: 4, memory: 2_000, polled }
 }
 
 fn together() -> External {
-    External::new(&"x".into(), spec(Polled::Together))
+    External::new(&"x".into(), spec(Polled::Together { every: Duration::from_secs(1) }))
 }
 
 fn each() -> External {
-    let each = Each { first_after: Duration::from_secs(1), when: None, concurrency: 1 };
+    let each = Each { every: Duration::from_secs(1), first_after: Duration::from_secs(1), when: None, concurrency: 1 };
     External::new(&"x".into(), spec(Polled::Each(each)))
 }
 

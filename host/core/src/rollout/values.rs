@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::manifest::{ConfigValue, Operator, Plugin};
+use crate::manifest::{ConfigValue, Controller, Operator, Plugin};
 
 /// A value that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,9 +39,15 @@ pub enum Given {
 pub fn asked(operators: &[Operator]) -> BTreeSet<Asked> {
     let each = operators.iter().flat_map(|operator| {
         let values = operator.plugins.values().flat_map(|plugin| plugin.config_from.values());
-        values.map(|value| Asked { operator: Arc::clone(&operator.name), value: value.clone() })
+        let tokens = operator.controllers.values().flat_map(tokens);
+        values.chain(tokens).map(|value| Asked { operator: Arc::clone(&operator.name), value: value.clone() })
     });
     each.collect()
+}
+
+/// Returns where the tokens of a controller's inbound sources are (`IB-3`).
+pub fn tokens(controller: &Controller) -> impl Iterator<Item = &ConfigValue> {
+    controller.inbound.values().filter_map(|inbound| inbound.senders.token())
 }
 
 /// Returns what a plugin of an operator is given, where `known` is what is known of a value, if it has been read.
