@@ -30,6 +30,7 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
 pub enum Command {
     /// Run the operators that manifests declare.
     Run(Run),

@@ -144,7 +144,7 @@ impl Inner {
             return Ok(());
         };
         let known = (self.tokens)(&Asked { operator: Arc::clone(&door.operator), value: value.clone() });
-        gate::check(headers, known).map_err(|(refusal, why)| {
+        gate::check(headers, known.as_ref()).map_err(|(refusal, why)| {
             if let Some(why) = why.filter(|_| self.gates.is_news(to, Instant::now())) {
                 let Address { operator, controller, source, .. } = to;
                 tracing::warn!(operator, controller, source, token = %value, %why, "requests from outside are refused: their token is not known");

@@ -41,8 +41,14 @@ pub(super) type Refusal = (StatusCode, String);
 #[derive(Default)]
 pub(super) struct Gates {
     sources: Mutex<HashMap<Name, Gate>>,
-    plugins: Mutex<HashMap<(Arc<str>, Arc<str>), (usize, Arc<Semaphore>)>>,
+    plugins: Mutex<HashMap<Unit, Permits>>,
 }
+
+/// Operator and plugin.
+type Unit = (Arc<str>, Arc<str>);
+
+/// How many permits there are, and they.
+type Permits = (usize, Arc<Semaphore>);
 
 /// Operator, controller and source.
 type Name = (String, String, String);
@@ -74,12 +80,12 @@ pub(super) fn address(path: &str) -> Option<Address<'_>> {
 ///
 /// # Errors
 /// What to answer, and why there is no token to compare with.
-pub(super) fn check(headers: &HeaderMap, known: Option<Known>) -> Result<(), (Refusal, Option<String>)> {
+pub(super) fn check(headers: &HeaderMap, known: Option<&Known>) -> Result<(), (Refusal, Option<String>)> {
     let unknown = |why: String| {
         let text = "the token of this source is not known to the daemon\n".to_owned();
         ((StatusCode::SERVICE_UNAVAILABLE, text), Some(why))
     };
-    let token = match &known {
+    let token = match known {
         None => return Err(unknown("it has not been read yet".to_owned())),
         Some(Err(why)) => return Err(unknown(why.to_string())),
         Some(Ok(token)) => usable(token).map_err(unknown)?,
@@ -236,7 +242,7 @@ mod tests {
                 headers.insert(header::AUTHORIZATION, value);
             }
             let told = format!("{given:?} {known:?}");
-            let status = check(&headers, known).map_or_else(|((status, _), _)| status.as_u16(), |()| 200);
+            let status = check(&headers, known.as_ref()).map_or_else(|((status, _), _)| status.as_u16(), |()| 200);
             assert_eq!(status, expected, "{told}");
         }
     }

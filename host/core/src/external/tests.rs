@@ -278,3 +278,20 @@ fn what_a_run_has_written_takes_no_more_than_its_source_may_have_and_stays_where
     source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!(source.of(&a, "u"), things("1=x 2=y"));
 }
+
+#[test]
+fn what_a_run_writes_of_what_requests_tell_is_read_at_once_and_the_next_request_is_right() {
+    // XC-4, IB-2
+    let (source, a) = (External::new(&"x".into(), spec(Polled::Inbound)), ObjectRef::namespaced("n", "a"));
+    let learn = |id: &str, now: Option<&str>| source.learn((&a, "u"), &id.into(), now.map(Arc::from), || None);
+    let write = |id: &str, write: Write| source.write((&a, "u"), &id.into(), write, || None).unwrap();
+    assert_eq!(source.known(), Ok(()), "there is nothing to wait for");
+    write("1", Write::Created("x".into()));
+    assert_eq!(source.of(&a, "u"), things("1=x"));
+    write("1", Write::Created("y".into()));
+    assert_eq!(source.of(&a, "u"), things("1=x"), "something newer is known");
+    assert_eq!((learn("1", Some("x")), learn("1", Some("z"))), (Ok(false), Ok(true)));
+    write("1", Write::Removed);
+    assert_eq!((learn("1", None), source.of(&a, "u")), (Ok(false), Things::new()));
+    assert_eq!((learn("1", Some("x")), source.of(&a, "u")), (Ok(true), things("1=x")));
+}

@@ -61,7 +61,7 @@ enum What {
 /// [`Problem`].
 pub async fn receive(
     controller: &Arc<Controller>,
-    source: &External,
+    source: &Arc<External>,
     request: InboundRequest,
     current: impl Fn() -> Option<Arc<Controller>>,
 ) -> Result<Received, Problem> {
@@ -70,7 +70,7 @@ pub async fn receive(
     let answer = session.receive(&source.name, Cow::Owned(request)).await?;
     drop(session);
     let InboundAnswer { status, body, events } = checked(answer)?;
-    let same = |now: &Arc<Controller>| now.externals.get(&source.name).is_some_and(|now| std::ptr::eq(&**now, source));
+    let same = |now: &Arc<Controller>| now.externals.get(&source.name).is_some_and(|now| Arc::ptr_eq(now, source));
     let now = current().filter(same).ok_or_else(|| {
         Problem::NotNow(format!("source {} has become another one while the request was looked at", source.name))
     })?;
