@@ -3,7 +3,7 @@
 /// Gives back what this thread has freed, unless it did so a moment ago. To be called before a thread waits.
 #[cfg(target_env = "musl")]
 #[allow(unsafe_code, reason = "nothing else leads to it; it takes no pointer, and any thread may call it")]
-pub fn give_back() {
+pub(crate) fn give_back() {
     use std::cell::Cell;
     use std::time::{Duration, Instant};
 
@@ -30,4 +30,4 @@ pub fn give_back() {
 
 /// Does nothing: another allocator than mimalloc is told nothing.
 #[cfg(not(target_env = "musl"))]
-pub fn give_back() {}
+pub(crate) fn give_back() {}

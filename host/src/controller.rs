@@ -25,6 +25,7 @@ mod behind;
 mod declared;
 mod demand;
 mod handle;
+pub mod inbound;
 mod late;
 mod plan;
 mod polls;
@@ -140,7 +141,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
             Break::Rights(lost) => prepared = task.regain(lost, held.rest.names(), &stop).await,
         }
     }
-    handle.go_on_with(Vec::new());
+    handle.leave_begun();
     handle.queue.close();
     handle.set(Phase::Stopped);
     // So that a handle that is still in use does not keep the plugin.
@@ -252,7 +253,7 @@ impl Task<'_> {
                 }
             }
             // What was taken back needs nothing.
-            self.handle.go_on_with(Vec::new());
+            self.handle.leave_begun();
         }
     }
 

@@ -11,15 +11,18 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use capstan_core::bucket::{Bucket, Rate};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// How long the head of a request may take to arrive, and how long a connection may stay unused between requests.
@@ -33,6 +36,9 @@ const LIFE: Duration = Duration::from_secs(30);
 
 /// The pause before the next connection is accepted, if accepting one failed for want of a file descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The rate at which TLS is agreed upon: each time takes up to a millisecond of the processor.
+const HANDSHAKES: Rate = Rate { interval: Duration::from_millis(5), burst: 100 };
 
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +60,17 @@ struct Open {
     busy: Arc<AtomicBool>,
 }
 
+/// How clients speak.
+#[derive(Clone)]
+pub enum Transport {
+    /// As they like: nothing is hidden from who listens.
+    Plain,
+    /// By TLS, with what this returns at the time.
+    Tls(Arc<dyn Fn() -> TlsAcceptor + Send + Sync>),
+}
+
 /// A connection whose requests are to be answered.
 struct Connection {
-    stream: TcpStream,
     peer: Peer,
     /// True while an answer is under way.
     busy: Arc<AtomicBool>,
@@ -64,8 +78,20 @@ struct Connection {
 
 /// Serves until `stop` is cancelled, then closes all connections.
 pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
+    serve_by(&Transport::Plain, listener, router, bounds, stop).await;
+}
+
+/// The same, by TLS or not.
+pub async fn serve_by(
+    transport: &Transport,
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stop: CancellationToken,
+) {
     let mut tasks = JoinSet::new();
     let mut open = VecDeque::new();
+    let mut handshakes = Bucket::default();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -74,13 +100,17 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
         };
         match accepted {
             Ok((stream, peer)) => {
+                if let Transport::Tls(_) = transport {
+                    // Who only begins connections costs no more of the processor than this; others wait meanwhile.
+                    tokio::time::sleep(handshakes.take(HANDSHAKES, Instant::now())).await;
+                }
                 open.retain(|open: &Open| !open.task.is_finished());
                 if !has_room(&mut open, bounds.connections) {
                     continue;
                 }
                 let busy = Arc::<AtomicBool>::default();
-                let connection = Connection { stream, peer: Peer(peer.ip()), busy: Arc::clone(&busy) };
-                let task = tasks.spawn(connection.answer(router.clone(), bounds.answer));
+                let connection = Connection { peer: Peer(peer.ip()), busy: Arc::clone(&busy) };
+                let task = tasks.spawn(connection.open(stream, transport.clone(), router.clone(), bounds.answer));
                 open.push_back(Open { task, busy });
             }
             // Nobody else waits because a peer is gone already.
@@ -125,8 +155,23 @@ fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
 
 impl Connection {
     /// Answers the requests of the connection.
-    async fn answer(self, router: Router, limit: Duration) {
-        let Self { stream, peer, busy } = self;
+    async fn open(self, stream: TcpStream, transport: Transport, router: Router, limit: Duration) {
+        match transport {
+            Transport::Plain => self.answer(stream, router, limit).await,
+            Transport::Tls(current) => {
+                // If the peer wants something else, there is nothing to do.
+                if let Ok(Ok(stream)) = timeout(HEAD, current().accept(stream)).await {
+                    self.answer(stream, router, limit).await;
+                }
+            }
+        }
+    }
+
+    async fn answer<S>(self, stream: S, router: Router, limit: Duration)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Self { peer, busy } = self;
         let router = TowerToHyperService::new(router);
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);

@@ -28,6 +28,7 @@ pub mod controller;
 pub mod descriptors;
 pub mod files;
 pub mod http;
+pub mod inbound;
 pub mod informer;
 pub mod logging;
 pub mod machine;

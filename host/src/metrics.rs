@@ -31,6 +31,7 @@ pub struct Plugins {
     throttled: Family<ByPlugin, Counter>,
     dropped: Family<ByPlugin, Counter>,
     connections: Family<ByDestination, Counter>,
+    inbound: Family<ByRequest, Counter>,
 }
 
 /// Counts the connections of one plugin.
@@ -98,6 +99,8 @@ pub struct ControllerRuns {
     pub failed_indexes: Counter,
     /// Polls that failed.
     pub failed_polls: Counter,
+    /// Requests from outside that were not understood.
+    pub failed_requests: Counter,
     /// How long runs take.
     pub duration: Histogram,
     /// The number of primaries.
@@ -166,12 +169,43 @@ struct ByDestination {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByRequest {
+    /// Empty if the request is to no source.
+    controller: String,
+    source: String,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByInformer {
     kind: String,
     namespace: String,
     /// As `operator/name`; empty for the daemon's own.
     cluster: String,
 }
+
+/// The statuses that are told apart: a component may answer with any.
+const STATUSES: [(u16, &str); 19] = [
+    (200, "200"),
+    (201, "201"),
+    (202, "202"),
+    (204, "204"),
+    (400, "400"),
+    (401, "401"),
+    (403, "403"),
+    (404, "404"),
+    (405, "405"),
+    (409, "409"),
+    (410, "410"),
+    (413, "413"),
+    (415, "415"),
+    (422, "422"),
+    (429, "429"),
+    (500, "500"),
+    (502, "502"),
+    (503, "503"),
+    (507, "507"),
+];
 
 impl Default for Runs {
     fn default() -> Self {
@@ -216,6 +250,7 @@ impl Runs {
             failed_mappers: failed("mapper"),
             failed_indexes: failed("index"),
             failed_polls: failed("poller"),
+            failed_requests: failed("inbound"),
             duration: self.duration.get_or_create_owned(&label),
             primaries: self.primaries.get_or_create_owned(&label),
             paused: self.paused.get_or_create_owned(&label),
@@ -254,7 +289,7 @@ impl Runs {
         registry.register("events_received", "Events that reached a controller", self.events.clone());
         registry.register(
             "callback_failures",
-            "Filters, mappers and indexes that had no answer for an object, be they expressions or exports, and polls that failed; the log says why",
+            "Filters, mappers and indexes that had no answer for an object, be they expressions or exports, polls that failed, and requests from outside that were not understood; the log says why",
             self.callbacks.clone(),
         );
         let help = "How long a run takes";
@@ -298,6 +333,7 @@ impl ControllerRuns {
             Callback::Mapper => self.failed_mappers.inc(),
             Callback::Index => self.failed_indexes.inc(),
             Callback::Poller => self.failed_polls.inc(),
+            Callback::Inbound => self.failed_requests.inc(),
         };
     }
 
@@ -381,7 +417,17 @@ impl Plugins {
         Connections { family, operator: Arc::clone(operator), plugin: Arc::clone(plugin) }
     }
 
+    /// Counts a request from outside to a source of a controller, or to none.
+    pub fn count_request(&self, to: Option<(&str, &str)>, status: u16) {
+        let [controller, source] = to.map_or(["", ""], |(controller, source)| [controller, source]).map(str::to_owned);
+        let known = STATUSES.iter().find(|(code, _)| *code == status);
+        let status = known.map_or("other", |(_, text)| *text);
+        self.inbound.get_or_create_owned(&ByRequest { controller, source, status }).inc();
+    }
+
     fn register(&self, registry: &mut Registry) {
+        let help = "Requests from outside, by source and by the status that they were answered with";
+        registry.register("inbound_requests", help, self.inbound.clone());
         registry.register(
             "plugin_connections",
             "HTTP requests and TCP connections of the plugin, by entry of its manifest and by result",

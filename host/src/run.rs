@@ -12,10 +12,12 @@ use capstan_core::network::plain;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
+use futures::FutureExt as _;
 use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::admin::access::Gate;
 use crate::admin::{Admin, Listeners, Pages};
@@ -25,6 +27,8 @@ use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::clusters::{Clusters, Other, Own, Reach, Up};
 use crate::control::{self, Control, Unready};
 use crate::controller::Environment;
+use crate::inbound::desk::Desk;
+use crate::inbound::{self, Certificate, Port};
 use crate::informer::pool::Pool;
 use crate::informer::{Memory, State};
 use crate::logging::Log;
@@ -92,7 +96,9 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let informers_stop = CancellationToken::new();
     let workers = Workers::start().context("start the threads of executions")?;
     let cpu = workers.cpu().clone();
+    let port = inbound_port(args)?;
     let mut own = listeners.ports();
+    own.extend(port.as_ref().map(Port::number));
     own.insert(control.address().port());
     let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
     let clusters = Clusters::new(Own {
@@ -121,6 +127,12 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;
     let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());
+    let desk = Desk::new(&status, supervisor.tokens(), &metrics, environment.workers.runtime());
+    let requests = match port {
+        Some(port) => port.serve(desk, supervisor.takes_requests(), stop.clone()).boxed(),
+        None => inbound::tell(supervisor.takes_requests()).boxed(),
+    };
+    let _requests = AbortOnDropHandle::new(tokio::spawn(requests));
     let mut pages = pages(&status, &environment, log);
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
@@ -267,6 +279,18 @@ fn question(status: &Arc<Status>, environment: &Environment) -> control::Questio
         });
         status.unready().into_iter().chain(failing(&pool, false)).chain(server).chain(others).collect()
     })
+}
+
+/// Returns the port for requests from outside, if there is to be one.
+fn inbound_port(args: &args::Run) -> anyhow::Result<Option<Port>> {
+    let Some(address) = args.inbound_listen else {
+        return Ok(None);
+    };
+    let certificate = match (&args.inbound_tls_cert, &args.inbound_tls_key) {
+        (Some(certificate), Some(key)) => Some(Certificate::read(certificate, key)?),
+        (None | Some(_), _) => None,
+    };
+    Port::take(address, certificate).map(Some)
 }
 
 /// Returns how another cluster is.

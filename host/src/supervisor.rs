@@ -10,16 +10,18 @@ use capstan_core::manifest::{Controller, Operator, Plugin};
 use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
-use capstan_core::rollout::values::{Given, asked, given};
+use capstan_core::rollout::values::{Given, given};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 pub mod disk;
+mod inbound;
 mod load;
 mod managers;
 pub mod status;
@@ -31,6 +33,7 @@ use crate::controller::{self, Declared, Environment, Handle};
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
 use supply::{Again, Component, Drain, Refusal, Supply, Unit};
+pub use values::Tokens;
 use values::Values;
 
 /// All that runs.
@@ -56,6 +59,8 @@ pub struct Supervisor {
     controllers: BTreeMap<Arc<str>, Running>,
     /// Controllers that have been stopped.
     leaving: Vec<Leaving>,
+    /// Whether a source in force takes requests from outside.
+    inbound: watch::Sender<bool>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
 }
@@ -113,6 +118,7 @@ impl Supervisor {
             in_force: BTreeMap::new(),
             controllers: BTreeMap::new(),
             leaving: Vec::new(),
+            inbound: watch::Sender::new(false),
             tasks: JoinSet::new(),
             stop,
         }
@@ -137,6 +143,7 @@ impl Supervisor {
                     self.retire();
                     self.status.begun();
                 }
+                self.open_or_close();
                 tokio::select! {
                     // The same each time, whatever comes at once.
                     biased;
@@ -171,7 +178,7 @@ impl Supervisor {
         });
         self.status.manifests(bad.collect());
         self.supply.want(&self.operators);
-        self.values.want(asked(&self.operators));
+        self.want_values();
         self.leaving.retain(|left| !left.ended.is_cancelled());
         // A version that runs may never become what is declared.
         let running = self.in_force.values().flat_map(|version| version.attempt.controllers.values());

@@ -118,6 +118,13 @@
     secretName: {{ include "capstan.codeKeyName" . }}
     items: [{ key: key, path: key }]
     defaultMode: 0440
+{{- if and .Values.inbound.enabled .Values.inbound.tlsSecret }}
+- name: inbound-tls
+  secret:
+    secretName: {{ .Values.inbound.tlsSecret }}
+    items: [{ key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }]
+    defaultMode: 0440
+{{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -146,6 +153,11 @@
 - name: code-key
   mountPath: /etc/capstan/code-key
   readOnly: true
+{{- if and .Values.inbound.enabled .Values.inbound.tlsSecret }}
+- name: inbound-tls
+  mountPath: /etc/capstan/inbound-tls
+  readOnly: true
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}

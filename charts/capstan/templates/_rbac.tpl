@@ -5,7 +5,7 @@ is in files/rbac.yaml, which the daemon is built with as well.
 
 {{/*
 Returns who needs which rules, as JSON: `daemon`, and below `accounts` each service account of an operator, as `namespace name`; `granted` has
-by resource the names of what the daemon reads in its own namespace: kubeconfigs, and what has values of `config`. The daemon watches what is to be cached for an operator with an account, and no more.
+by resource the names of what the daemon reads in its own namespace: kubeconfigs, what has values of `config`, and the tokens of inbound sources. The daemon watches what is to be cached for an operator with an account, and no more.
 
 Rules are by where they hold: "" is the whole cluster, else a namespace. Below that, by `group resource`, the verbs in order.
 */}}
@@ -36,6 +36,10 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- /* The kubeconfigs of other clusters that it uses. What it needs there, their accounts have. */ -}}
 {{- $used := list $controller.cluster -}}
 {{- range default dict $controller.sources -}}{{- $used = append $used (dig "informer" "cluster" "" .) -}}{{- end -}}
+{{- range default dict $controller.sources -}}
+{{- $token := dig "inbound" "token" "" . -}}
+{{- if kindIs "map" $token -}}{{- $secrets = append $secrets (dig "secret" "name" "" $token) -}}{{- end -}}
+{{- end -}}
 {{- range $used | compact -}}
 {{- $secrets = append $secrets (dig "kubeconfig" "secret" "name" "" (default dict (get $clusters .))) -}}
 {{- end -}}

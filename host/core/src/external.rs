@@ -10,16 +10,18 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::manifest;
+use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 use crate::room::Holding;
 
 mod known;
+mod pushed;
 pub mod schedule;
 mod shares;
 mod things;
 mod written;
 
-use known::{Known, size};
+use known::{After, Known, size};
 pub use shares::Refused;
 use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
@@ -33,12 +35,12 @@ pub struct External {
     pub spec: manifest::External,
     state: Mutex<State>,
     /// Primaries that are being polled by themselves, or wait for that.
-    polled: Mutex<Polled>,
+    polled: Mutex<Waiting>,
 }
 
 /// Who is polled by itself, or waits for that.
 #[derive(Default)]
-struct Polled {
+struct Waiting {
     locks: BTreeMap<ObjectRef, Weak<tokio::sync::Mutex<()>>>,
     /// Those that nobody waits for any more are forgotten once there are so many: each costs a few others then, however many wait.
     most: usize,
@@ -215,10 +217,13 @@ impl External {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
         let mut state = self.state.lock();
-        let by_itself = self.spec.each().is_some();
+        let by_itself = self.spec.is_by_primary();
+        let pushed = self.spec.polled == Polled::Inbound;
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
         let new = match known {
             Some(_) => None,
+            // Nothing else says what it has.
+            None if pushed => Some(Known::of((primary, uid), Things::new(), Standing::Polled)),
             None if by_itself => Some(Known::of((primary, uid), Things::new(), Standing::Awaited)),
             // What the answer for all says of it is of no use, so that what it has is not known.
             None if state.refused.contains_key(primary) => return Ok(()),
@@ -228,12 +233,8 @@ impl External {
         let Some(after) = known.and_then(|known| known.after(primary, id, write)) else {
             return Ok(());
         };
-        state.make_room(&self.spec, primary, (after.taken, by_itself), holding)?;
-        state.primaries.extend(new.map(|new| (primary.clone(), new)));
-        if let Some(known) = state.primaries.get_mut(primary) {
-            known.take(id, after);
-        }
-        Ok(())
+        let after = if pushed { after.settled() } else { after };
+        state.put(&self.spec, (primary, id), (new, after), holding)
     }
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
@@ -277,7 +278,7 @@ impl External {
     /// Waits until nobody else polls a primary.
     pub async fn alone(&self, primary: &ObjectRef) -> Alone {
         let lock = {
-            let Polled { locks, most } = &mut *self.polled.lock();
+            let Waiting { locks, most } = &mut *self.polled.lock();
             let known = locks.get(primary).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
                 if locks.len() >= *most {
@@ -312,7 +313,7 @@ impl External {
     /// # Errors
     /// [`Unknown`].
     pub fn known(&self) -> Result<(), Unknown> {
-        if self.spec.each().is_some() {
+        if self.spec.is_by_primary() {
             return Ok(());
         }
         match &self.state.lock().outcome {
@@ -402,6 +403,22 @@ impl State {
         self.resize(spec, (usize::try_from(things).unwrap_or(usize::MAX), bytes), holding)?;
         if by_itself {
             self.move_in(primary, before, wanted);
+        }
+        Ok(())
+    }
+
+    /// Puts what a write of one thing makes of what is known of a primary in its place, which may be `new`.
+    fn put(
+        &mut self,
+        spec: &manifest::External,
+        (primary, id): (&ObjectRef, &Arc<str>),
+        (new, after): (Option<Known>, After),
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<(), Refused> {
+        self.make_room(spec, primary, (after.taken, spec.is_by_primary()), holding)?;
+        self.primaries.extend(new.map(|new| (primary.clone(), new)));
+        if let Some(known) = self.primaries.get_mut(primary) {
+            known.take(id, after);
         }
         Ok(())
     }

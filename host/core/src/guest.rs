@@ -268,6 +268,50 @@ pub struct PolledOne {
     pub again: Option<Duration>,
 }
 
+/// A request from outside, as `receive` is told of it (IB rules).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboundRequest {
+    /// What follows the source's own address, with the query.
+    pub path: String,
+    /// The headers, names in small letters.
+    #[serde(deserialize_with = "wire::few")]
+    pub headers: Vec<(String, String)>,
+    /// The body, as a text or in base64.
+    pub body: String,
+}
+
+/// The answer of `receive`: what to answer the request with, and what was learned from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboundAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+    /// What was learned, in order.
+    #[serde(deserialize_with = "wire::few")]
+    pub events: Vec<SourceEvent>,
+}
+
+/// Something that a source has learned about a primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceEvent {
+    /// The primary.
+    pub primary: ObjectRef,
+    /// What was learned.
+    pub learned: Learned,
+}
+
+/// What a source has learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Learned {
+    /// That the primary should run (`IB-1`).
+    Wake,
+    /// A thing, as JSON, that is there or has changed (`IB-2`).
+    Present(String),
+    /// The id of a thing that is gone (`IB-2`).
+    Gone(String),
+}
+
 /// A change of an object, as `accepts` is asked about it (`IS-1`): objects as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Changed<'a> {

@@ -28,6 +28,7 @@ mod dependent;
 mod destinations;
 pub mod events;
 pub mod filters;
+pub mod inbound;
 mod keep;
 mod names;
 mod parse;
@@ -43,6 +44,7 @@ pub use config::{ConfigValue, Holder};
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
 pub use events::Events;
 pub use filters::Filters;
+pub use inbound::Inbound;
 pub use keep::{Bound, Keep};
 pub use parse::{Defaults, parse, parse_with};
 pub use polls::External;
@@ -286,6 +288,8 @@ pub struct Controller {
     pub sources: BTreeMap<Arc<str>, Source>,
     /// Things outside of the cluster, by name; no source has the same (PP rules).
     pub externals: BTreeMap<Arc<str>, External>,
+    /// Which requests are let in at those of them that take requests from outside.
+    pub inbound: BTreeMap<Arc<str>, Inbound>,
     /// The managed workflow.
     pub workflow: Workflow,
     /// Workflows that run when called by name.

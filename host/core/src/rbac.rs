@@ -146,7 +146,7 @@ pub struct Rights {
     /// The rules of operators' accounts, in whose names the daemon acts.
     pub accounts: BTreeMap<Account, Rules>,
     /// The objects of its own namespace that the daemon reads, by resource, `secrets` or `configmaps`: the kubeconfigs of other clusters (`CU-2`),
-    /// and what has values of `config` (`CV-2`).
+    /// what has values of `config` (`CV-2`), and the tokens of inbound sources (`IB-3`).
     pub granted: BTreeMap<&'static str, BTreeSet<Arc<str>>>,
 }
 
@@ -161,6 +161,9 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
             granted.entry(value.holder.resource()).or_default().insert(Arc::clone(&value.name));
         }
         for controller in operator.controllers.values() {
+            for token in controller.inbound.values().filter_map(|inbound| inbound.senders.token()) {
+                granted.entry(token.holder.resource()).or_default().insert(Arc::clone(&token.name));
+            }
             for remote in controller.remotes.values() {
                 granted.entry(Holder::Secret.resource()).or_default().insert(Arc::clone(&remote.secret));
             }

@@ -31,6 +31,7 @@ pub mod decision;
 pub mod departed;
 pub mod expectations;
 pub mod finalizer;
+pub mod inbound;
 mod managed;
 pub mod mask;
 pub mod memos;

@@ -357,6 +357,12 @@ mod tests {
             (&dependent(""), dependent(", onRename: delete")),
             (&dependent(""), dependent(", match: { export: same }, manage: [create], createOnly: true")),
             (&dependent(""), dependent(", readyPostcondition: gone, config: { a: 1 }")),
+            // What is let in says nothing of what is kept.
+            (
+                "sources: { s: { inbound: { token: none } } }",
+                "sources: { s: { inbound: { token: { secret: { name: a } }, bodySize: 1Ki, requestsPerSecond: 1 } } }"
+                    .to_owned(),
+            ),
             // It is watched anyway, to see whether it is active.
             (&dependent(""), dependent(", activation: gone")),
         ];
@@ -375,6 +381,11 @@ mod tests {
             ("", "indexes: { by: { pointer: /a } }".to_owned()),
             ("", format!("sources: {{ s: {{ informer: {{ {CM} }} }} }}")),
             ("", "sources: { s: { poll: { every: 1m, id: /id } } }".to_owned()),
+            ("", "sources: { s: { inbound: { token: none } } }".to_owned()),
+            (
+                "sources: { s: { inbound: { token: none } } }",
+                "sources: { s: { inbound: { token: none, id: /name } } }".to_owned(),
+            ),
             ("", "cluster: edge".to_owned()),
             (&far("edge"), far("spare")),
             (

@@ -1,4 +1,4 @@
-//! Polls of things outside of the cluster, with a scripted component: what runs see of them, and whom they wake.
+//! Polls of things outside of the cluster, and requests that tell of them, with a scripted component: what runs see of them, and whom they wake.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
 #![allow(
@@ -18,8 +18,8 @@ use capstan_core::cluster::{Cluster, Error, Write};
 use capstan_core::external::schedule::{Polled, Turn};
 use capstan_core::external::{External, Standing};
 use capstan_core::guest::{
-    Answer, Call, Context, Failure, Guest, Interface, PolledAll, PolledOne, PrimaryThings, PrimaryUpdate, Selection,
-    Session, UpdateControl,
+    Answer, Call, Context, Failure, Guest, InboundAnswer, InboundRequest, Interface, Learned, PolledAll, PolledOne,
+    PrimaryThings, PrimaryUpdate, Selection, Session, SourceEvent, UpdateControl,
 };
 use capstan_core::guest::{Lifetime, Place, Query, WriteOptions, WriteRequest, WriteVerb};
 use capstan_core::manifest;
@@ -27,6 +27,7 @@ use capstan_core::object::fields::Fields;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope, Version};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Policy, Queue};
+use capstan_core::reconciler::inbound::{self, Received};
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute, polling};
 use capstan_core::source::filter::Filter;
@@ -122,6 +123,7 @@ impl Session for Scene {
                 Call::Reconcile { .. } => {
                     Answer::Reconcile(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None })
                 }
+                Call::Receive { request, .. } => Answer::Receive(understood(&request.body)?),
                 Call::Start
                 | Call::Cleanup { .. }
                 | Call::HandleError { .. }
@@ -266,6 +268,14 @@ impl Bench {
         ended.error
     }
 
+    /// Sends a request, and returns what it is answered with, and of how many primaries nothing is kept.
+    async fn receive(&self, body: &str) -> Result<(u16, usize), String> {
+        let request = InboundRequest { body: body.to_owned(), ..InboundRequest::default() };
+        let current = || Some(Arc::clone(&self.controller));
+        let received = inbound::receive(&self.controller, &self.source, request, current).await;
+        received.map(|Received { status, dropped, .. }| (status, dropped)).map_err(|problem| problem.to_string())
+    }
+
     fn notes(&self) -> Vec<String> {
         std::mem::take(&mut self.notes.lock())
     }
@@ -283,6 +293,7 @@ impl Bench {
 
 const TOGETHER: &str = "{ poll: { every: 10s, id: /id } }";
 const EACH: &str = "{ pollEach: { every: 10s, id: /id } }";
+const INBOUND: &str = "{ inbound: { token: none } }";
 
 fn key(name: &str) -> ObjectRef {
     ObjectRef::namespaced("n", name)
@@ -291,6 +302,29 @@ fn key(name: &str) -> ObjectRef {
 fn query(selection: Selection) -> Query {
     let place = Place::Source("x".to_owned());
     Query { place, selection, labels: None, fields: Vec::new(), newest_only: false, limit: None, after: None }
+}
+
+/// Returns what a request says: each word of its body is `NAME` (run), `NAME+THING` (a thing that is there) or `NAME-ID` (one that is gone),
+/// or a status.
+fn understood(body: &str) -> Result<InboundAnswer, Failure> {
+    let mut answer = InboundAnswer { status: 202, body: "thanks".to_owned(), events: Vec::new() };
+    for word in body.split_whitespace() {
+        let event = |name: &str, learned| SourceEvent { primary: key(name), learned };
+        if let Ok(status) = word.parse() {
+            answer.status = status;
+        } else if word == "fail" {
+            return Err(Failure::other("no sense"));
+        } else if word == "long" {
+            answer.body = "x".repeat((64 << 10) + 1);
+        } else if let Some((name, thing)) = word.split_once('+') {
+            answer.events.push(event(name, Learned::Present(thing.to_owned())));
+        } else if let Some((name, id)) = word.split_once('-') {
+            answer.events.push(event(name, Learned::Gone(id.to_owned())));
+        } else {
+            answer.events.push(event(word, Learned::Wake));
+        }
+    }
+    Ok(answer)
 }
 
 /// Returns what a call sees of the things of its primary.
@@ -682,4 +716,97 @@ async fn a_run_reads_what_it_has_written_outside_of_the_cluster_and_so_does_the_
         assert_eq!(bench.woken(), Vec::<String>::new());
         assert_eq!(bench.source.of(&key("a"), "u-a").keys().map(|id| &**id).collect::<Vec<_>>(), ["2"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_wakes_the_primaries_whose_things_it_changes_and_their_runs_see_them() {
+    // IB-1, IB-2
+    let mut script = Script::new(&[Ok(vec![])]);
+    script.on_reconcile = looks();
+    let mut bench = Bench::new(script, INBOUND);
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    for (body, answer, woken, seen) in [
+        ("a", (202, 0), vec!["a by x"], ""),
+        (r#"201 a+{"id":1}"#, (201, 0), vec!["a by x"], r#"{"id":1}"#),
+        // Equal things are no change, in whatever order their fields are.
+        (r#"a+{"id":1}"#, (202, 0), vec![], r#"{"id":1}"#),
+        (
+            r#"a+{"id":2,"v":1} b+{"id":1} b"#,
+            (202, 0),
+            vec!["a by x", "b by x", "b by x"],
+            r#"{"id":1} {"id":2,"v":1}"#,
+        ),
+        (r#"a+{"v":1,"id":2}"#, (202, 0), vec![], r#"{"id":1} {"id":2,"v":1}"#),
+        ("a-1 a-7", (202, 0), vec!["a by x"], r#"{"id":2,"v":1}"#),
+        // XC-6: of what is not there nothing is kept.
+        (r#"c c+{"id":1} a-2"#, (202, 2), vec!["a by x"], ""),
+        ("429", (429, 0), vec![], ""),
+    ] {
+        assert_eq!(bench.receive(body).await, Ok(answer), "{body}");
+        assert_eq!(bench.woken(), woken, "{body}");
+        bench.notes();
+        assert_eq!(bench.run("a").await, None);
+        assert_eq!(bench.notes()[1..].join(", "), seen, "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_not_understood_changes_nothing_and_one_without_room_no_more_than_there_is() {
+    // IB-2, IB-4
+    let mut bench = Bench::new(Script::new(&[Ok(vec![])]), "{ inbound: { token: none, bounded: { things: 2 } } }");
+    bench.page("a", json!({}));
+    for (body, why) in [
+        ("a fail", "no sense"),
+        ("a 199", "it answers with the status 199; expected one from 200 to 599"),
+        ("a 600", "it answers with the status 600; expected one from 200 to 599"),
+        ("a long", "it answers with 65537 bytes; expected at most 65536"),
+        (
+            r#"a a+{"name":1}"#,
+            "a thing has no id: at \"/id\" there is nothing; a text that is not empty, or a whole number, was expected",
+        ),
+    ] {
+        assert_eq!(bench.receive(body).await, Err(why.to_owned()), "{body}");
+        assert_eq!((bench.woken(), bench.source.counts().things), (vec![], 0), "{body}");
+    }
+    let full = bench.receive(r#"a+{"id":1} a+{"id":2} a"#).await;
+    let share =
+        "n/a: the things of one primary may take half of what is free: 2 of 1 (bounded.things and bounded.memory)";
+    assert_eq!(full, Err(share.to_owned()));
+    assert_eq!((bench.woken(), bench.source.counts().things), (vec!["a by x".to_owned()], 1), "what came before stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_a_source_that_has_become_another_is_to_be_sent_again() {
+    // IB-5
+    let mut bench = Bench::new(Script::new(&[Ok(vec![])]), INBOUND);
+    bench.page("a", json!({}));
+    let request = || InboundRequest { body: r#"a a+{"id":1}"#.to_owned(), ..InboundRequest::default() };
+    let other = Bench::new(Script::new(&[Ok(vec![])]), INBOUND);
+    for now in [None, Some(Arc::clone(&other.controller))] {
+        let received = inbound::receive(&bench.controller, &bench.source, request(), || now.clone()).await;
+        assert!(matches!(received, Err(inbound::Problem::NotNow(_))), "{received:?}");
+        assert_eq!((bench.woken(), bench.source.counts().things), (vec![], 0));
+    }
+    assert!(
+        inbound::receive(&bench.controller, &bench.source, request(), || Some(Arc::clone(&bench.controller)))
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_made_again_has_nothing_of_what_was_told_of_the_one_before() {
+    // XC-6
+    let mut script = Script::new(&[Ok(vec![])]);
+    script.on_reconcile = looks();
+    let mut bench = Bench::new(script, INBOUND);
+    bench.page("a", json!({}));
+    bench.receive(r#"a+{"id":1}"#).await.unwrap();
+    assert_eq!(bench.source.of(&key("a"), "u-a").len(), 1);
+    assert_eq!(bench.source.of(&key("a"), "another").len(), 0);
+    let learned = bench.source.learn((&key("a"), "another"), &"2".into(), Some("{}".into()), || None);
+    assert_eq!((learned, bench.source.of(&key("a"), "u-a").len(), bench.source.counts().things), (Ok(true), 0, 1));
+    bench.source.forget(&key("a"));
+    assert_eq!(bench.source.counts().bytes, 0);
 }

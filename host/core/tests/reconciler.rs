@@ -332,7 +332,7 @@ impl Session for Script {
             Call::IsMet { name, .. } => {
                 self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
             }
-            Call::Poll { .. } | Call::PollOne { .. } => unreachable!("nothing is polled"),
+            Call::Poll { .. } | Call::PollOne { .. } | Call::Receive { .. } => unreachable!("nothing is polled"),
             Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } => {
                 unreachable!("nothing is asked about changes")
             }

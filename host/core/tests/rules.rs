@@ -18,7 +18,7 @@ const DECLINED: &str = "## What does not apply";
 const UNTESTED: &str = "*No test yet.*";
 
 /// The rows that may say so. Lower it with each that no longer does; raise it never.
-const MOST_UNTESTED: usize = 3;
+const MOST_UNTESTED: usize = 1;
 
 /// Files that are not looked at: the past, what is made from other files, and this one, whose examples are no rules.
 const LEFT_OUT: &[&str] = &["CHANGELOG.md", "host/core/tests/rules.rs", "sdk-guest/go/internal/bindings"];

@@ -30,6 +30,7 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
 pub enum Command {
     /// Run the operators that manifests declare.
     Run(Run),
@@ -123,6 +124,17 @@ pub struct Run {
     /// The clients on other hosts that may read /metrics. Diagnostics need a token in any case.
     #[arg(long, value_enum, default_value_t = MetricsAuth::Token, env = "CAPSTAN_METRICS_AUTH")]
     pub metrics_auth: MetricsAuth,
+    /// The address for requests from outside to sources with `inbound`, at /OPERATOR/CONTROLLER/SOURCE; open only while a
+    /// manifest has such a source. Without it, none of them takes any.
+    #[arg(long, value_name = "ADDRESS", env = "CAPSTAN_INBOUND_LISTEN")]
+    pub inbound_listen: Option<SocketAddr>,
+    /// The certificate of that address in PEM, with those that vouch for it; taken again when it changes. Without it,
+    /// requests come without TLS.
+    #[arg(long, value_name = "FILE", env = "CAPSTAN_INBOUND_TLS_CERT", requires = "inbound_tls_key")]
+    pub inbound_tls_cert: Option<PathBuf>,
+    /// The private key of that certificate in PEM.
+    #[arg(long, value_name = "FILE", env = "CAPSTAN_INBOUND_TLS_KEY", requires = "inbound_tls_cert")]
+    pub inbound_tls_key: Option<PathBuf>,
     /// How long runs under way may take to finish after the first signal.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
     pub drain: Duration,

@@ -412,6 +412,11 @@ impl Handle {
         drop(left);
     }
 
+    /// Nothing is being prepared any more.
+    pub(super) fn leave_begun(&self) {
+        self.go_on_with(Vec::new(), &BTreeSet::new());
+    }
+
     pub(super) fn set(&self, phase: Phase) {
         *self.phase.lock() = phase;
     }

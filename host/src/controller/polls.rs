@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::external::External;
-use capstan_core::external::schedule::{Polled, Schedule, Turn, pause};
+use capstan_core::external::schedule::{Polled as Ended, Schedule, Turn, pause};
 use capstan_core::guest::Failure;
-use capstan_core::manifest::polls::Each;
+use capstan_core::manifest::polls::{Each, Polled};
 use capstan_core::object::ObjectRef;
 use capstan_core::reconciler::{Controller, polling};
 use capstan_core::source::callback::Asked;
@@ -58,19 +58,25 @@ impl Polls {
             let poller = Poller { handle: Arc::clone(handle), source: Arc::clone(source), chance };
             let span = tracing::info_span!("polling", source = %name);
             let runtime = environment.workers.runtime();
-            if let Some(each) = source.spec.each().cloned() {
+            let keys = || {
                 let keys = touched.subscribe();
-                // Nobody has told of what has gone while nothing was polled.
+                // Nobody has told of what has gone meanwhile.
                 for primary in controller.primaries.list(None).iter().map(|primary| primary.key().clone()) {
                     keys.add(primary);
                 }
                 source.keys().into_iter().for_each(|known| keys.add(known));
-                polls.tasks.spawn_on(lasting(poller.each(each, keys).boxed()).instrument(span), &runtime);
-            } else {
-                let (sender, polled) = watch::channel(false);
-                polls.tasks.spawn_on(lasting(poller.together(sender).boxed()).instrument(span), &runtime);
-                polls.polled.push(polled);
-            }
+                keys
+            };
+            let task = match source.spec.polled.clone() {
+                Polled::Each(each) => poller.each(each, keys()).boxed(),
+                Polled::Inbound => poller.forget(keys()).boxed(),
+                Polled::Together { every } => {
+                    let (sender, polled) = watch::channel(false);
+                    polls.polled.push(polled);
+                    poller.together(every, sender).boxed()
+                }
+            };
+            polls.tasks.spawn_on(lasting(task).instrument(span), &runtime);
         }
         polls
     }
@@ -99,7 +105,7 @@ async fn lasting(polling: BoxFuture<'static, ()>) {
 
 impl Poller {
     /// Polls for all primaries at once: now, each period, and after each swap of the component (`PP-1`).
-    async fn together(self, polled: watch::Sender<bool>) {
+    async fn together(self, every: Duration, polled: watch::Sender<bool>) {
         let mut edition = self.handle.edition.subscribe();
         loop {
             edition.mark_unchanged();
@@ -107,7 +113,7 @@ impl Poller {
             let asked = self.asked(None, |controller| async move { polling::poll(&controller, source).await });
             let failures = asked.await.err().unwrap_or(0);
             polled.send_replace(true);
-            let rest = pause(self.source.spec.every, failures, self.chance.share());
+            let rest = pause(every, failures, self.chance.share());
             tokio::select! {
                 Ok(()) = edition.changed() => {}
                 () = sleep(rest) => {}
@@ -119,7 +125,7 @@ impl Poller {
     async fn each(self, each: Each, touched: Arc<TouchedKeys>) {
         let mut edition = self.handle.edition.subscribe();
         edition.mark_unchanged();
-        let mut schedule = Schedule::new(self.source.spec.every, each.first_after);
+        let mut schedule = Schedule::new(each.every, each.first_after);
         let mut under_way = FuturesUnordered::new();
         let (mut leaving, mut farewell) = (BTreeSet::new(), interval(FAREWELL));
         farewell.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,6 +149,18 @@ impl Poller {
         }
     }
 
+    /// Forgets what was told of primaries that have gone (`XC-6`).
+    async fn forget(self, touched: Arc<TouchedKeys>) {
+        let (mut leaving, mut farewell) = (BTreeSet::new(), interval(FAREWELL));
+        farewell.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                keys = touched.take() => leaving.extend(keys.into_iter().filter(|key| !self.is_settled(key))),
+                _ = farewell.tick(), if !leaving.is_empty() => leaving.retain(|key| !self.is_settled(key)),
+            }
+        }
+    }
+
     /// Looks after a primary that has appeared, changed or gone. Returns false if it is to be looked at again: it has gone, and a run
     /// may read what was polled last.
     fn look(&self, schedule: &mut Schedule, primary: &ObjectRef) -> bool {
@@ -152,6 +170,15 @@ impl Poller {
             return true;
         }
         schedule.remove(primary);
+        self.is_settled(primary)
+    }
+
+    /// Forgets what is known of a primary if it is gone. Returns false if it is to be looked at again: a run may read what was known last.
+    fn is_settled(&self, primary: &ObjectRef) -> bool {
+        let controller = self.handle.controller();
+        if controller.as_ref().is_some_and(|now| now.primaries.get(primary).is_some()) {
+            return true;
+        }
         // Its end may not have been told yet, or a run may still look at what it had.
         let is_known = controller.is_some_and(|now| now.queue.knows(primary));
         if !is_known {
@@ -161,12 +188,12 @@ impl Poller {
         !is_known
     }
 
-    async fn one(&self, turn: Turn) -> (Turn, Polled) {
+    async fn one(&self, turn: Turn) -> (Turn, Ended) {
         let (source, turned) = (&self.source, &turn);
         let asked = self.asked(Some(&turn.primary), |controller| async move {
             polling::poll_one(&controller, source, turned).await
         });
-        let polled = asked.await.unwrap_or(Polled::Badly);
+        let polled = asked.await.unwrap_or(Ended::Badly);
         (turn, polled)
     }
 

@@ -145,7 +145,7 @@ pub(super) async fn prepare(
     let (filled, unfilled): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
     let rest = Rest::of(spec, missing, unfilled, denied);
-    handle.go_on_with(Vec::new(), &BTreeSet::new());
+    handle.leave_begun();
     Prepared {
         declared,
         plan,

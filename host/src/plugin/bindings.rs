@@ -30,6 +30,7 @@ wasmtime::component::bindgen!({
             export capstan:operator/condition@0.1.0;
             export capstan:operator/poller@0.1.0;
             export capstan:operator/resource-poller@0.1.0;
+            export capstan:operator/inbound@0.1.0;
             export capstan:operator/filter@0.1.0;
         }
     ",

@@ -10,7 +10,7 @@ use capstan_core::wire::FEW;
 
 use super::bindings::capstan::operator::{cache, log, memo, operations, recorder, types};
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, error_handler, inbound, poller, reconciler, resource_poller, retry_policy,
 };
 use super::output;
 
@@ -111,6 +111,20 @@ pub(super) fn polled_one(result: resource_poller::PollResult) -> Result<guest::P
     Ok(guest::PolledOne { things: few(resources)?, again: again_ms.map(millis) })
 }
 
+/// Returns the answer of `receive`.
+pub(super) fn received(answer: inbound::InboundAnswer) -> Result<guest::InboundAnswer, TooMany> {
+    let inbound::InboundAnswer { status, body, events } = answer;
+    let event = |types::SourceEvent { primary, learned }| guest::SourceEvent {
+        primary: primary.into(),
+        learned: match learned {
+            types::Learned::Wake => guest::Learned::Wake,
+            types::Learned::Present(thing) => guest::Learned::Present(thing),
+            types::Learned::Gone(id) => guest::Learned::Gone(id),
+        },
+    };
+    Ok(guest::InboundAnswer { status, body, events: few(events)?.into_iter().map(event).collect() })
+}
+
 /// Returns the answer of `to-primaries` or `to-secondaries`.
 pub(super) fn named(keys: Vec<types::ObjectKey>) -> Result<guest::Named, TooMany> {
     Ok(guest::Named { keys: few(keys)?.into_iter().map(Into::into).collect() })
@@ -164,6 +178,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         | Answer::Match(_)
         | Answer::IsMet(_)
         | Answer::Poll(_)
+        | Answer::Receive(_)
         | Answer::Accepts(_)
         | Answer::ToPrimaries(_)
         | Answer::ToSecondaries(_)) => same,

@@ -18,9 +18,9 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, filter, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
-use super::convert::{named, polled_all, polled_one};
+use super::convert::{named, polled_all, polled_one, received};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -379,6 +379,7 @@ impl Instance {
             Call::ToSecondaries { name, primary } => {
                 self.map(Interface::SecondaryMapper, (name, primary)).await?.map(Answer::ToSecondaries)
             }
+            Call::Receive { name, ref request } => self.receive(name, &(&**request).into()).await?,
             Call::PollOne { name, primary } => {
                 let answer = self.ask::<_, resource_poller::PollResult>(Interface::ResourcePoller, (name, primary));
                 match answer.await? {
@@ -399,6 +400,15 @@ impl Instance {
     async fn decide(&mut self, primary: &str, failed: &retry_policy::FailedRun) -> Ended<Answer> {
         let answer = self.ask::<_, retry_policy::NextRetry>(Interface::RetryPolicy, (primary, failed)).await?;
         Ok(answer.map(|next| Answer::DecideRetry(next.into())))
+    }
+
+    /// Asks what a request from outside says.
+    async fn receive(&mut self, name: &str, request: &inbound::InboundRequest) -> Ended<Answer> {
+        let answer = self.ask::<_, inbound::InboundAnswer>(Interface::Inbound, (name, request)).await?;
+        Ok(match answer {
+            Ok(answer) => Ok(Answer::Receive(received(answer)?)),
+            Err(message) => Err(message),
+        })
     }
 
     /// Asks a mapper for the objects that belong to another one.
@@ -451,6 +461,7 @@ impl Instance {
                 Interface::Condition => {
                     self.function::<(&str, &str, &str), condition::ConditionResult>(interface).map(drop)
                 }
+                Interface::Inbound => self.function::<Receive<'_>, inbound::InboundAnswer>(interface).map(drop),
                 Interface::Filter => self.function::<(&str, &filter::Change), bool>(interface).map(drop),
                 Interface::Mapper | Interface::SecondaryMapper => {
                     self.function::<(&str, &str), Vec<types::ObjectKey>>(interface).map(drop)
@@ -475,6 +486,9 @@ type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;
 
 /// What `handle-error` takes.
 type Handle<'a> = (&'a str, &'a error_handler::FailureInfo);
+
+/// What `receive` takes.
+type Receive<'a> = (&'a str, &'a inbound::InboundRequest);
 
 /// What `decide-retry` takes.
 type Decide<'a> = (&'a str, &'a retry_policy::FailedRun);

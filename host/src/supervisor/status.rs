@@ -298,6 +298,11 @@ impl Status {
 // === impl Status: what is asked ===
 
 impl Status {
+    /// Returns the controller of this name; `None` if none runs.
+    pub fn controller(&self, name: &str) -> Option<Arc<Handle>> {
+        self.controllers.lock().get(name).cloned()
+    }
+
     /// Returns the controllers that run.
     pub fn controllers(&self) -> Vec<Arc<Handle>> {
         self.controllers.lock().values().cloned().collect()

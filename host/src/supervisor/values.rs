@@ -27,6 +27,9 @@ const SOON: Duration = Duration::from_secs(2);
 /// So many objects are asked for at once.
 const AT_ONCE: usize = 4;
 
+/// Looks up what is known of a token; `None` if it has not been read.
+pub type Tokens = Arc<dyn Fn(&Asked) -> Option<Known> + Send + Sync>;
+
 /// The values that operators ask for, as they were read last.
 pub(super) struct Values {
     shared: Arc<Shared>,
@@ -79,6 +82,12 @@ impl Values {
     /// Returns what is known of a value; `None` if it has not been read.
     pub(super) fn known(&self, asked: &Asked) -> Option<Known> {
         self.shared.known.lock().get(asked)?.clone()
+    }
+
+    /// Returns what looks up what is known of a value, for others.
+    pub(super) fn reader(&self) -> Tokens {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move |asked| shared.known.lock().get(asked)?.clone())
     }
 
     /// Waits until what is known has changed. If the future is dropped, no change is lost.

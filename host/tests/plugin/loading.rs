@@ -200,9 +200,10 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     configmap.conditions.ready_postcondition = Some(Condition::Export("ready".into()));
     controller.workflow.dependents.insert("configmap".into(), configmap);
     let id = Pointer::parse("/id").unwrap();
-    let each = Each { first_after: Duration::ZERO, when: None, concurrency: 1 };
-    for (name, polled) in [("domains", Polled::Each(each)), ("themes", Polled::Together)] {
-        let external = External { every: Duration::from_secs(1), id: id.clone(), things: 1, memory: 1, polled };
+    let each = Each { every: Duration::from_secs(1), first_after: Duration::ZERO, when: None, concurrency: 1 };
+    let together = Polled::Together { every: Duration::from_secs(1) };
+    for (name, polled) in [("domains", Polled::Each(each)), ("hooks", Polled::Inbound), ("themes", together)] {
+        let external = External { id: id.clone(), things: 1, memory: 1, polled };
         controller.externals.insert(name.into(), external);
     }
     let asks = |on_add: &str| Filters { on_add: Some(Question::Export(on_add.into())), ..Filters::default() };
@@ -214,6 +215,7 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
         [
             need(Interface::Reconciler, "plugin"),
             need(Interface::ResourcePoller, "sources.domains.pollEach"),
+            need(Interface::Inbound, "sources.hooks.inbound"),
             need(Interface::Poller, "sources.themes.poll"),
             need(Interface::Filter, "filters.onAdd.export"),
             need(Interface::Mapper, "sources.maps.informer.mapper.export"),

@@ -248,6 +248,7 @@ fn controller(workflow: Workflow) -> Controller {
         indexes: BTreeMap::new(),
         sources: BTreeMap::new(),
         externals: BTreeMap::new(),
+        inbound: BTreeMap::new(),
         workflow,
         standalone: BTreeMap::new(),
         service_account: None,

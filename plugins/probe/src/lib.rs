@@ -8,11 +8,11 @@ use std::time::Duration;
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
     Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, FailedRun, Failure,
-    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Reconciler, ResourcePollers,
-    Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, cache, context,
+    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Received, Receivers, Reconciler,
+    Request, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, cache, context,
 };
 use serde_json::{Map, Value, json};
-use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Reconcile, Retry};
+use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Receive, Reconcile, Retry, Told};
 use steps::{Seen, log};
 
 /// The memo of a primary that counts its runs, where they take turns.
@@ -245,6 +245,29 @@ fn polled(poll: &Poll, probe: &Probe) -> Result<Vec<Json>> {
     things.iter().map(Json::of).collect()
 }
 
+impl Receivers for Prober {
+    fn receive(name: &str, request: &Request) -> Result<Received> {
+        let asked: Receive = request.json()?;
+        log(&steps::run(&asked.steps, &Probe::nobody())?);
+        let mut received = Received::new();
+        for Told { namespace, name, present, gone } in &asked.events {
+            let namespace = namespace.as_deref();
+            received = match (present, gone) {
+                (Some(thing), _) => received.present(namespace, name, thing),
+                (None, Some(id)) => received.gone(namespace, name, id),
+                (None, None) => received.wake(namespace, name),
+            };
+        }
+        if let Some(status) = asked.status {
+            received = received.status(status);
+        }
+        let headers: Map<_, _> =
+            request.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        let echo = || json!({ "source": name, "path": request.path, "headers": headers }).to_string();
+        Ok(received.text(if asked.echo { echo() } else { asked.text }))
+    }
+}
+
 impl Filters for Prober {
     fn accepts(name: &str, change: &Change) -> Result<bool> {
         let probe: Probe = change.object()?;
@@ -281,9 +304,9 @@ fn mapped(mapper: Option<&Mapper>, probe: &Probe) -> Result<Keys> {
 }
 
 #[cfg(not(feature = "all-events"))]
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 #[cfg(feature = "all-events")]
-capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

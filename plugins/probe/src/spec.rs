@@ -21,6 +21,13 @@ pub(crate) struct Probe {
     pub(crate) whole: Value,
 }
 
+impl Probe {
+    /// Returns the primary of what is about none.
+    pub(crate) fn nobody() -> Self {
+        Self { metadata: Metadata::default(), spec: Spec::default(), whole: Value::Null }
+    }
+}
+
 impl<'de> Deserialize<'de> for Probe {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let whole = Value::deserialize(deserializer)?;
@@ -164,6 +171,32 @@ pub(crate) struct Poll {
     pub(crate) texts: Vec<String>,
     /// Milliseconds until the next poll.
     pub(crate) again: Option<u32>,
+}
+
+/// The body of a request: what `receive` does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct Receive {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// What it says of primaries.
+    pub(crate) events: Vec<Told>,
+    /// The status, if it is to be another than 202.
+    pub(crate) status: Option<u16>,
+    /// The text.
+    pub(crate) text: String,
+    /// Whether the text is what was asked, instead: the source, the path and the headers.
+    pub(crate) echo: bool,
+}
+
+/// What a request says of a primary: that it has a thing, that one is gone, or only that it is to run.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Told {
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) present: Option<Value>,
+    pub(crate) gone: Option<String>,
 }
 
 /// What a filter does, and then answers.

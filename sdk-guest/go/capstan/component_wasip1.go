@@ -11,6 +11,7 @@ import (
 	witCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_condition"
 	witErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
 	witFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
+	witInbound "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_inbound"
 	witPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_poller"
 	witReconciler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
 	witResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_resource_poller"
@@ -21,6 +22,7 @@ import (
 	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
 	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
 	exportFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
+	exportInbound "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_inbound"
 	exportInitializer "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
 	exportMapper "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_mapper"
 	exportMatcher "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
@@ -68,6 +70,9 @@ func init() {
 	}
 	exportResourcePoller.PollOne = func(name, primary string) types.Result[witResourcePoller.PollResult, string] {
 		return serve(bindPollResult, func(run Run) (pollResult, error) { return servePollOne(run, name, primary) })
+	}
+	exportInbound.Receive = func(name string, of witInbound.InboundRequest) types.Result[witInbound.InboundAnswer, string] {
+		return serve(bindAnswer, func(run Run) (answer, error) { return serveReceive(run, name, requestOf(of)) })
 	}
 	exportFilter.Accepts = func(name string, change witFilter.Change) types.Result[bool, string] {
 		return serve(func(accepted bool) bool { return accepted }, func(run Run) (bool, error) { return serveAccepts(run, name, changeOf(change)) })
@@ -158,6 +163,30 @@ func bindPolled(all []primaryResources) []witPoller.PrimaryResources {
 		polled[i] = witPoller.PrimaryResources{Primary: key, Resources: one.resources}
 	}
 	return polled
+}
+
+func requestOf(of witInbound.InboundRequest) request {
+	headers := make([]header, len(of.Headers))
+	for i, pair := range of.Headers {
+		headers[i] = header{pair.Name, pair.Value}
+	}
+	return request{of.Path, headers, of.Body}
+}
+
+func bindAnswer(answer answer) witInbound.InboundAnswer {
+	events := make([]witTypes.SourceEvent, len(answer.events))
+	for i, event := range answer.events {
+		what := witTypes.MakeLearnedWake()
+		switch {
+		case event.present != "":
+			what = witTypes.MakeLearnedPresent(event.present)
+		case event.gone != "":
+			what = witTypes.MakeLearnedGone(event.gone)
+		}
+		key := witTypes.ObjectKey{Namespace: optional(event.namespace), Name: event.name}
+		events[i] = witTypes.SourceEvent{Primary: key, Learned: what}
+	}
+	return witInbound.InboundAnswer{Status: answer.status, Body: answer.text, Events: events}
 }
 
 func changeOf(change witFilter.Change) changed {

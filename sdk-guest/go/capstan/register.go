@@ -156,13 +156,15 @@ var (
 	poller         = &kind{"poller", "poller of", "Poll"}
 	resourcePoller = &kind{"resource-poller", "resource poller of", "PollOne"}
 
+	receiver = &kind{"inbound", "receiver of", "Receive"}
+
 	filter          = &kind{"filter", "filter", "Filter"}
 	mapper          = &kind{"mapper", "mapper", "ToPrimaries"}
 	secondaryMapper = &kind{"secondary-mapper", "secondary mapper", "ToSecondaries"}
 )
 
 // namedKinds are registered under a name.
-var namedKinds = []*kind{desired, matcher, condition, poller, resourcePoller, filter, mapper, secondaryMapper}
+var namedKinds = []*kind{desired, matcher, condition, poller, resourcePoller, receiver, filter, mapper, secondaryMapper}
 
 // entry is a registered function.
 type entry struct {

@@ -181,6 +181,33 @@ function things(found, what) {
   throw new TypeError(`${what}: things: ${short(found)} is no list`);
 }
 
+// === receive ===
+
+/** Returns what a function of `receive` has answered as the contract's `inbound-answer`. */
+export function received(answer, what) {
+  settled(answer, what);
+  if (answer === undefined || answer === null) return { status: 202, body: "", events: [] };
+  const expected = "it has to be { status, text, events }";
+  if (!isObject(answer)) throw wrong(what, short(answer), expected);
+  const { status = 202, text = "", events = [] } = fields(answer, what, ["status", "text", "events"]);
+  if (!Number.isInteger(status) || status < 200 || status > 599) throw new TypeError(`${what}: status: ${short(status)} is not from 200 to 599`);
+  if (typeof text !== "string") throw new TypeError(`${what}: text: ${short(text)} is no text`);
+  if (!Array.isArray(events)) throw new TypeError(`${what}: events: ${short(events)} is no list`);
+  return { status, body: text, events: events.map((event) => sourceEvent(event, what)) };
+}
+
+function sourceEvent(event, what) {
+  if (typeof event?.name !== "string") throw wrong(what, short(event), "an event has to be { namespace, name }, with present or gone or neither");
+  const { namespace = null, name, present, gone } = fields(event, what, ["namespace", "name", "present", "gone"]);
+  if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
+  if (present !== undefined && gone !== undefined) throw new TypeError(`${what}: the event of ${name} has both present and gone`);
+  const primary = { namespace, name };
+  if (present !== undefined) return { primary, learned: { tag: "present", val: json(present, `${what}: present`) } };
+  if (gone === undefined) return { primary, learned: { tag: "wake" } };
+  if (typeof gone !== "string") throw new TypeError(`${what}: gone: ${short(gone)} is no text`);
+  return { primary, learned: { tag: "gone", val: gone } };
+}
+
 // === accepts, toPrimaries, toSecondaries ===
 
 /** Returns what a function of `accepts` has answered. */

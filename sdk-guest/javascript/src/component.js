@@ -17,6 +17,7 @@ const INTERFACES = {
   conditions: "condition",
   poll: "poller",
   pollOne: "resource-poller",
+  receive: "inbound",
   accepts: "filter",
   toPrimaries: "mapper",
   toSecondaries: "secondary-mapper",
@@ -115,6 +116,9 @@ export function component(author) {
       pollOne: (name, primary) =>
         guarded(`pollOne.${name}`, () => named("pollOne", "resource poller of", name)(JSON.parse(primary))),
     },
+    inbound: {
+      receive: (name, request) => guarded(`receive.${name}`, () => named("receive", "receiver of", name)(requestOf(request))),
+    },
     filter: {
       accepts: (name, change) => guarded(`accepts.${name}`, () => named("accepts", "filter", name)(changeOf(change))),
     },
@@ -127,6 +131,13 @@ export function component(author) {
         guarded(`toSecondaries.${name}`, () => named("toSecondaries", "secondary mapper", name)(JSON.parse(primary))),
     },
   };
+}
+
+/** Returns a request as an author sees it. */
+function requestOf({ path, headers: pairs, body }) {
+  const headers = new Map();
+  for (const { name, value } of pairs) headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
+  return { path, headers: Object.fromEntries(headers), body };
 }
 
 /** Returns a change as an author sees it. */

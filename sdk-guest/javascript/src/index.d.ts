@@ -101,6 +101,11 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    */
   pollOne?: Record<string, (primary: P) => unknown[] | Things | void>;
   /**
+   * Understands requests from outside, by the name of a source with `inbound`. What it throws is answered with status 500, and nothing of the
+   * request is kept. Called outside of all runs.
+   */
+  receive?: Record<string, (request: Request) => Received | void>;
+  /**
    * Decides which changes of objects matter, where CEL is not enough, by the name that the manifest gives after `export:`. What it throws
    * lets the change pass. Called outside of all runs.
    */
@@ -115,6 +120,37 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    * them for the first time with this version of its primary. What it throws is a failure of that read.
    */
   toSecondaries?: Record<string, (primary: P) => Key[] | void>;
+}
+
+/** A request from outside, for `receive`. The daemon has checked its sender as the manifest says. */
+export interface Request {
+  /** What follows the source's own address, with the query. */
+  path: string;
+  /** Names in small letters; values of one name are joined by `, `. */
+  headers: Record<string, string>;
+  /** A text, or in base64 if the manifest says so. */
+  body: string;
+}
+
+/** What `receive` answers, once the primaries that it concerns are in the queue. */
+export interface Received {
+  /** The HTTP status, from 200 to 599; 202 without it. */
+  status?: number;
+  /** The body of the answer. */
+  text?: string;
+  /** What the request says of primaries, in order. */
+  events?: Told[];
+}
+
+/** What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run. */
+export interface Told {
+  /** Left out for a cluster-scoped primary. */
+  namespace?: string;
+  name: string;
+  /** A thing that is new or has changed: JSON with an id where the manifest says. */
+  present?: unknown;
+  /** The id of a thing that is gone. */
+  gone?: string;
 }
 
 /** What happened to an object, for `accepts`. */
@@ -238,6 +274,7 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
   poll: Record<string, () => PrimaryThings[]>;
   pollOne: Record<string, (primary: P) => unknown[] | Things | void>;
+  receive: Record<string, (request: Request) => Received | void>;
   accepts: Record<string, (change: Change) => boolean>;
   toPrimaries: Record<string, (secondary: any) => Key[] | void>;
   toSecondaries: Record<string, (primary: P) => Key[] | void>;

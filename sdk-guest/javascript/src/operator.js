@@ -1,7 +1,7 @@
 // Decides what an author can register, and under which name it is found.
 
 import {
-  accepted, conditionResult, deleteControl, desiredObject, errorControl, matchResult, nextRetry, nothing, objectKeys, pollResult, primaryResources,
+  accepted, conditionResult, deleteControl, desiredObject, errorControl, matchResult, nextRetry, nothing, objectKeys, pollResult, primaryResources, received,
   updateControl,
 } from "./answers.js";
 
@@ -11,7 +11,7 @@ const SINGLE = {
 };
 /** What is registered by name. */
 const NAMED = {
-  desired: desiredObject, match: matchResult, conditions: conditionResult, poll: primaryResources, pollOne: pollResult,
+  desired: desiredObject, match: matchResult, conditions: conditionResult, poll: primaryResources, pollOne: pollResult, receive: received,
   accepts: accepted, toPrimaries: objectKeys, toSecondaries: objectKeys,
 };
 const KNOWN = [...Object.keys(SINGLE), ...Object.keys(NAMED)];

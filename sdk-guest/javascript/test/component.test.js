@@ -147,13 +147,13 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e", "accepts f", "toPrimaries g", "toSecondaries h"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);
@@ -193,6 +193,39 @@ test("what is polled becomes what the contract wants, and belongs to no run", ()
   ];
   for (const [call, expected] of table) {
     const { answer, failure } = called(call);
+    assert.deepEqual(answer ?? failure, expected);
+  }
+});
+
+test("a request becomes what it says, and its answer", () => {
+  const { inbound } = component(
+    operator({
+      receive: {
+        builds: ({ body }) => ({ events: [{ namespace: "n", name: "a", present: JSON.parse(body) }, { name: "b" }, { namespace: "n", name: "a", gone: "7" }] }),
+        echo: ({ path, headers, body }) => ({ status: 200, text: `${path} ${headers["x-kind"]} ${body}` }),
+        nothing: () => {},
+        number: () => 7,
+        low: () => ({ status: 99 }),
+        both: () => ({ events: [{ name: "a", present: 1, gone: "7" }] }),
+        nobody: () => ({ events: [{}] }),
+      },
+    }),
+  );
+  const pair = (value) => ({ name: "x-kind", value });
+  const request = { path: "/x?y", headers: [pair("push"), pair("more")], body: '{"id":1}' };
+  const of = (namespace, name, learned) => ({ primary: { namespace, name }, learned });
+  const table = [
+    ["builds", { status: 202, body: "", events: [of("n", "a", { tag: "present", val: '{"id":1}' }), of(null, "b", { tag: "wake" }), of("n", "a", { tag: "gone", val: "7" })] }],
+    ["echo", { status: 200, body: '/x?y push, more {"id":1}', events: [] }],
+    ["nothing", { status: 202, body: "", events: [] }],
+    ["number", "TypeError: receive.number answered 7; it has to be { status, text, events }"],
+    ["low", "TypeError: receive.low: status: 99 is not from 200 to 599"],
+    ["both", "TypeError: receive.both: the event of a has both present and gone"],
+    ["nobody", "TypeError: receive.nobody answered {}; an event has to be { namespace, name }, with present or gone or neither"],
+    ["x", "this component has no receiver of `x`; it has: builds, echo, nothing, number, low, both, nobody"],
+  ];
+  for (const [name, expected] of table) {
+    const { answer, failure } = called(() => inbound.receive(name, request));
     assert.deepEqual(answer ?? failure, expected);
   }
 });

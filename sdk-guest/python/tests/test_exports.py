@@ -19,8 +19,11 @@ from capstan import (
     Handled,
     KeepFinalizer,
     NextRetry,
+    Received,
+    Request,
     Retry,
     Things,
+    Told,
     Update,
     accepts,
     cleanup,
@@ -32,6 +35,7 @@ from capstan import (
     match,
     poll,
     poll_one,
+    receive,
     reconcile,
     secondary,
     to_primaries,
@@ -280,6 +284,31 @@ class Exports(Bound):
         self.assertEqual(one.poll_one("domains", PRIMARY), wit.PollResult(['{"id":"hello"}'], None))
         self.assertEqual(one.poll_one("soon", PRIMARY), wit.PollResult([], 1500))
         self.assertEqual(one.poll_one("nothing", PRIMARY), wit.PollResult([], None))
+
+    def test_a_request_becomes_what_it_says_and_its_answer(self) -> None:
+        @receive("builds")
+        def builds(request: Request) -> Received:
+            return Received([Told("n", "a", request.json()), Told(None, "b"), Told("n", "a", gone="7")])
+
+        receive("echo")(lambda request: Received(status=200, text=f"{request.path} {request.headers['x-kind']} {request.body}"))
+        receive("nothing")(lambda: None)
+        receive("wrong")(lambda: Received(status=99))
+        receive("both")(lambda: Received([Told("n", "a", 1, "7")]))
+        wit, types = self.wit("exports.inbound"), self.wit("imports.types")
+        one = self.exported("inbound", "Inbound")
+        pairs = [types.Pair("x-kind", "push"), types.Pair("x-kind", "more")]
+        request = wit.InboundRequest("/x?y", pairs, '{"id":1}')
+        a, b = types.ObjectKey("n", "a"), types.ObjectKey(None, "b")
+        events = [
+            types.SourceEvent(a, types.Learned_Present('{"id":1}')),
+            types.SourceEvent(b, types.Learned_Wake()),
+            types.SourceEvent(a, types.Learned_Gone("7")),
+        ]
+        self.assertEqual(one.receive("builds", request), wit.InboundAnswer(202, "", events))
+        self.assertEqual(one.receive("echo", request), wit.InboundAnswer(200, '/x?y push, more {"id":1}', []))
+        self.assertEqual(one.receive("nothing", request), wit.InboundAnswer(202, "", []))
+        self.assertIn("returns the status 99, not one from 200 to 599", self.failure(lambda: one.receive("wrong", request)))
+        self.assertIn("says of a that something is present and gone", self.failure(lambda: one.receive("both", request)))
 
     def test_a_filter_sees_the_object_as_it_is_and_was(self) -> None:
         accepts("renamed")(lambda change: change.sort == "updated" and change.object["name"] != change.before["name"])

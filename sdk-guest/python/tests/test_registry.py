@@ -18,6 +18,7 @@ from capstan import (
     match,
     poll,
     poll_one,
+    receive,
     reconcile,
     registry,
     to_primaries,
@@ -137,7 +138,7 @@ class TheRegistry(Registering):
         self.assertEqual(registry.registered, [])
 
     def test_all_decorators_take_a_controller(self) -> None:
-        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, match, condition, poll, poll_one, accepts, to_primaries, to_secondaries):
+        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
             decorator(controller="a")(lambda: None)
         self.assertEqual({entry.controller for entry in registry.registered}, {"a"})
 

@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy;
 use crate::{
-    Change, Condition, Delete, ErrorControl, Json, Keys, Match, NextRetry, Result, Things, ThingsByPrimary, Update,
+    Change, Condition, Delete, ErrorControl, Json, Keys, Match, NextRetry, Received, Request, Result, Things,
+    ThingsByPrimary, Update,
 };
 
 /// What failed, for an [`ErrorHandler`].
@@ -152,6 +153,17 @@ pub trait ResourcePollers {
     /// when it is time, and by the first look of a run at the things of a primary; always outside of the run:
     /// [`context::run`](crate::context::run) is `None`.
     fn poll_one(name: &str, primary: &Self::Primary) -> Result<Things>;
+}
+
+/// Understands requests from outside. Usually written with [`#[receivers]`](crate::receivers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Receivers but does not implement `Receivers`",
+    label = "write `#[capstan_guest::receivers] impl {Self} {{ fn hooks(request: &Request) -> Received {{ … }} }}`"
+)]
+pub trait Receivers {
+    /// Says what a request to the source `name` says of primaries, and what it is answered with. An error is answered with status 500, and
+    /// nothing of the request is kept. Called outside of all runs: [`context::run`](crate::context::run) is `None`.
+    fn receive(name: &str, request: &Request) -> Result<Received>;
 }
 
 /// Decides which changes of primaries and secondaries matter. Usually written with [`#[filters]`](crate::filters).

@@ -17,6 +17,7 @@ use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
 };
 use crate::bindings::filter::exports::capstan::operator::filter;
 use crate::bindings::imports::capstan::operator::types::ObjectKey;
+use crate::bindings::inbound::exports::capstan::operator::inbound;
 use crate::bindings::initializer::exports::capstan::operator::initializer;
 use crate::bindings::mapper::exports::capstan::operator::mapper;
 use crate::bindings::matcher::exports::capstan::operator::matcher;
@@ -25,9 +26,10 @@ use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, 
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{self, PollResult};
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{self, FailedRun};
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper;
+use crate::inbound::Received;
 use crate::{
     Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Filters, Initializer, Json,
-    Keys, Mappers, Match, Matchers, NextRetry, Pollers, Reconciler, ResourcePollers, Result, RetryPolicy,
+    Keys, Mappers, Match, Matchers, NextRetry, Pollers, Receivers, Reconciler, ResourcePollers, Result, RetryPolicy,
     SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
 };
 
@@ -106,6 +108,12 @@ impl<T: ResourcePollers> resource_poller::Guest for Adapter<T> {
     fn poll_one(name: String, primary: String) -> Result<PollResult, String> {
         let things = self::primary(&primary).and_then(|primary| T::poll_one(&name, &primary));
         things.and_then(poll_result).map_err(Error::into_message)
+    }
+}
+
+impl<T: Receivers> inbound::Guest for Adapter<T> {
+    fn receive(name: String, request: inbound::InboundRequest) -> Result<inbound::InboundAnswer, String> {
+        T::receive(&name, &request.into()).and_then(Received::into_answer).map_err(Error::into_message)
     }
 }
 

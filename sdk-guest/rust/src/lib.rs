@@ -65,8 +65,8 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! a [`RetryPolicy`], an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`], [`Filters`],
-//! [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
+//! a [`RetryPolicy`], an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`], [`Receivers`],
+//! [`Filters`], [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
 //! | --- | --- |
@@ -111,6 +111,7 @@ pub mod expectations;
 mod exports;
 #[doc(hidden)]
 pub mod glue;
+mod inbound;
 mod json;
 pub mod log;
 pub mod memo;
@@ -128,8 +129,10 @@ pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
     Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, FailedRun, Failure, FailureClass, Filters,
-    Initializer, Mappers, Matchers, Origin, Pollers, Reconciler, ResourcePollers, RetryPolicy, SecondaryMappers,
+    Initializer, Mappers, Matchers, Origin, Pollers, Receivers, Reconciler, ResourcePollers, RetryPolicy,
+    SecondaryMappers,
 };
+pub use inbound::{Received, Request};
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;
 
@@ -253,6 +256,30 @@ pub use capstan_guest_macros::pollers;
 /// # capstan_guest::export!(WebPageOperator: ResourcePollers);
 /// ```
 pub use capstan_guest_macros::resource_pollers;
+
+/// Understands requests from outside: each function of the block is one source of the manifest with `inbound`.
+///
+/// A function takes the [`Request`] by reference, and returns [`Received`] or a `Result` of it. Its name is that of the source, with `-`
+/// for `_`; `#[receiver("name")]` above it says another. What it says is there is read with [`secondaries`].
+///
+/// ```
+/// use capstan_guest::{Received, Request, Result, receivers};
+/// use serde_json::Value;
+/// # struct WebPageOperator;
+///
+/// #[receivers]
+/// impl WebPageOperator {
+///     fn builds(request: &Request) -> Result<Received> {
+///         let build: Value = request.json()?;
+///         let Some(page) = build["page"].as_str() else {
+///             return Ok(Received::new().status(400).text("no page is named"));
+///         };
+///         Ok(Received::new().present("default", page, &build))
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Receivers);
+/// ```
+pub use capstan_guest_macros::receivers;
 
 /// Decides which changes of objects matter, where CEL is not enough: each function of the block is one filter.
 ///

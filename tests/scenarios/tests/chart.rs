@@ -436,6 +436,45 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
 }
 
 #[test]
+fn requests_from_outside_have_a_port_and_a_service_only_if_that_is_wanted() {
+    // IB-3
+    let values = |fields: Value| json!({ "inbound": fields });
+    let all = |values: &Value| {
+        let pod = template("deployment.yaml", "home", values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
+        let services = template("service.yaml", "home", values).unwrap_or_default();
+        let policy = template("networkpolicy.yaml", "home", values).unwrap().remove(0);
+        (pod["containers"][0].clone(), pod["volumes"].to_string(), services, policy["spec"]["ingress"].clone())
+    };
+    let (closed, volumes, services, ingress) = all(&json!({}));
+    let told = closed.to_string() + &volumes;
+    assert!(!told.contains("inbound"), "{told}");
+    assert_eq!((services, ingress), (Vec::new(), json!([])));
+
+    let peers = json!([{ "podSelector": {} }]);
+    let (open, volumes, services, ingress) = all(&values(json!({ "enabled": true, "port": 443, "from": peers })));
+    assert!(open["args"].as_array().unwrap().contains(&json!("--inbound-listen=0.0.0.0:8083")), "{open}");
+    assert!(!open["args"].to_string().contains("inbound-tls") && !volumes.contains("inbound-tls"), "{open}");
+    assert_eq!(open["ports"][1], json!({ "name": "inbound", "containerPort": 8083, "protocol": "TCP" }));
+    assert_eq!(services[0]["metadata"]["name"], "capstan-inbound");
+    assert_eq!(
+        services[0]["spec"]["ports"][0],
+        json!({ "name": "inbound", "port": 443, "targetPort": "inbound", "protocol": "TCP" })
+    );
+    assert_eq!(ingress, json!([{ "from": peers, "ports": [{ "port": "inbound", "protocol": "TCP" }] }]));
+    let (_, _, _, ingress) = all(&values(json!({ "enabled": true })));
+    assert_eq!(ingress, json!([]), "nobody, unless it is said who");
+
+    let (open, volumes, _, _) = all(&values(json!({ "enabled": true, "tlsSecret": "cert" })));
+    for argument in
+        ["--inbound-tls-cert=/etc/capstan/inbound-tls/tls.crt", "--inbound-tls-key=/etc/capstan/inbound-tls/tls.key"]
+    {
+        assert!(open["args"].as_array().unwrap().contains(&json!(argument)), "{open}");
+    }
+    assert!(volumes.contains(r#""secretName":"cert""#), "{volumes}");
+    assert!(open["volumeMounts"].to_string().contains("/etc/capstan/inbound-tls"), "{open}");
+}
+
+#[test]
 fn metrics_are_read_with_a_token_and_the_daemon_may_ask_whose_it_is() {
     let names = |values: &Value| {
         let objects = template("rbac.yaml", "home", values).unwrap_or_default();

@@ -30,6 +30,7 @@ mod exports;
 mod following;
 mod identity;
 mod image;
+mod inbound;
 mod kept;
 mod kinds;
 mod languages;

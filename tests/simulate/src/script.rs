@@ -70,6 +70,7 @@ impl Guest for Script {
             | Interface::Condition
             | Interface::Poller
             | Interface::ResourcePoller
+            | Interface::Inbound
             | Interface::Filter
             | Interface::Mapper
             | Interface::SecondaryMapper => false,
@@ -106,6 +107,7 @@ impl Session for Scene {
                 | Call::IsMet { .. }
                 | Call::Poll { .. }
                 | Call::PollOne { .. }
+                | Call::Receive { .. }
                 | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
                 | Call::ToSecondaries { .. } => Err(Failure::other("nobody asks")),

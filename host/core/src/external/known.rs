@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use super::shares::Taken;
+use super::shares::{EACH, Taken};
 use super::written::{Write, Written};
 use super::{Standing, Things};
 use crate::object::ObjectRef;
-
-/// The bytes that a thing takes beside its text, and a primary beside its things.
-pub(super) const EACH: u64 = 160;
 
 /// What is known of one primary.
 pub(super) struct Known {
@@ -67,6 +64,14 @@ impl Known {
         self.things.extend(things);
         self.written.replace(id, written);
         self.bytes = taken.bytes;
+    }
+}
+
+impl After {
+    /// Returns it without what is written: no poll confirms that, and what is said later is right in any case.
+    pub(super) fn settled(self) -> Self {
+        let bytes = self.taken.bytes - self.written.size();
+        Self { written: Written::default(), taken: Taken { bytes, ..self.taken }, ..self }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Decides whether a primary that is polled by itself may have more: half of what others leave, and with the others of its namespace three
 //! quarters of what other namespaces leave.
 
+/// The bytes that a thing takes beside its text, and a primary beside its things.
+pub(super) const EACH: u64 = 160;
+
 /// An answer that is not kept. What was known stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {

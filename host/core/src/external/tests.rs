@@ -5,23 +5,23 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::known::EACH;
+use super::shares::EACH;
 use super::*;
-use crate::manifest::polls::{Each, Polled};
+use crate::manifest::polls::Each;
 use crate::object::pointer::Pointer;
 use crate::room::Room;
 
 fn spec(polled: Polled) -> manifest::External {
     let id = Pointer::parse("/id").unwrap();
-    manifest::External { every: Duration::from_secs(1), id, things: 4, memory: 2_000, polled }
+    manifest::External { id, things: 4, memory: 2_000, polled }
 }
 
 fn together() -> External {
-    External::new(&"x".into(), spec(Polled::Together))
+    External::new(&"x".into(), spec(Polled::Together { every: Duration::from_secs(1) }))
 }
 
 fn each() -> External {
-    let each = Each { first_after: Duration::from_secs(1), when: None, concurrency: 1 };
+    let each = Each { every: Duration::from_secs(1), first_after: Duration::from_secs(1), when: None, concurrency: 1 };
     External::new(&"x".into(), spec(Polled::Each(each)))
 }
 
@@ -241,7 +241,7 @@ async fn however_many_are_polled_by_themselves_each_costs_as_much_as_the_first_a
 fn a_write_costs_what_its_thing_does_however_many_others_there_are() {
     // XC-4
     const THINGS: usize = 20_000;
-    let mut spec = spec(Polled::Together);
+    let mut spec = spec(Polled::Together { every: Duration::from_secs(1) });
     (spec.things, spec.memory) = (4 * THINGS, 1 << 40);
     let (source, a) = (External::new(&"x".into(), spec), ObjectRef::namespaced("n", "a"));
     let many: Things = (0..THINGS).map(|n| (n.to_string().into(), "x".into())).collect();
@@ -338,4 +338,21 @@ fn what_a_run_has_written_takes_no_more_than_its_source_may_have_and_stays_where
     source.take_all(answer(&[("b", "1=x")]), refused, || None).unwrap();
     source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!(source.of(&a, "u"), things("1=x 2=y"));
+}
+
+#[test]
+fn what_a_run_writes_of_what_requests_tell_is_read_at_once_and_the_next_request_is_right() {
+    // XC-4, IB-2
+    let (source, a) = (External::new(&"x".into(), spec(Polled::Inbound)), ObjectRef::namespaced("n", "a"));
+    let learn = |id: &str, now: Option<&str>| source.learn((&a, "u"), &id.into(), now.map(Arc::from), || None);
+    let write = |id: &str, write: Write| source.write((&a, "u"), &id.into(), write, || None).unwrap();
+    assert_eq!(source.known(), Ok(()), "there is nothing to wait for");
+    write("1", Write::Created("x".into()));
+    assert_eq!(source.of(&a, "u"), things("1=x"));
+    write("1", Write::Created("y".into()));
+    assert_eq!(source.of(&a, "u"), things("1=x"), "something newer is known");
+    assert_eq!((learn("1", Some("x")), learn("1", Some("z"))), (Ok(false), Ok(true)));
+    write("1", Write::Removed);
+    assert_eq!((learn("1", None), source.of(&a, "u")), (Ok(false), Things::new()));
+    assert_eq!((learn("1", Some("x")), source.of(&a, "u")), (Ok(true), things("1=x")));
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Things;
+use super::shares::EACH;
 
 /// The most states of one thing that are known as replaced. Beyond them the oldest is forgotten.
 const MOST_REPLACED: usize = 8;
@@ -114,7 +115,7 @@ impl Written {
 
     /// Returns the bytes of all that it keeps: each thing may be there twice, with each state that it had.
     pub(super) fn size(&self) -> u64 {
-        let text = |text: &Option<Arc<str>>| super::known::EACH + text.as_ref().map_or(0, |text| text.len() as u64);
+        let text = |text: &Option<Arc<str>>| EACH + text.as_ref().map_or(0, |text| text.len() as u64);
         let mark = |Mark { replaced, now }: &Mark| replaced.iter().map(text).sum::<u64>() + text(now);
         self.0.iter().map(|(id, one)| id.len() as u64 + mark(one)).sum()
     }

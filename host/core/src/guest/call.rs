@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureInfo, MatchResult, Named,
-    NextRetry, PolledAll, PolledOne, UpdateControl,
+    Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureInfo, InboundAnswer,
+    InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
 };
 
 /// The calls of one run.
@@ -135,6 +135,10 @@ exports! {
     ResourcePoller "resource-poller", PollOne "poll-one":
     poll_one(name: &'a str, primary: &'a str) -> PolledOne;
 
+    /// Understands a request from outside.
+    Inbound "inbound", Receive "receive":
+    receive(name: &'a str, request: Cow<'a, InboundRequest>) -> InboundAnswer;
+
     /// Says whether a change of an object matters.
     Filter "filter", Accepts "accepts":
     accepts(name: &'a str, changed: Changed<'a>) -> bool;
@@ -190,6 +194,7 @@ mod tests {
                 ("condition", "is-met"),
                 ("poller", "poll"),
                 ("resource-poller", "poll-one"),
+                ("inbound", "receive"),
                 ("filter", "accepts"),
                 ("mapper", "to-primaries"),
                 ("secondary-mapper", "to-secondaries")

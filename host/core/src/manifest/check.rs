@@ -36,6 +36,7 @@ mod config;
 mod dependent;
 mod events;
 mod filters;
+mod inbound;
 mod keep;
 mod namespaces;
 mod plugin;
@@ -404,6 +405,7 @@ impl<'a> Check<'a> {
             indexes,
             sources: sources.watched,
             externals: sources.polled,
+            inbound: sources.inbound,
             workflow,
             standalone,
             service_account: None,

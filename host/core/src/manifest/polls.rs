@@ -1,4 +1,4 @@
-//! What a manifest declares of things outside of the cluster: how often they are read, for whom, and how much of them is kept.
+//! What a manifest declares of things outside of the cluster: how they become known, for whom, and how much of them is kept.
 
 use std::time::Duration;
 
@@ -8,30 +8,35 @@ use crate::object::pointer::Pointer;
 /// A source of things outside of the cluster (PP, XC rules).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct External {
-    /// The time from one poll to the next.
-    pub every: Duration,
     /// Where the id of a thing is (`XC-3`).
     pub id: Pointer,
     /// The most things.
     pub things: usize,
     /// The most bytes that they take.
     pub memory: u64,
-    /// For whom they are read.
+    /// How they become known.
     pub polled: Polled,
 }
 
-/// For whom things are read.
+/// How things become known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Polled {
-    /// For all primaries at once (`PP-1`).
-    Together,
-    /// For each primary by itself (`PP-2`).
+    /// They are read for all primaries at once (`PP-1`).
+    Together {
+        /// The time from one poll to the next.
+        every: Duration,
+    },
+    /// They are read for each primary by itself (`PP-2`).
     Each(Each),
+    /// Requests from outside tell of them (IB rules).
+    Inbound,
 }
 
 /// How primaries are polled, each by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Each {
+    /// The time from one poll of a primary to the next.
+    pub every: Duration,
     /// The time from when a primary appears to its first poll.
     pub first_after: Duration,
     /// Which primaries are polled, over [`PRIMARY`]; `None`: all.
@@ -50,8 +55,16 @@ impl External {
     /// Returns how primaries are polled by themselves; `None` if they are not.
     pub fn each(&self) -> Option<&Each> {
         match &self.polled {
-            Polled::Together => None,
+            Polled::Together { .. } | Polled::Inbound => None,
             Polled::Each(each) => Some(each),
+        }
+    }
+
+    /// Whether something is known of each primary by itself, and not of all at once.
+    pub fn is_by_primary(&self) -> bool {
+        match &self.polled {
+            Polled::Together { .. } => false,
+            Polled::Each(_) | Polled::Inbound => true,
         }
     }
 }

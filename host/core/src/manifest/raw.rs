@@ -22,6 +22,7 @@ pub(super) mod defaults;
 mod dependent;
 mod events;
 mod filters;
+mod inbound;
 mod polls;
 mod retry;
 
@@ -32,6 +33,7 @@ pub(super) use dependent::{
 };
 pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
+pub(super) use inbound::{BodyForm, Inbound, Token, TokenKey};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
 pub(super) use retry::{ClassRetry, Retry, RetryBy};
 
@@ -469,6 +471,8 @@ pub(super) enum Source {
     Poll(Slot<Poll>),
     /// Things outside of the cluster, which the plugin reads for each primary by itself, by its export `resource-poller` (`PP-2`).
     PollEach(Slot<PollEach>),
+    /// What is told of by requests from outside, which the plugin understands by its export `inbound` (`IB-1`, `IB-2`).
+    Inbound(Slot<Inbound>),
 }
 
 /// A watch on Kubernetes objects.

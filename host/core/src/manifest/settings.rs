@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::events::{EventKey, Events};
 use super::filters::Question;
+use super::inbound::{Inbound, Senders};
 use super::polls::Polled;
 use super::{
     Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
@@ -93,24 +94,36 @@ fn delays(retry: &Retry) -> Map<String, Value> {
 
 fn sources(controller: &Controller) -> Value {
     let watched = controller.sources.iter().map(|(name, one)| (name.to_string(), source(one)));
-    let polled = controller.externals.iter().map(|(name, one)| (name.to_string(), external(one)));
+    let inbound = |name: &Arc<str>| controller.inbound.get(name);
+    let polled = controller.externals.iter().map(|(name, one)| (name.to_string(), external(one, inbound(name))));
     Value::Object(watched.chain(polled).collect())
 }
 
-fn external(external: &External) -> Value {
-    let External { every, id, things, memory, polled } = external;
-    let (every, id) = (written(*every), &**id.text());
+fn external(external: &External, inbound: Option<&Inbound>) -> Value {
+    let External { id, things, memory, polled } = external;
+    let id = &**id.text();
     let bounded = json!({ "things": things, "memory": Bytes(*memory).to_string() });
     match polled {
-        Polled::Together => json!({ "poll": { "every": every, "id": id, "bounded": bounded } }),
+        Polled::Together { every } => json!({ "poll": { "every": written(*every), "id": id, "bounded": bounded } }),
         Polled::Each(each) => json!({ "pollEach": {
-            "every": every,
+            "every": written(each.every),
             "id": id,
             "firstAfter": written(each.first_after),
             "when": each.when.as_ref().map(|cel| json!({ "cel": cel.as_str() })),
             "concurrency": each.concurrency,
             "bounded": bounded,
         } }),
+        Polled::Inbound => json!({ "inbound": inbound.map(|inbound| json!({
+            "token": match &inbound.senders {
+                Senders::Token(at) => json!({ "secret": { "name": &*at.name, "key": &*at.key } }),
+                Senders::Anybody => json!("none"),
+            },
+            "id": id,
+            "body": inbound.body.name(),
+            "bodySize": Bytes(inbound.body_size).to_string(),
+            "requestsPerSecond": inbound.per_second,
+            "bounded": bounded,
+        })) }),
     }
 }
 

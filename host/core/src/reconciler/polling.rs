@@ -157,7 +157,7 @@ fn is_wanted(controller: &Controller, source: &External, primary: &Object) -> bo
 }
 
 /// Has primaries run whose things have changed, if they are there, or may be.
-fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
+pub(super) fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
     let own = &controller.primaries;
     let may_be = |key: &ObjectRef| !matches!(own.look(key), Ok(None));
     let triggers: Vec<_> = primaries

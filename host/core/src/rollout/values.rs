@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::manifest::{ConfigValue, Operator, Plugin};
+use crate::manifest::{ConfigValue, Controller, Operator, Plugin};
 
 /// A value that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,9 +39,15 @@ pub enum Given {
 pub fn asked(operators: &[Operator]) -> BTreeSet<Asked> {
     let each = operators.iter().flat_map(|operator| {
         let values = operator.plugins.values().flat_map(|plugin| plugin.config_from.values());
-        values.map(|value| Asked { operator: Arc::clone(&operator.name), value: value.clone() })
+        let tokens = operator.controllers.values().flat_map(tokens);
+        values.chain(tokens).map(|value| Asked { operator: Arc::clone(&operator.name), value: value.clone() })
     });
     each.collect()
+}
+
+/// Returns where the tokens of a controller's inbound sources are (`IB-3`).
+pub fn tokens(controller: &Controller) -> impl Iterator<Item = &ConfigValue> {
+    controller.inbound.values().filter_map(|inbound| inbound.senders.token())
 }
 
 /// Returns what a plugin of an operator is given, where `known` is what is known of a value, if it has been read.
@@ -128,5 +134,16 @@ mod tests {
                 assert_eq!(values.within(&plugin.config), json!({ "title": "a", "password": "hush", "theme": "dark" }));
             }
         }
+    }
+
+    #[test]
+    fn the_tokens_of_inbound_sources_are_asked_for_and_are_no_settings_of_a_plugin() {
+        // IB-3
+        let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: pages }\nspec:\n  plugins: { p: { component: { path: p.wasm } } }\n  controllers: { c: { plugin: p, primary: { apiVersion: v1, kind: ConfigMap }, sources: { a: { inbound: { token: { secret: { name: hooks } } } }, b: { inbound: { token: { secret: { name: more, key: k } } } }, d: { inbound: { token: none } } } } }\n";
+        let operator = manifest::parse(text, Path::new("a")).unwrap().remove(0);
+        let names = |asked: &Asked| format!("{} {} {}", asked.operator, asked.value, asked.value.key);
+        let all: Vec<_> = asked(std::slice::from_ref(&operator)).iter().map(names).collect();
+        assert_eq!(all, ["pages Secret hooks token", "pages Secret more k"]);
+        assert_eq!(given(&operator.name, &operator.plugins["p"], |_| None), Given::All(Values::default()));
     }
 }

@@ -41,6 +41,8 @@ pub enum Callback {
     Index,
     /// What there is outside of the cluster, or for whom that is asked.
     Poller,
+    /// What a request from outside says.
+    Inbound,
 }
 
 /// Why a question has no answer. Retrying does not help until the object or the manifest changes.
@@ -168,7 +170,7 @@ impl Asked<'_> {
                 Callback::Index => {
                     tracing::warn!(%controller, source, index = field, %object, %problem, "an index has no answer: the object has no keys in it");
                 }
-                Callback::Poller => {
+                Callback::Poller | Callback::Inbound => {
                     tracing::warn!(%controller, source, field, %object, %problem, "whether a primary is polled has no answer: it is");
                 }
             }
@@ -193,6 +195,15 @@ impl Asked<'_> {
             (_, _) => {
                 tracing::warn!(%controller, source, field, %object, %error, "a mapper has no answer: what was known of the object stays, and it is asked again");
             }
+        }
+    }
+
+    /// Counts a request from outside that the component has not understood, and logs it if nothing was logged for the same cause lately.
+    pub fn tell_of_request(self, failures: u32, error: &str) {
+        let Self { source, faults } = self;
+        if faults.takes(Callback::Inbound, format!("{source}: {error}")) {
+            let controller = &faults.controller;
+            tracing::warn!(%controller, source, failures, %error, "a request from outside was not understood: nothing of it is kept");
         }
     }
 

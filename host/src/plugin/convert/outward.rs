@@ -4,7 +4,7 @@ use capstan_core::guest;
 use capstan_core::object;
 
 use crate::plugin::bindings::capstan::operator::{context, expectations, types, workflow};
-use crate::plugin::bindings::exports::capstan::operator::{error_handler, filter, retry_policy};
+use crate::plugin::bindings::exports::capstan::operator::{error_handler, filter, inbound, retry_policy};
 
 impl<'a> From<guest::Changed<'a>> for filter::Change {
     fn from(changed: guest::Changed<'a>) -> Self {
@@ -17,6 +17,14 @@ impl<'a> From<guest::Changed<'a>> for filter::Change {
                 Self::Deleted(filter::ObjectDeletion { last: last.to_owned(), final_state_unknown: unknown })
             }
         }
+    }
+}
+
+impl From<&guest::InboundRequest> for inbound::InboundRequest {
+    fn from(request: &guest::InboundRequest) -> Self {
+        let guest::InboundRequest { path, headers, body } = request;
+        let pair = |(name, value): &(String, String)| types::Pair { name: name.clone(), value: value.clone() };
+        Self { path: path.clone(), headers: headers.iter().map(pair).collect(), body: body.clone() }
     }
 }
 

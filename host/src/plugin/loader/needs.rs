@@ -24,8 +24,9 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
         needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
         for (name, external) in &controller.externals {
             let (interface, polls) = match external.polled {
-                Polled::Together => (Interface::Poller, "poll"),
+                Polled::Together { .. } => (Interface::Poller, "poll"),
                 Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
+                Polled::Inbound => (Interface::Inbound, "inbound"),
             };
             needs.push(Need { interface, field: format!("{field}.sources.{name}.{polls}") });
         }

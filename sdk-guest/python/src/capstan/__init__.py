@@ -11,14 +11,14 @@
         return Update(status={"ready": secondary("configmap") is not None})
 
 What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`,
-`accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
+`receive`, `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
 """
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow
 from capstan._json import Object
-from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, NextRetry, Things, Update
+from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, NextRetry, Received, Request, Things, Told, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, FailedRun, Failure, FailureClass
@@ -35,6 +35,7 @@ from capstan.registry import (
     match,
     poll,
     poll_one,
+    receive,
     reconcile,
     to_primaries,
     to_secondaries,
@@ -56,9 +57,12 @@ __all__ = [
     "NextRetry",
     "Object",
     "ObjectRef",
+    "Received",
+    "Request",
     "Retry",
     "RunInfo",
     "Things",
+    "Told",
     "Update",
     "accepts",
     "cache",
@@ -80,6 +84,7 @@ __all__ = [
     "operations",
     "poll",
     "poll_one",
+    "receive",
     "reconcile",
     "recorder",
     "secondaries",

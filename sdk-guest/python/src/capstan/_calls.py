@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, NextRetry, Things, Update
+from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
 
@@ -99,6 +99,36 @@ def poll_one(name: str, primary: str) -> tuple[list[str], Duration | None]:
     if isinstance(answer, Things):
         return _things(function, answer.things), answer.again
     return _things(function, () if answer is None else answer), None
+
+
+def receive(name: str, request: Request) -> Answer:
+    """Returns what a request says, and what it is answered with."""
+    function = get(Interface.INBOUND, _controller(), name)
+    answer = function(request)
+    if answer is None:
+        answer = Received()
+    if not isinstance(answer, Received):
+        raise TypeError(f"{function.place} returns {answer!r}, not Received(…) or None")
+    if not isinstance(answer.status, int) or not 200 <= answer.status <= 599:
+        raise TypeError(f"{function.place} returns the status {answer.status!r}, not one from 200 to 599")
+    return Answer(answer.status, answer.text, [_told(function, told) for told in answer.told])
+
+
+class Answer(NamedTuple):
+    """What a request is answered with, and what it says: namespace and name of each primary, a thing as JSON, and an id."""
+
+    status: int
+    text: str
+    events: list[tuple[str | None, str, str | None, str | None]]
+
+
+def _told(function: Registered, told: Any) -> tuple[str | None, str, str | None, str | None]:
+    if not isinstance(told, Told):
+        raise TypeError(f"{function.place} returns {told!r} among what is told, not Told(…)")
+    if told.present is not None and told.gone is not None:
+        raise TypeError(f"{function.place} says of {told.name} that something is present and gone")
+    present = None if told.present is None else _json.write(told.present, f"what {function.place} returns")
+    return told.namespace, told.name, present, told.gone
 
 
 def accepts(name: str, change: Change) -> bool:

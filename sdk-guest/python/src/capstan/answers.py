@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, Union
 
@@ -103,6 +104,48 @@ class Things:
     """The things of the primary, each with an id where the manifest says."""
     again: Duration | None = None
     """Read them again after so long, in place of the manifest's period; 49 days at most."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request from outside, for `@receive`. The daemon has checked its sender as the manifest says."""
+
+    path: str = ""
+    """What follows the source's own address, with the query."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The headers, names in small letters; values of one name are joined by `, `."""
+    body: str = ""
+    """The body, as a text, or in base64 if the manifest says so."""
+
+    def json(self) -> Any:
+        """Returns the body, read as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run."""
+
+    namespace: str | None
+    """The primary's namespace; `None` if it lives in none."""
+    name: str
+    """The primary's name."""
+    present: Any = None
+    """A thing that is new or has changed, with an id where the manifest says."""
+    gone: str | None = None
+    """The id of a thing that is gone."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """The answer of `@receive`, which is sent once the primaries that it concerns are in the queue."""
+
+    told: Sequence[Told] = ()
+    """What the request says of primaries, in order."""
+    status: int = 202
+    """The HTTP status, from 200 to 599."""
+    text: str = ""
+    """The body of the answer."""
 
 
 Key = Union[str, tuple[Union[str, None], str]]

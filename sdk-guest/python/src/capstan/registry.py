@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Handled, KeepFinalizer, Key, NextRetry, Things, Update
+from capstan.answers import Condition, Handled, KeepFinalizer, Key, NextRetry, Received, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
@@ -21,6 +21,7 @@ Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
 Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
 Poll = TypeVar("Poll", bound=Callable[..., Mapping[Any, Any]])
 PollOne = TypeVar("PollOne", bound=Callable[..., Union[Sequence[Any], Things, None]])
+Receive = TypeVar("Receive", bound=Callable[..., Union[Received, None]])
 Accepts = TypeVar("Accepts", bound=Callable[..., bool])
 Mapped = TypeVar("Mapped", bound=Callable[..., Union[Sequence[Key], None]])
 
@@ -38,6 +39,7 @@ class Interface(Enum):
     CONDITION = ("condition", "condition", ("primary", "dependent"))
     POLLER = ("poller", "poller of", ())
     RESOURCE_POLLER = ("resource-poller", "resource poller of", ("primary",))
+    INBOUND = ("inbound", "receiver of", ("request",))
     FILTER = ("filter", "filter", ("change",))
     MAPPER = ("mapper", "mapper", ("secondary",))
     SECONDARY_MAPPER = ("secondary-mapper", "secondary mapper", ("primary",))
@@ -243,6 +245,19 @@ def poll_one(name: Any = None, /, *, controller: str | None = None) -> Any:
     primary, always outside of the run: `context.run()` is `None`.
     """
     return _named(Interface.RESOURCE_POLLER, name, controller)
+
+
+@overload
+def receive(function: Receive, /) -> Receive: ...
+@overload
+def receive(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Receive], Receive]: ...
+def receive(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks a function that understands requests from outside. Its name is that of a source with `inbound`.
+
+    It is given the `Request`, and returns `Received(…)`; `None` if it says nothing. What it raises is answered with status 500, and nothing
+    of the request is kept. It is called outside of all runs.
+    """
+    return _named(Interface.INBOUND, name, controller)
 
 
 @overload

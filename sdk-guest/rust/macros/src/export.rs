@@ -18,6 +18,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Conditions", "condition"),
     ("Pollers", "poller"),
     ("ResourcePollers", "resource_poller"),
+    ("Receivers", "inbound"),
     ("Filters", "filter"),
     ("Mappers", "mapper"),
     ("SecondaryMappers", "secondary_mapper"),
@@ -145,7 +146,7 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let names = |these: &[Parameter]| -> TokenStream { these.iter().map(|(name, _)| quote!(#name,)).collect() };
     let (parameters_before, parameters_after) = (parameters(&before), parameters(&after));
     let (before, after) = (names(&before), names(&after));
-    if matches!(name, "Pollers" | "Filters" | "Mappers") {
+    if matches!(name, "Pollers" | "Receivers" | "Filters" | "Mappers") {
         return quote! {
             impl ::capstan_guest::#of for Controllers {
                 fn #method(#parameters_before) -> ::capstan_guest::Result<#answer> {
@@ -202,6 +203,7 @@ impl Shape {
         let text = |name: &str| (format_ident!("{name}"), quote!(&str));
         let json = |name: &str| (format_ident!("{name}"), quote!(&::capstan_guest::Json));
         let change = || (format_ident!("change"), quote!(&::capstan_guest::Change));
+        let request = || (format_ident!("request"), quote!(&::capstan_guest::Request));
         let failure = || (format_ident!("failure"), quote!(&::capstan_guest::Failure));
         let failed = || (format_ident!("failed"), quote!(&::capstan_guest::FailedRun));
         let (method, before, after, answer) = match name {
@@ -214,6 +216,7 @@ impl Shape {
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
             "Pollers" => ("poll", vec![text("name")], vec![], "ThingsByPrimary"),
             "ResourcePollers" => ("poll_one", vec![text("name")], vec![], "Things"),
+            "Receivers" => ("receive", vec![text("name"), request()], vec![], "Received"),
             "Filters" => ("accepts", vec![text("name"), change()], vec![], "bool"),
             "Mappers" => ("to_primaries", vec![text("name"), json("secondary")], vec![], "Keys"),
             "SecondaryMappers" => ("to_secondaries", vec![text("name")], vec![], "Keys"),

@@ -36,6 +36,12 @@ pub fn resource_pollers(arguments: TokenStream, block: TokenStream) -> TokenStre
     attribute(named::Capability::ResourcePollers, &arguments, parse_macro_input!(block))
 }
 
+/// Makes a block of functions the trait `Receivers`.
+#[proc_macro_attribute]
+pub fn receivers(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::Receivers, &arguments, parse_macro_input!(block))
+}
+
 /// Makes a block of functions the trait `Filters`.
 #[proc_macro_attribute]
 pub fn filters(arguments: TokenStream, block: TokenStream) -> TokenStream {

@@ -19,6 +19,8 @@ pub(crate) enum Capability {
     Pollers,
     /// `ResourcePollers`: functions of the primary.
     ResourcePollers,
+    /// `Receivers`: functions of the request.
+    Receivers,
     /// `Filters`: functions of the change.
     Filters,
     /// `Mappers`: functions of the secondary.
@@ -36,6 +38,7 @@ impl Capability {
             Self::Conditions => "condition",
             Self::Pollers => "poller",
             Self::ResourcePollers => "resource_poller",
+            Self::Receivers => "receiver",
             Self::Filters => "filter",
             Self::Mappers => "mapper",
             Self::SecondaryMappers => "secondary_mapper",
@@ -50,6 +53,7 @@ impl Capability {
             Self::Conditions => "condition",
             Self::Pollers => "poller of",
             Self::ResourcePollers => "resource poller of",
+            Self::Receivers => "receiver of",
             Self::Filters => "filter",
             Self::Mappers => "mapper",
             Self::SecondaryMappers => "secondary mapper",
@@ -60,7 +64,7 @@ impl Capability {
     fn parameters(self) -> (usize, usize, usize) {
         match self {
             Self::Dependents | Self::ResourcePollers | Self::SecondaryMappers => (0, 1, 0),
-            Self::Filters | Self::Mappers => (1, 1, 0),
+            Self::Receivers | Self::Filters | Self::Mappers => (1, 1, 0),
             Self::Matchers => (2, 3, 2),
             Self::Conditions => (0, 2, 0),
             Self::Pollers => (0, 0, 0),
@@ -71,6 +75,7 @@ impl Capability {
     fn example(self) -> &'static str {
         match self {
             Self::Dependents | Self::ResourcePollers | Self::SecondaryMappers => "(page: &WebPage)",
+            Self::Receivers => "(request: &Request)",
             Self::Filters => "(change: &Change)",
             Self::Mappers => "(secondary: &ConfigMap)",
             Self::Pollers => "nothing: it answers for all primaries at once",
@@ -187,9 +192,24 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
                 }
             }
         },
+        Capability::Receivers => receivers(of, body),
         Capability::Filters => filters(of, body),
         Capability::Mappers => mappers(of, body),
         Capability::SecondaryMappers => secondary_mappers(of, primary, body),
+    }
+}
+
+fn receivers(of: &Type, body: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::capstan_guest::Receivers for #of {
+            fn receive(
+                name: &str,
+                request: &::capstan_guest::Request,
+            ) -> ::capstan_guest::Result<::capstan_guest::Received> {
+                let _ = request;
+                #body
+            }
+        }
     }
 }
 
@@ -275,6 +295,7 @@ impl Named {
             | (Capability::Conditions, 1) => {
                 quote_spanned!(here=> primary)
             }
+            (Capability::Receivers, _) => quote_spanned!(here=> request),
             (Capability::Filters, _) => quote_spanned!(here=> change),
             (Capability::Mappers, _) => quote_spanned!(here=> &secondary.parse()?),
             (Capability::Conditions, _) => quote_spanned!(here=> primary, dependent),
@@ -292,7 +313,7 @@ impl Named {
         };
         match capability {
             Capability::Dependents => quote_spanned!(here=> ::capstan_guest::Json::of(&#answer)),
-            Capability::Matchers | Capability::Pollers | Capability::Filters => {
+            Capability::Matchers | Capability::Pollers | Capability::Receivers | Capability::Filters => {
                 quote_spanned!(here=> ::core::result::Result::Ok(#answer))
             }
             Capability::Conditions

@@ -12,7 +12,8 @@ use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, Guest as _, NextStep,
 };
 use crate::bindings::filter::exports::capstan::operator::filter::{self, Guest as _};
-use crate::bindings::imports::capstan::operator::types::ObjectKey;
+use crate::bindings::imports::capstan::operator::types::{Learned, ObjectKey, Pair, SourceEvent};
+use crate::bindings::inbound::exports::capstan::operator::inbound::{Guest as _, InboundAnswer, InboundRequest};
 use crate::bindings::initializer::exports::capstan::operator::initializer::Guest as _;
 use crate::bindings::mapper::exports::capstan::operator::mapper::Guest as _;
 use crate::bindings::matcher::exports::capstan::operator::matcher::Guest as _;
@@ -28,9 +29,9 @@ use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
     Change, Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, FailedRun, Failure, FailureClass,
-    Initializer, Json, Keys, Match, NextRetry, Origin, Reconciler, Result, RetryPolicy, Things, ThingsByPrimary,
-    Update, cache, conditions, config, context, dependents, filters, mappers, matchers, memo, pollers,
-    resource_pollers, secondaries, secondary, secondary_mappers, system,
+    Initializer, Json, Keys, Match, NextRetry, Origin, Received, Reconciler, Request, Result, RetryPolicy, Things,
+    ThingsByPrimary, Update, cache, conditions, config, context, dependents, filters, mappers, matchers, memo, pollers,
+    receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -175,6 +176,25 @@ impl Operator {
     }
 }
 
+#[receivers]
+impl Operator {
+    fn builds(request: &Request) -> Result<Received> {
+        let build: Value = request.json()?;
+        let name = build["page"].as_str().ok_or("no page")?;
+        Ok(Received::new().present("n", name, &build).wake(None, "b").gone("n", name, "7"))
+    }
+
+    #[receiver("echo")]
+    fn says(request: &Request) -> Received {
+        let kind = request.get("X-Kind").unwrap_or("none");
+        Received::new().status(200).text(format!("{} {kind} {}", request.path, request.body))
+    }
+
+    fn broken(_request: &Request) -> Received {
+        Received::new().present("n", "a", BTreeMap::from([((1, 2), 3)]))
+    }
+}
+
 #[filters]
 impl Operator {
     fn shown(change: &Change) -> Result<bool> {
@@ -211,7 +231,7 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Filters, Mappers, SecondaryMappers);
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 
 #[test]
 fn filters_see_the_object_as_it_is_and_was() {
@@ -276,6 +296,32 @@ fn pollers_answer_with_things_by_name_of_the_source() {
     assert_eq!(one("domains", ""), Err("no html".to_owned()));
     assert_eq!(one("soon", ""), answer(&[], Some(2000)));
     assert_eq!(one("x", ""), Err("this component has no resource poller of `x`; it has: domains, soon".to_owned()));
+}
+
+#[test]
+fn receivers_say_what_a_request_says_and_what_it_is_answered_with() {
+    let ask = |name: &str, request: &Request| {
+        let Request { path, headers, body } = request.clone();
+        let headers = headers.into_iter().map(|(name, value)| Pair { name, value }).collect();
+        let answer = Adapter::<Operator>::receive(name.to_owned(), InboundRequest { path, headers, body });
+        answer.map(|InboundAnswer { status, body, events }| (status, body, events))
+    };
+    let event = |namespace: Option<&str>, name: &str, learned| SourceEvent {
+        primary: ObjectKey { namespace: namespace.map(str::to_owned), name: name.to_owned() },
+        learned,
+    };
+    let learned = vec![
+        event(Some("n"), "a", Learned::Present(r#"{"id":1,"page":"a"}"#.to_owned())),
+        event(None, "b", Learned::Wake),
+        event(Some("n"), "a", Learned::Gone("7".to_owned())),
+    ];
+    assert_eq!(ask("builds", &Request::new(r#"{"page":"a","id":1}"#)), Ok((202, String::new(), learned)));
+    assert_eq!(ask("builds", &Request::new("{}")), Err("no page".to_owned()));
+    let echoed = Request::new("body").path("/x?y").header("X-Kind", "push");
+    assert_eq!(ask("echo", &echoed), Ok((200, "/x?y push body".to_owned(), vec![])));
+    assert_eq!(ask("broken", &Request::default()), Err("key must be a string".to_owned()));
+    let unknown = "this component has no receiver of `x`; it has: builds, echo, broken";
+    assert_eq!(ask("x", &Request::default()), Err(unknown.to_owned()));
 }
 
 #[test]

@@ -98,6 +98,17 @@ fn manifests() -> Vec<(&'static str, Value)> {
             acting(json!({ "name": "pages", "namespace": "far" }), json!({ "namespaces": "all" })),
         ),
         ("values of config", configured()),
+        (
+            "tokens of requests",
+            manifest(
+                json!({}),
+                json!({ "sources": {
+                    "hooks": { "inbound": { "token": { "secret": { "name": "b-token" } } } },
+                    "more": { "inbound": { "token": { "secret": { "name": "a-token", "key": "k" } } } },
+                    "open": { "inbound": { "token": "none" } },
+                } }),
+            ),
+        ),
         ("an account of selected", acting(json!({ "name": "pages" }), json!({ "namespaces": { "selector": "a=b" } }))),
         ("all", manifest(json!({}), json!({ "namespaces": "all" }))),
         ("selected", manifest(grants.clone(), json!({ "namespaces": { "selector": "a in (b, c)" } }))),

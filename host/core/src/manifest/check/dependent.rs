@@ -309,12 +309,12 @@ impl Check<'_> {
     fn source(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, scope: &Scope<'_>) -> Option<Arc<str>> {
         let Located { value: Scalar(Name(name)), place } = located(&raw.source)?;
         self.known(*place, "source", name, scope.source_names.iter().copied());
-        let Sources { watched, polled } = scope.sources;
+        let Sources { watched, polled, .. } = scope.sources;
         if polled.contains_key(name) {
             self.fault(
                 *place,
                 format!(
-                    "found `{name}`, which polls things outside of the cluster; expected a source of Kubernetes objects"
+                    "found `{name}`, which has things outside of the cluster; expected a source of Kubernetes objects"
                 ),
             );
         }

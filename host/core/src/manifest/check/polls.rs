@@ -15,7 +15,7 @@ impl Check<'_> {
         let Located { value: raw, place } = poll;
         let (every, id) = (self.every(&raw.every, *place), self.id(&raw.id, *place));
         let (things, memory) = bounds(&raw.bounded);
-        Some(External { every: every?, id: id?, things, memory, polled: Polled::Together })
+        Some(External { id: id?, things, memory, polled: Polled::Together { every: every? } })
     }
 
     pub(super) fn poll_each(&mut self, poll: &Located<raw::PollEach>) -> Option<External> {
@@ -25,8 +25,8 @@ impl Check<'_> {
         let when = located(&raw.when)
             .and_then(|Located { value: raw::When::Cel(cel), place }| self.cel(cel, *place, &[PRIMARY]));
         let (every, concurrency) = (every?, workers(&raw.concurrency, 1));
-        let each = Each { first_after: time(&raw.first_after, every), when, concurrency };
-        Some(External { every, id: id?, things, memory, polled: Polled::Each(each) })
+        let each = Each { every, first_after: time(&raw.first_after, every), when, concurrency };
+        Some(External { id: id?, things, memory, polled: Polled::Each(each) })
     }
 
     fn every(&mut self, field: &Leaf<Time>, around: usize) -> Option<Duration> {
@@ -44,7 +44,7 @@ impl Check<'_> {
 }
 
 /// Returns the most things, and bytes of them.
-fn bounds(field: &Maybe<raw::KeptThings>) -> (usize, u64) {
+pub(super) fn bounds(field: &Maybe<raw::KeptThings>) -> (usize, u64) {
     let raw = get(field);
     let things = raw.and_then(|raw| get(&raw.things)).map_or(10_000, |Scalar(Times(things))| *things);
     let memory = raw.and_then(|raw| get(&raw.memory)).map_or(16 << 20, |Scalar(Bytes(memory))| *memory);

@@ -8,6 +8,7 @@ use super::super::names::{FieldSelector, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::units::Priority;
 use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, Source};
+use super::inbound::Doors;
 use super::keep::bound;
 use super::{Check, flag, get, located, mapping_keys, page_size};
 use crate::object::pointer::Pointer;
@@ -24,8 +25,10 @@ const MOST_SOURCES: usize = 64;
 pub(super) struct Sources {
     /// Those that watch.
     pub(super) watched: BTreeMap<Arc<str>, Source>,
-    /// Those that poll.
+    /// Those of things outside of the cluster.
     pub(super) polled: BTreeMap<Arc<str>, External>,
+    /// What is let in at those of these that take requests from outside.
+    pub(super) inbound: Doors,
 }
 
 impl Check<'_> {
@@ -48,7 +51,7 @@ impl Check<'_> {
     }
 
     pub(super) fn sources(&mut self, field: &Maybe<Named<raw::Source>>, primaries: &Indexes) -> Sources {
-        let Sources { mut watched, mut polled } = Sources::default();
+        let Sources { mut watched, mut polled, mut inbound } = Sources::default();
         if let Some(named) = located(field) {
             let instead = ": one source may watch several namespaces, and a source without a label selector all objects of its kind";
             self.few(named, "sources", MOST_SOURCES, instead);
@@ -69,9 +72,16 @@ impl Check<'_> {
                     let found = self.need(poll, place, "pollEach").and_then(|poll| self.poll_each(poll));
                     polled.extend(found.map(|external| (name, external)));
                 }
+                raw::Source::Inbound(raw) => {
+                    let found = self.need(raw, place, "inbound").and_then(|raw| self.inbound(raw));
+                    if let Some((external, door)) = found {
+                        polled.insert(Arc::clone(&name), external);
+                        inbound.insert(name, door);
+                    }
+                }
             }
         }
-        Sources { watched, polled }
+        Sources { watched, polled, inbound }
     }
 
     /// Returns a source that a run declares; if not, or if anything was found wrong, there is a fault.
@@ -107,10 +117,10 @@ impl Check<'_> {
                 }
                 Some((source, self.asked))
             }
-            raw::Source::Poll(_) | raw::Source::PollEach(_) => {
+            raw::Source::Poll(_) | raw::Source::PollEach(_) | raw::Source::Inbound(_) => {
                 self.fault(
                     *place,
-                    "found a source that polls; expected `informer`: what is polled only a manifest declares",
+                    "found a source of things outside of the cluster; expected `informer`: what is polled, or told of by requests, only a manifest declares",
                 );
                 None
             }

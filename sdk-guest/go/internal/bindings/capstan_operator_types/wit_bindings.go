@@ -102,7 +102,7 @@ const (
 	LearnedGone uint8 = 2
 )
 
-// What a source has learned. No interface of this version takes it yet.
+// What a source has learned.
 type Learned struct {
 	tag   uint8
 	value any
@@ -135,7 +135,7 @@ func MakeLearnedGone(value string) Learned {
 	return Learned{LearnedGone, value}
 }
 
-// Something that a source has learned about one primary (IB rules). No interface of this version takes it yet.
+// Something that a source has learned about one primary (IB rules).
 type SourceEvent struct {
 	// The primary that it concerns.
 	Primary ObjectKey

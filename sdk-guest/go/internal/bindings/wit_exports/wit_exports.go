@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_inbound"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_retry_policy"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
@@ -19,6 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_inbound"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_mapper"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_matcher"
@@ -661,6 +663,110 @@ func wasm_export_capstan_operator_resource_poller_poll_one(arg0 uintptr, arg1 ui
 
 //go:wasmexport cabi_post_capstan:operator/resource-poller@0.1.0#poll-one
 func wasm_export_post_return_capstan_operator_resource_poller_poll_one(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/inbound@0.1.0#receive
+func wasm_export_capstan_operator_inbound_receive(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32, arg4 uintptr, arg5 uint32, arg6 uintptr, arg7 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg2)), arg3)
+	result := make([]capstan_operator_types.Pair, 0, arg5)
+	for index := 0; index < int(arg5); index++ {
+		base := unsafe.Add(unsafe.Pointer(arg4), index*(4*4))
+		value1 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0))))), *(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)))
+		value2 := unsafe.String((*uint8)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4)))))), *(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))))
+
+		result = append(result, capstan_operator_types.Pair{Name: value1, Value: value2})
+	}
+
+	value3 := unsafe.String((*uint8)(unsafe.Pointer(arg6)), arg7)
+	witRuntime.Unpin()
+	result4 := export_capstan_operator_inbound.Receive(value, capstan_operator_inbound.InboundRequest{Path: value0, Headers: result, Body: value3})
+
+	switch result4.Tag() {
+	case witTypes.ResultOk:
+		payload := result4.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		*(*int16)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = int16(int32((payload).Status))
+		utf8 := unsafe.Pointer(unsafe.StringData((payload).Body))
+		pinner.Pin(utf8)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (3 * 4))) = uint32(uint32(len((payload).Body)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uintptr(uintptr(utf8)))
+		slice := (payload).Events
+		length := uint32(len(slice))
+		result9 := witRuntime.Allocate(pinner, uintptr(length*(8*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result9, index*(8*4))
+
+			switch ((element).Primary).Namespace.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := ((element).Primary).Namespace.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(1))
+				utf85 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf85)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uintptr(uintptr(utf85)))
+
+			default:
+				panic("unreachable")
+			}
+			utf86 := unsafe.Pointer(unsafe.StringData(((element).Primary).Name))
+			pinner.Pin(utf86)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4))) = uint32(uint32(len(((element).Primary).Name)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))) = uint32(uintptr(uintptr(utf86)))
+
+			switch (element).Learned.Tag() {
+			case capstan_operator_types.LearnedWake:
+
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = int8(int32(0))
+
+			case capstan_operator_types.LearnedPresent:
+				payload := (element).Learned.Present()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = int8(int32(1))
+				utf87 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf87)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (7 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (6 * 4))) = uint32(uintptr(uintptr(utf87)))
+
+			case capstan_operator_types.LearnedGone:
+				payload := (element).Learned.Gone()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = int8(int32(2))
+				utf88 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf88)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (7 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (6 * 4))) = uint32(uintptr(uintptr(utf88)))
+
+			default:
+				panic("unreachable")
+			}
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (5 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (4 * 4))) = uint32(uintptr(uintptr(result9)))
+
+	case witTypes.ResultErr:
+		payload := result4.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf810 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf810)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf810)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/inbound@0.1.0#receive
+func wasm_export_post_return_capstan_operator_inbound_receive(result uintptr) {
 	syncExportPinner.Unpin()
 }
 

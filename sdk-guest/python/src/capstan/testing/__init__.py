@@ -21,7 +21,7 @@ from typing import Any
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Change, Condition, Handled, KeepFinalizer, NextRetry, Things, Update
+from capstan.answers import Change, Condition, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, FailedRun, Failure
 from capstan.expectations import Expectation
@@ -201,6 +201,13 @@ class Run:
         with self:
             things, again = _calls.poll_one(name, self._primary(primary))
         return Things([_json.read(thing) for thing in things], again)
+
+    def receive(self, name: str, request: Request) -> Received:
+        """Calls the function with `@receive(name)`."""
+        with self:
+            status, text, events = _calls.receive(name, request)
+        told = [Told(namespace, of, None if thing is None else _json.read(thing), gone) for namespace, of, thing, gone in events]
+        return Received(told, status, text)
 
     def accepts(self, name: str, change: Change) -> bool:
         """Calls the function with `@accepts(name)`."""

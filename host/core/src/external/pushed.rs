@@ -1,0 +1,44 @@
+//! What a source that is told of things from outside takes in: one thing of one primary after another (IB).
+
+use std::sync::Arc;
+
+use super::known::Known;
+use super::written::Write;
+use super::{External, Refused, Standing, Things};
+use crate::object::ObjectRef;
+use crate::room::Holding;
+
+impl External {
+    /// Takes in that a primary has a thing, or none with this id any more, and returns whether that differs from before (`IB-2`). What was known
+    /// of one with another uid is forgotten. `holding` returns the memory to borrow from.
+    ///
+    /// # Errors
+    /// [`Refused`]; then nothing has changed.
+    pub fn learn(
+        &self,
+        (primary, uid): (&ObjectRef, &str),
+        id: &Arc<str>,
+        now: Option<Arc<str>>,
+        holding: impl FnOnce() -> Option<Holding>,
+    ) -> Result<bool, Refused> {
+        let mut state = self.state.lock();
+        let known = state.primaries.get(primary).filter(|known| *known.uid == *uid);
+        let write = match (known.and_then(|known| known.things.get(id)), now) {
+            (before, now) if before == now.as_ref() => return Ok(false),
+            (None, Some(now)) => Write::Created(now),
+            (Some(before), Some(now)) => Write::Replaced { before: Arc::clone(before), now },
+            (_, None) => Write::Removed,
+        };
+        let new = known.is_none().then(|| Known::of((primary, uid), Things::new(), Standing::Polled));
+        let Some(after) = new.as_ref().or(known).and_then(|known| known.after(primary, id, write)) else {
+            return Ok(false);
+        };
+        state.put(&self.spec, (primary, id), (new, after.settled()), holding)?;
+        Ok(true)
+    }
+
+    /// Takes in that the component has understood a request.
+    pub fn understood(&self) {
+        self.state.lock().failures = 0;
+    }
+}

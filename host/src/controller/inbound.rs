@@ -1,0 +1,65 @@
+//! Passes requests from outside to the running version of a controller, when it is its plugin's turn to compute.
+
+use std::sync::Arc;
+
+use capstan_core::guest::{Guest, InboundRequest};
+use capstan_core::manifest::Inbound;
+use capstan_core::reconciler::inbound::{Problem, Received, receive};
+use capstan_core::room::Holding;
+use capstan_core::source::callback::Asked;
+
+use super::handle::Handle;
+
+/// What a controller says of one of its sources that take requests.
+pub struct Door {
+    /// The operator.
+    pub operator: Arc<str>,
+    /// The plugin that understands the requests.
+    pub plugin: Arc<str>,
+    /// What is let in.
+    pub inbound: Inbound,
+    /// How many calls of the plugin there may be at once.
+    pub concurrency: usize,
+    guest: Arc<dyn Guest>,
+}
+
+impl Door {
+    /// Returns what holds the memory that a request takes, on the plugin's behalf.
+    pub fn holding(&self) -> Option<Holding> {
+        self.guest.holding()
+    }
+}
+
+impl Handle {
+    /// Returns what is let in at a source, as the running version says, or the one that is to run; `None` if it takes no requests.
+    pub fn door(&self, source: &str) -> Option<Door> {
+        let running = self.in_force.read().as_ref().map(|now| Arc::clone(&now.declared));
+        let declared = running.unwrap_or_else(|| Arc::clone(&self.wanted.borrow()));
+        let inbound = declared.spec.inbound.get(source)?.clone();
+        Some(Door {
+            operator: Arc::clone(&declared.operator),
+            plugin: Arc::clone(&declared.spec.plugin),
+            inbound,
+            concurrency: declared.plugin.limits.concurrency,
+            guest: Arc::clone(&declared.guest),
+        })
+    }
+
+    /// Has the running version understand a request to a source. What fails is counted and logged.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub async fn receive(&self, source: &str, request: InboundRequest) -> Result<Received, Problem> {
+        let not_now = || Problem::NotNow(format!("controller {} does not run", self.name()));
+        let controller = self.controller().ok_or_else(not_now)?;
+        let external = controller.externals.get(source).cloned().ok_or_else(not_now)?;
+        let asked = receive(&controller, &external, request, || self.controller());
+        let answer = self.in_turn(None, asked).await;
+        if let Err(Problem::Failed(failure)) = &answer {
+            let failures = external.fail(&failure.message);
+            let asked = Asked { source: &external.name, faults: &self.faults };
+            asked.tell_of_request(failures, &failure.message);
+        }
+        answer
+    }
+}
