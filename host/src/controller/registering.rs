@@ -100,6 +100,26 @@ impl Bounds {
         let permissions = Permissions::new(spec, &plugin.capabilities, home.clone());
         Self { spec: spec.clone(), permissions }
     }
+
+    /// Checks that the manifest permits all that a source would watch, in namespaces of its `own` or in those of the controller.
+    fn permit(&self, planned: &Planned, own: bool) -> Result<(), CallError> {
+        let gvk = &planned.spec.gvk;
+        if planned.scopes.is_empty() {
+            let message = format!("{gvk} is not watched in the daemon's own namespace, and the source names no other");
+            return Err(CallError::new(CallReason::Denied, message));
+        }
+        let found = planned.scopes.len();
+        if found > MOST_PLACES && own {
+            let message = format!(
+                "the source names {found} namespaces; a run registers at most {MOST_PLACES} at once: leave `namespaces` out, or name fewer"
+            );
+            return Err(CallError::new(CallReason::Exhausted, message));
+        }
+        for (scope, kind) in &planned.scopes {
+            self.permissions.permit_watch(gvk, kind.scope, scope.namespace.as_deref())?;
+        }
+        Ok(())
+    }
 }
 
 impl Registrar {
@@ -141,7 +161,7 @@ impl Registrar {
             kinds.extend(self.api.known(gvk).map(|kind| (at, kind)));
         }
         let planned = plan::registered(spec, (name, declared), &kinds, &self.home, &self.faults);
-        self.permit(bounds, &planned, declared.namespaces.is_some())?;
+        bounds.permit(&planned, declared.namespaces.is_some())?;
         Ok(planned)
     }
 
@@ -157,26 +177,6 @@ impl Registrar {
     fn places(&self, all: Vec<Arc<Subscription>>) -> Arc<Places> {
         let queue = self.queue.clone();
         Arc::new(Places::new(all, move || queue.event_for_all(Instant::now())))
-    }
-
-    /// Checks that the manifest permits all that a source would watch, in namespaces of its `own` or in those of the controller.
-    fn permit(&self, bounds: &Bounds, planned: &Planned, own: bool) -> Result<(), CallError> {
-        let gvk = &planned.spec.gvk;
-        if planned.scopes.is_empty() {
-            let message = format!("{gvk} is not watched in the daemon's own namespace, and the source names no other");
-            return Err(CallError::new(CallReason::Denied, message));
-        }
-        let found = planned.scopes.len();
-        if found > MOST_PLACES && own {
-            let message = format!(
-                "the source names {found} namespaces; a run registers at most {MOST_PLACES} at once: leave `namespaces` out, or name fewer"
-            );
-            return Err(CallError::new(CallReason::Exhausted, message));
-        }
-        for (scope, kind) in &planned.scopes {
-            bounds.permissions.permit_watch(gvk, kind.scope, scope.namespace.as_deref())?;
-        }
-        Ok(())
     }
 
     /// Asks whether the operator's account may read all that a source would watch, and goes on asking until what it returns is dropped.

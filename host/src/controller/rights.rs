@@ -280,6 +280,9 @@ mod tests {
 
     use super::*;
 
+    /// The namespaces of the questions, in their order; `None`: all at once.
+    type Asked = Arc<Mutex<Vec<Option<Arc<str>>>>>;
+
     fn away() -> Error {
         Error::new(Reason::Unreachable, 0, "away")
     }
@@ -360,9 +363,7 @@ mod tests {
     }
 
     /// Returns rights to read in 500 namespaces that the API server answers about so, each time after a second; and what it is asked.
-    fn many(
-        answer: impl Fn(Option<&str>) -> Result<bool, Error> + Send + Sync + 'static,
-    ) -> (Rights, Arc<Mutex<Vec<Option<Arc<str>>>>>) {
+    fn many(answer: impl Fn(Option<&str>) -> Result<bool, Error> + Send + Sync + 'static) -> (Rights, Asked) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&asked);
         let ask = move |read: Read| -> BoxFuture<'static, Result<bool, Error>> {

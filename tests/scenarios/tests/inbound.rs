@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use cluster::{Cluster, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start};
@@ -206,11 +205,10 @@ fn a_component_that_fails_traps_or_is_slow_over_requests_harms_no_runs() {
     let slow = json!({ "do": [{ "busyMs": 1000 }] });
     std::thread::scope(|scope| {
         let sent: Vec<_> = (0..40).map(|_| scope.spawn(|| door.post(slow.clone()).0)).collect();
-        let begun = Instant::now();
         assert!(place.find(&place.probes(), "a").is_some());
         place.merge(&place.probes(), "a", &json!({ "spec": { "reconcile": { "status": { "seen": true } } } }));
         place.await_object(&place.probes(), "a", "a run beside them", |probe| probe["status"]["seen"] == true);
-        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        assert!(sent.iter().any(|sent| !sent.is_finished()), "it did not wait for them");
         let mut statuses: Vec<_> = sent.into_iter().map(|sent| sent.join().unwrap()).collect();
         statuses.sort_unstable();
         statuses.dedup();
