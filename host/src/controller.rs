@@ -30,6 +30,7 @@ mod late;
 mod plan;
 mod polls;
 mod registering;
+mod rest;
 mod rights;
 mod run;
 mod selected;
@@ -45,11 +46,12 @@ pub use declared::{Declared, Environment};
 use handle::Phase;
 pub use handle::{Described, Handle};
 use polls::Polls;
+use rest::{Come, Lack, Rest};
 use rights::{Lost, Rights, lost};
 use run::execute;
 use selected::follow;
 use sources::{Joined, Sources};
-use start::{Come, Entry, Lack, Prepared, Rest, prepare};
+use start::{Entry, Prepared, prepare};
 
 /// The reason for which the runs of a controller have to end.
 enum Break {

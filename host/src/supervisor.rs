@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 pub mod disk;
 mod inbound;
+mod leaving;
 mod load;
 mod managers;
 pub mod status;
@@ -30,6 +31,7 @@ mod values;
 
 use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
+use leaving::Leaving;
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
 use supply::{Again, Component, Drain, Refusal, Supply, Unit};
@@ -79,17 +81,6 @@ struct Running {
     operator: Arc<str>,
     handle: Arc<Handle>,
     stop: CancellationToken,
-    /// Its last run has ended.
-    ended: CancellationToken,
-}
-
-/// A controller that has been stopped.
-struct Leaving {
-    /// The operator that had it.
-    operator: Arc<str>,
-    name: Arc<str>,
-    /// Its field manager.
-    manager: Arc<str>,
     /// Its last run has ended.
     ended: CancellationToken,
 }
@@ -442,48 +433,6 @@ impl Supervisor {
         self.tasks.spawn_on(run.instrument(span), &runtime);
         let running = Running { operator: Arc::clone(operator), handle, stop, ended };
         self.controllers.insert(name, running);
-    }
-
-    /// Stops the controllers of an operator that no manifest declares any more.
-    fn stop_unwanted_of(&mut self, operator: &Arc<str>) {
-        let wanted = |name: &Arc<str>| self.operators.iter().any(|o| o.controllers.contains_key(name));
-        let running = self.controllers.iter().filter(|(_, running)| running.operator == *operator);
-        let unwanted = running.map(|(name, _)| name).filter(|name| !wanted(name));
-        for name in unwanted.cloned().collect::<Vec<_>>() {
-            self.stop_controller(&name);
-        }
-    }
-
-    fn stop_controller(&mut self, name: &Arc<str>) {
-        if let Some(running) = self.controllers.remove(name) {
-            tracing::info!(controller = %name, "no manifest declares it any more");
-            running.handle.warn_of_carriers();
-            running.stop.cancel();
-            self.status.stopped(name);
-            let Running { operator, handle, ended, .. } = running;
-            let manager = handle.field_manager();
-            self.leaving.push(Leaving { operator, name: Arc::clone(name), manager, ended });
-            self.environment.metrics.runs.forget(name);
-        }
-    }
-
-    /// Ends what no manifest wants any more.
-    fn retire(&mut self) {
-        let in_force = self.in_force.iter().map(|(unit, version)| (unit, &version.attempt));
-        for unit in plan::retired(&self.operators, in_force) {
-            self.in_force.remove(&unit);
-        }
-        let units = self.operators.iter().flat_map(|Operator { name, plugins, .. }| {
-            plugins.keys().map(|plugin| Unit { operator: Arc::clone(name), plugin: Arc::clone(plugin) })
-        });
-        self.status.keep(&self.in_force.keys().cloned().chain(units).collect());
-        self.tried.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
-        let versions = self.in_force.values();
-        let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
-        let running: Vec<_> = self.controllers.keys().cloned().collect();
-        for name in running.into_iter().filter(|name| !kept.contains(name)) {
-            self.stop_controller(&name);
-        }
     }
 
     fn runs_any(&self, attempt: &Attempt) -> bool {

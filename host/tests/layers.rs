@@ -7,8 +7,17 @@ use std::path::Path;
 #[path = "../core/tests/circles/mod.rs"]
 mod circles;
 
+#[path = "../core/tests/lengths/mod.rs"]
+mod lengths;
+
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let circles = circles::circles(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     assert!(circles.is_empty(), "\n{}\n", circles.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long_to_be_read_at_once() {
+    let long = lengths::long(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(long.is_empty(), "\n{}\n", long.join("\n"));
 }

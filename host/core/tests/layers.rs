@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod circles;
+mod lengths;
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
@@ -41,6 +42,12 @@ fn modules_use_rows_above_their_own_only() {
 fn no_files_import_each_other_in_a_circle() {
     let circles = circles::circles(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     assert!(circles.is_empty(), "\n{}\n", circles.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long_to_be_read_at_once() {
+    let long = lengths::long(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(long.is_empty(), "\n{}\n", long.join("\n"));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use futures::future::select_all;
 use tokio::sync::watch;
 
 use super::declared::Sites;
+use super::rest::kinds_of;
 use super::rights::Lost;
-use super::start::kinds_of;
 
 /// Waits until another cluster may not be used any more; for ever, if the controller uses none. `without` has the names of what it goes
 /// on without already.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use capstan_core::cpu::Job;
 use capstan_core::dispatcher::Bounds;
-use capstan_core::external::Counts;
 use capstan_core::guest::{Guest, Interface};
 use capstan_core::manifest::{self, OnSwap};
 use capstan_core::object::ObjectRef;
@@ -21,7 +20,6 @@ use capstan_core::source::registered::Registered;
 use capstan_core::source::{Doubt, Listener, Source, TriggerKind, Within};
 use capstan_core::startup::Obstacle;
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -31,10 +29,13 @@ use super::declared::{Declared, Environment, finalizer_name};
 use super::registering::{Registrar, registered};
 use super::selection::Selection;
 use super::sources::Sources;
-use crate::control::Unready;
 use crate::informer::Scope;
 use crate::informer::pool::Subscription;
 use crate::metrics::ControllerRuns;
+
+mod shown;
+
+pub use shown::Described;
 
 /// A controller, for code that watches or changes it.
 pub struct Handle {
@@ -86,18 +87,6 @@ pub(super) struct Swapped {
     before: Option<InForce>,
     /// The one that is now.
     now: Arc<Controller>,
-}
-
-/// The state of a controller with some of its keys.
-pub struct Described {
-    /// The state.
-    pub state: Value,
-    /// The number of keys in it.
-    pub keys: usize,
-    /// The last of them.
-    pub last: Option<ObjectRef>,
-    /// True if there are more keys after that.
-    pub more: bool,
 }
 
 /// The phase of a controller.
@@ -305,27 +294,6 @@ impl Handle {
         }
     }
 
-    /// Returns what a change is waiting for while the controller runs as before; `None` if no change waits.
-    pub fn waiting(&self) -> Option<String> {
-        match &*self.phase.lock() {
-            Phase::Changing(why) => Some(why.clone()),
-            Phase::Resolving(_) | Phase::Filling { .. } | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
-        }
-    }
-
-    /// Returns why it is not ready; `None` if it is.
-    pub fn unready(&self) -> Option<Unready> {
-        let Obstacle { why, elsewhere } = match &*self.phase.lock() {
-            Phase::Resolving(obstacle) | Phase::Failed(obstacle) => obstacle.clone(),
-            Phase::Filling { elsewhere } => {
-                Obstacle { elsewhere: *elsewhere, ..Obstacle::here("waiting for its caches to fill") }
-            }
-            Phase::Stopped => Obstacle::here("stopped"),
-            Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
-        };
-        Some(Unready { what: format!("controller {}", self.name), why, elsewhere })
-    }
-
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -334,61 +302,6 @@ impl Handle {
     /// Returns the field manager of its wanted version.
     pub fn field_manager(&self) -> Arc<str> {
         Arc::clone(&self.wanted.borrow().spec.field_manager)
-    }
-
-    /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
-    pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
-        let now = Instant::now();
-        let counts = self.queue.counts(now);
-        let mut states = self.queue.states(now, after, limit.saturating_add(1));
-        let more = states.len() > limit;
-        states.truncate(limit);
-        let (shown, last) = (states.len(), states.last().map(|state| state.key.clone()));
-        let keys = states.into_iter().map(|state| {
-            json!({
-                "key": state.key.to_string(),
-                "inFlight": state.in_flight,
-                "paused": self.verdicts.is_paused(&state.key),
-                "mark": format!("{:?}", state.mark),
-                "attempt": state.retry.map(|retry| retry.attempt),
-                "dueInMs": state.due_in.map(|due| u64::try_from(due.as_millis()).unwrap_or(u64::MAX)),
-            })
-        });
-        let (phase, why) = match &*self.phase.lock() {
-            Phase::Resolving(obstacle) => ("resolving", Some(obstacle.why.clone())),
-            Phase::Filling { .. } => ("filling", None),
-            Phase::Running => ("running", self.without.lock().as_ref().map(|without| without.why.clone())),
-            Phase::Changing(why) => ("changing", Some(why.clone())),
-            Phase::Stopped => ("stopped", None),
-            Phase::Failed(obstacle) => ("failed", Some(obstacle.why.clone())),
-        };
-        let former: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
-            let former = now.spec.former_finalizers.iter();
-            former.map(|name| (name.to_string(), now.primaries.carrying(name).into())).collect()
-        });
-        let polled: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
-            now.externals.iter().map(|(name, source)| (name.to_string(), figures(source.counts()))).collect()
-        });
-        let registered: serde_json::Map<_, _> = self.controller().map_or_else(Default::default, |now| {
-            let registered = now.registered.watched();
-            registered.iter().map(|(name, source)| (name.to_string(), source.spec().gvk.to_string().into())).collect()
-        });
-        let state = json!({
-            "name": &*self.name,
-            "phase": phase,
-            "why": why,
-            "formerFinalizers": former,
-            "selectedNamespaces": self.selection.lock().names(),
-            "polled": polled,
-            "registered": registered,
-            "keys": counts.keys,
-            "due": counts.due,
-            "inFlight": counts.in_flight,
-            "paused": self.verdicts.paused(),
-            "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
-            "states": keys.collect::<Vec<_>>(),
-        });
-        Described { state, keys: shown, last, more }
     }
 
     /// Reports that it can't start, and waits forever: a change of its manifest drops this future.
@@ -551,12 +464,6 @@ impl Handle {
         let in_force = self.in_force.read();
         in_force.as_ref().map(|now| Arc::clone(&now.controller))
     }
-}
-
-/// Returns what is shown of a source outside of the cluster: never its things.
-fn figures(counts: Counts) -> Value {
-    let Counts { primaries, things, bytes, failures } = counts;
-    json!({ "primaries": primaries, "things": things, "bytes": bytes, "failuresInARow": failures })
 }
 
 impl fmt::Debug for Handle {

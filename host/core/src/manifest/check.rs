@@ -12,14 +12,10 @@ use serde_json::{Map, Value};
 use crate::object::Gvk;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
-use super::names::{
-    ApiVersion, FieldManager, FieldSelector, Finalizer, Key, KindName, Name, is_named_after, is_reserved,
-};
+use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
 use super::units::{Objects, Time, Workers};
-use super::{
-    Controller, MappingKeys, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow,
-};
+use super::{Controller, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow};
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
 const MOST_CONTROLLERS: usize = 64;
@@ -484,19 +480,4 @@ impl<'a> Check<'a> {
 /// Returns the names of a mapping, also of entries that are wrong: what refers to them is right.
 fn names<T>(named: &Named<T>) -> BTreeSet<&str> {
     named.0.iter().filter_map(|(name, _)| name.read()).map(|name| &*name.value.0.0).collect()
-}
-
-fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {
-    let defaults = MappingKeys::default();
-    let key = |field: &Maybe<OrWord<raw::Nothing, Scalar<Key>>>, default| match get(field) {
-        None => default,
-        Some(OrWord::Word(_)) => None,
-        Some(OrWord::Value(Scalar(Key(key)))) => Some(Arc::clone(key)),
-    };
-    MappingKeys {
-        name: get(&raw.name).map_or(defaults.name, |Scalar(Key(key))| Arc::clone(key)),
-        namespace: key(&raw.namespace, defaults.namespace),
-        kind: key(&raw.kind, defaults.kind),
-        across_namespaces: flag(&raw.across_namespaces, false),
-    }
 }

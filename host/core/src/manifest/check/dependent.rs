@@ -17,7 +17,7 @@ use super::super::{
     Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching, OnRename,
     ReadyKind, Workflow,
 };
-use super::{Check, Sources, flag, get, located, mapping_keys, names, object};
+use super::{Check, Sources, flag, get, located, names, object, source};
 
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
@@ -174,7 +174,7 @@ impl Check<'_> {
             filters,
             called,
             on_rename: get(&raw.on_rename).copied().unwrap_or_default(),
-            mapping: get(&raw.mapping).map(mapping_keys).unwrap_or_default(),
+            mapping: get(&raw.mapping).map(source::mapping_keys).unwrap_or_default(),
             conditions,
             config: object(&raw.config),
         })

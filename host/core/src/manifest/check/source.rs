@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::filters::OBJECT;
-use super::super::names::{FieldSelector, Name};
+use super::super::names::{FieldSelector, Key, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::units::Priority;
 use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, Source};
 use super::inbound::Doors;
 use super::keep::bound;
-use super::{Check, flag, get, located, mapping_keys, page_size};
+use super::{Check, flag, get, located, page_size};
 use crate::object::pointer::Pointer;
-use crate::yaml::{Located, Scalar, Slot};
+use crate::yaml::{Located, OrWord, Scalar, Slot};
 
 /// The indexes over primaries, by name.
 type Indexes = BTreeMap<Arc<str>, Keys>;
@@ -233,5 +233,20 @@ impl Check<'_> {
             }
         }
         flag(&raw.across_namespaces, false)
+    }
+}
+
+pub(super) fn mapping_keys(raw: &raw::MappingKeys) -> MappingKeys {
+    let defaults = MappingKeys::default();
+    let key = |field: &Maybe<OrWord<raw::Nothing, Scalar<Key>>>, default| match get(field) {
+        None => default,
+        Some(OrWord::Word(_)) => None,
+        Some(OrWord::Value(Scalar(Key(key)))) => Some(Arc::clone(key)),
+    };
+    MappingKeys {
+        name: get(&raw.name).map_or(defaults.name, |Scalar(Key(key))| Arc::clone(key)),
+        namespace: key(&raw.namespace, defaults.namespace),
+        kind: key(&raw.kind, defaults.kind),
+        across_namespaces: flag(&raw.across_namespaces, false),
     }
 }

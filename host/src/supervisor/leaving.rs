@@ -1,0 +1,66 @@
+//! Stops the controllers that no manifest wants any more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use capstan_core::manifest::Operator;
+use capstan_core::rollout::plan;
+use tokio_util::sync::CancellationToken;
+
+use super::supply::Unit;
+use super::{Running, Supervisor};
+
+/// A controller that has been stopped.
+pub(super) struct Leaving {
+    /// The operator that had it.
+    pub(super) operator: Arc<str>,
+    pub(super) name: Arc<str>,
+    /// Its field manager.
+    pub(super) manager: Arc<str>,
+    /// Its last run has ended.
+    pub(super) ended: CancellationToken,
+}
+
+impl Supervisor {
+    /// Stops the controllers of an operator that no manifest declares any more.
+    pub(super) fn stop_unwanted_of(&mut self, operator: &Arc<str>) {
+        let wanted = |name: &Arc<str>| self.operators.iter().any(|o| o.controllers.contains_key(name));
+        let running = self.controllers.iter().filter(|(_, running)| running.operator == *operator);
+        let unwanted = running.map(|(name, _)| name).filter(|name| !wanted(name));
+        for name in unwanted.cloned().collect::<Vec<_>>() {
+            self.stop_controller(&name);
+        }
+    }
+
+    pub(super) fn stop_controller(&mut self, name: &Arc<str>) {
+        if let Some(running) = self.controllers.remove(name) {
+            tracing::info!(controller = %name, "no manifest declares it any more");
+            running.handle.warn_of_carriers();
+            running.stop.cancel();
+            self.status.stopped(name);
+            let Running { operator, handle, ended, .. } = running;
+            let manager = handle.field_manager();
+            self.leaving.push(Leaving { operator, name: Arc::clone(name), manager, ended });
+            self.environment.metrics.runs.forget(name);
+        }
+    }
+
+    /// Ends what no manifest wants any more.
+    pub(super) fn retire(&mut self) {
+        let in_force = self.in_force.iter().map(|(unit, version)| (unit, &version.attempt));
+        for unit in plan::retired(&self.operators, in_force) {
+            self.in_force.remove(&unit);
+        }
+        let units = self.operators.iter().flat_map(|Operator { name, plugins, .. }| {
+            plugins.keys().map(|plugin| Unit { operator: Arc::clone(name), plugin: Arc::clone(plugin) })
+        });
+        self.status.keep(&self.in_force.keys().cloned().chain(units).collect());
+        self.tried.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
+        let versions = self.in_force.values();
+        let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
+        let running: Vec<_> = self.controllers.keys().cloned().collect();
+        for name in running.into_iter().filter(|name| !kept.contains(name)) {
+            self.stop_controller(&name);
+        }
+    }
+}
