@@ -172,10 +172,10 @@ impl Supervisor {
         self.want_values();
         self.leaving.retain(|left| !left.ended.is_cancelled());
         // A version that runs may never become what is declared.
-        let running = self.in_force.values().flat_map(|version| version.attempt.controllers.values());
-        let leaving = self.leaving.iter().map(|left| &*left.manager);
-        let in_use = running.map(|controller| &*controller.field_manager).chain(leaving);
-        managers::learn(&self.operators, in_use, &self.environment);
+        let running = self.controllers.values().map(|running| running.handle.field_managers());
+        let leaving = self.leaving.iter().map(|left| left.managers.clone());
+        let in_use: BTreeSet<_> = running.chain(leaving).flatten().collect();
+        managers::learn(&self.operators, in_use.iter().map(|name| &**name), &self.environment);
     }
 
     /// Tells of what new or changed manifests give components beyond what is to be seen.

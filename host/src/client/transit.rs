@@ -83,6 +83,11 @@ impl Load {
     /// [`Unread`] if it is longer, breaks off, or finds no memory.
     pub(crate) async fn collect(&mut self, body: Body, most: usize) -> Result<Bytes, Unread> {
         let (mut body, mut whole) = (body, BytesMut::new());
+        // All at once if its length is known: two of which each has a part could wait for one another.
+        let length = http_body::Body::size_hint(&body).exact().and_then(|length| usize::try_from(length).ok());
+        if let Some(length) = length.filter(|length| *length <= most) {
+            self.is(length).await.map_err(Unread::NoRoom)?;
+        }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Unread::Broken(Broken::Off(chain(&error))))?;
             let Ok(data) = frame.into_data() else {
@@ -91,7 +96,8 @@ impl Load {
             if whole.len() + data.len() > most {
                 return Err(Unread::Broken(Broken::Long));
             }
-            self.is(whole.len() + data.len()).await.map_err(Unread::NoRoom)?;
+            let so_far = (whole.len() + data.len()).max(length.unwrap_or(0));
+            self.is(so_far).await.map_err(Unread::NoRoom)?;
             whole.extend_from_slice(&data);
         }
         Ok(whole.freeze())
@@ -103,6 +109,20 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_a_known_length_wait_for_all_of_their_memory_so_that_none_has_a_part_that_another_needs() {
+        let transit = Transit::new(Room::new(32 << 20), "maps".into());
+        let long = 20 << 20;
+        let (mut one, mut other) = (transit.load(), transit.load());
+        assert!(one.collect(Body::from(vec![b'x'; long]), long).await.is_ok());
+        let mut waits = Box::pin(other.collect(Body::from(vec![b'y'; long]), long));
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(one);
+        assert!(waits.await.is_ok());
+        let longer = transit.load().collect(Body::from(vec![b'z'; long]), long - 1).await;
+        assert!(matches!(longer, Err(Unread::Broken(Broken::Long))));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_on_its_way_waits_for_memory_for_a_while() {

@@ -299,15 +299,23 @@ impl Handle {
         &self.name
     }
 
-    /// Returns the field manager of its wanted version.
-    pub fn field_manager(&self) -> Arc<str> {
-        Arc::clone(&self.wanted.borrow().spec.field_manager)
+    /// Returns the field managers of its wanted version, and of the one that runs.
+    pub fn field_managers(&self) -> BTreeSet<Arc<str>> {
+        let running = self.controller();
+        let running = running.iter().map(|controller| Arc::clone(&controller.spec.field_manager));
+        running.chain([Arc::clone(&self.wanted.borrow().spec.field_manager)]).collect()
     }
 
-    /// Reports that it can't start, and waits forever: a change of its manifest drops this future.
-    pub(super) async fn failed<T>(&self, obstacle: Obstacle) -> T {
+    /// Reports that a version can't start, and waits forever: a change of its manifest drops this future.
+    pub(super) async fn failed<T>(&self, declared: &Arc<Declared>, obstacle: Obstacle) -> T {
         tracing::error!(why = %obstacle.why, "the controller does not start");
         self.set(Phase::Failed(obstacle));
+        self.leave_begun();
+        // What has come to be wanted meanwhile was to follow this one.
+        let follows = !Arc::ptr_eq(&self.wanted.borrow(), declared);
+        if follows {
+            self.wanted.send_modify(|_| ());
+        }
         std::future::pending().await
     }
 

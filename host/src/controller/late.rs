@@ -72,7 +72,13 @@ impl Places {
         &self.all
     }
 
-    fn wait_on(&self) {
+    /// Returns true if somebody is to be woken who is not yet.
+    pub(super) fn owes(&self) -> bool {
+        self.late.lock().as_ref().is_some_and(|late| !late.is_finished())
+    }
+
+    /// Wakes those who need it once all is listed.
+    pub(super) fn wait_on(&self) {
         let mut late = self.late.lock();
         // Without a runtime the daemon is ending.
         let Ok(runtime) = Handle::try_current() else {

@@ -241,10 +241,17 @@ impl Watch for Watching {
             }
             // Left only after the others have been joined: in between, nobody else would be told of what comes.
             all.extend(come.into_iter().map(|place| registrar.join(place, source)));
-            *places = (now, registrar.places(all));
+            let after = registrar.places(all);
+            // Who waits for the places before, or was promised to be woken, is woken by these.
+            if Arc::strong_count(before) > 1 || before.owes() {
+                after.wait_on();
+            }
+            *places = (now, after);
             left
         };
         for place in &left {
+            // Somebody who waits for it may keep it for a while.
+            place.leave();
             source.detach(place.scope().namespace.as_deref());
         }
         true

@@ -80,7 +80,7 @@ pub(super) async fn prepare(
     }
     let (kinds, missing) = match patience.kinds(&wait).await {
         Ok(found) => found,
-        Err(why) => return handle.failed(why).await,
+        Err(why) => return handle.failed(&declared, why).await,
     };
     let finalizer = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
     let used = declared.needs_finalizer().then(|| Arc::clone(&finalizer));
@@ -89,14 +89,14 @@ pub(super) async fn prepare(
     let denied = match &mut rights {
         Some(rights) => match patience.rights(rights, &wait).await {
             Ok(seen) => leave_out(rights, &mut plan, seen),
-            Err(why) => return handle.failed(why).await,
+            Err(why) => return handle.failed(&declared, why).await,
         },
         None => BTreeMap::new(),
     };
     handle.set(entry.filling(false));
     let places = match patience.fill(&plan, handle, |elsewhere| handle.set(entry.filling(elsewhere))).await {
         Ok(places) => places,
-        Err(why) => return handle.failed(why).await,
+        Err(why) => return handle.failed(&declared, why).await,
     };
     let (filled, unfilled): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());

@@ -280,8 +280,9 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
-    fn drop(&mut self) {
+impl Subscription {
+    /// Tells the subscriber nothing more, and begins to tell it nothing, though the informer goes on until this is dropped.
+    pub fn leave(&self) {
         // Another may be told of much right now: that is waited for before anybody else has to wait for this one.
         let stays = |(number, _): &(u64, Subscriber)| *number != self.number;
         let subscribers = &self.shared.subscribers;
@@ -297,6 +298,12 @@ impl Drop for Subscription {
                 gone.source.gives_up(self.shared.scope.namespace.as_deref());
             }
         }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.leave();
         let scope = &self.shared.scope;
         let mut running = self.pool.running.lock();
         let Some(entry) = running.informers.get_mut(scope) else {

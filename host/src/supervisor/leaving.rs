@@ -15,8 +15,8 @@ pub(super) struct Leaving {
     /// The operator that had it.
     pub(super) operator: Arc<str>,
     pub(super) name: Arc<str>,
-    /// Its field manager.
-    pub(super) manager: Arc<str>,
+    /// Its field managers.
+    pub(super) managers: BTreeSet<Arc<str>>,
     /// Its last run has ended.
     pub(super) ended: CancellationToken,
 }
@@ -39,8 +39,8 @@ impl Supervisor {
             running.stop.cancel();
             self.status.stopped(name);
             let Running { operator, handle, ended, .. } = running;
-            let manager = handle.field_manager();
-            self.leaving.push(Leaving { operator, name: Arc::clone(name), manager, ended });
+            let managers = handle.field_managers();
+            self.leaving.push(Leaving { operator, name: Arc::clone(name), managers, ended });
             self.environment.metrics.runs.forget(name);
         }
     }

@@ -179,8 +179,15 @@ impl Source {
     /// Takes in that nothing is left, and that the cache tells of itself from now on. Returns the triggers for the queue.
     pub fn attached(&self, attaching: &Attaching) -> Vec<Trigger> {
         let Attaching { place, cache, .. } = attaching;
-        if !self.state.write().entering.remove(place) {
-            return Vec::new();
+        {
+            let mut state = self.state.write();
+            if !state.entering.remove(place) {
+                return Vec::new();
+            }
+            // Its first list may have ended while it was told of.
+            if cache.is_synced() {
+                state.listed_up_to(place, cache.version());
+            }
         }
         let mut told = Vec::new();
         if cache.is_synced() {

@@ -590,6 +590,24 @@ fn what_was_there_before_a_source_looked_is_nothing_new_to_it() {
 }
 
 #[test]
+fn what_comes_after_a_list_that_ends_while_a_source_joins_is_new_to_it() {
+    // EP-13
+    let source = secondaries();
+    let mut writer = Writer::default();
+    writer.start_list();
+    writer.list_item(owned("a", 1, "a"));
+    let mut attaching = source.begin_attach(None, writer.cache().frozen());
+    let mut triggers: Vec<_> = std::iter::from_fn(|| source.attach_on(&mut attaching)).flatten().collect();
+    writer.finish_list(Version(5));
+    source.attach_again(&mut attaching, writer.cache(), BTreeSet::new());
+    triggers.extend(std::iter::from_fn(|| source.attach_on(&mut attaching)).flatten());
+    triggers.extend(source.attached(&attaching));
+    triggers.extend(source.on(writer.apply(Event::Applied(owned("c", 6, "c"))).unwrap()));
+    let urgencies: Vec<_> = triggers.iter().map(|trigger| (&*trigger.primary.name, trigger.urgency)).collect();
+    assert_eq!(urgencies, [("a", Urgency::Replayed), ("c", Urgency::Fresh)]);
+}
+
+#[test]
 fn several_sources_over_one_cache_keep_their_own_windows() {
     // PO-5
     let (ours, theirs) = (secondaries(), secondaries());

@@ -25,6 +25,6 @@ pub(crate) fn long(src: &Path) -> Vec<String> {
 
 fn lines(text: &str) -> usize {
     let lines: Vec<_> = text.lines().collect();
-    let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].contains("mod ");
+    let is_tests = |pair: &[&str]| matches!(pair, ["#[cfg(test)]", next] if next.contains("mod "));
     lines.windows(2).position(is_tests).unwrap_or(lines.len())
 }
