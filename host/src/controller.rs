@@ -37,6 +37,7 @@ mod selected;
 mod selection;
 mod sources;
 mod start;
+mod taking;
 #[cfg(test)]
 mod tests;
 
@@ -86,6 +87,16 @@ struct Task<'a> {
     anew: bool,
 }
 
+impl Break {
+    /// True if requests from outside are not taken from now on either: what their calls read is not kept, or may not be read any more.
+    fn ends_requests(&self) -> bool {
+        match self {
+            Self::Stop | Self::Rights(_) => true,
+            Self::Change(_) => false,
+        }
+    }
+}
+
 // === running ===
 
 /// Runs a controller until `stop` is cancelled, and returns when its last run has ended.
@@ -127,7 +138,11 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         }
         task.start();
         let mut broken = Break::Stop;
-        let until = async { broken = Box::pin(task.until(&stop, &mut held)).await };
+        let until = async {
+            broken = Box::pin(task.until(&stop, &mut held)).await;
+            // Before the last runs end, for what requests would read is not kept.
+            handle.taking.go_on(!broken.ends_requests());
+        };
         let bounds = handle.bounds.subscribe();
         let execute = {
             let handle = Arc::clone(&handle);
@@ -412,6 +427,7 @@ impl Task<'_> {
         let handle = self.handle;
         handle.set(Phase::Running);
         handle.queue.start(Instant::now());
+        handle.taking.begin();
         tracing::info!(primaries = handle.queue.len(), "controller started");
     }
 }

@@ -29,6 +29,7 @@ use super::declared::{Declared, Environment, finalizer_name};
 use super::registering::{Registrar, registered};
 use super::selection::Selection;
 use super::sources::Sources;
+use super::taking::Taking;
 use crate::informer::Scope;
 use crate::informer::pool::Subscription;
 use crate::metrics::ControllerRuns;
@@ -66,6 +67,8 @@ pub struct Handle {
     pub(super) unselected: watch::Sender<Option<String>>,
     /// What a version that is being prepared has begun to list: another one that is wanted meanwhile goes on with that.
     pub(super) begun: Mutex<Vec<Subscription>>,
+    /// Whether requests from outside are taken.
+    pub(super) taking: Taking,
     /// What watches what runs register.
     registrar: Mutex<Option<Arc<Registrar>>>,
 }
@@ -146,6 +149,7 @@ impl Handle {
             selecting: Notify::new(),
             unselected: watch::Sender::new(None),
             begun: Mutex::default(),
+            taking: Taking::default(),
             registrar: Mutex::default(),
             name,
         }

@@ -51,9 +51,10 @@ impl Handle {
     /// [`Problem`].
     pub async fn receive(&self, source: &str, request: InboundRequest) -> Result<Received, Problem> {
         let not_now = || Problem::NotNow(format!("controller {} does not run", self.name()));
-        let controller = self.controller().ok_or_else(not_now)?;
+        let current = || self.taking.admit(self.controller());
+        let controller = current().ok_or_else(not_now)?;
         let external = controller.externals.get(source).cloned().ok_or_else(not_now)?;
-        let asked = receive(&controller, &external, request, || self.controller());
+        let asked = receive(&controller, &external, request, current);
         let answer = self.in_turn(None, asked).await;
         if let Err(Problem::Failed(failure)) = &answer {
             let failures = external.fail(&failure.message);
