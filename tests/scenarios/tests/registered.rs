@@ -300,8 +300,9 @@ fn a_run_that_registers_after_a_swap_is_followed_by_one_of_the_new_version() {
             daemon.await_plugin("probe", "active", 2);
         } else {
             folder.put("probes.yaml", manifest.replace(&format!("[{name}]"), &format!("[{name}, default]")));
-            let wider = || daemon.informers("default").iter().any(|informer| informer["state"] == "watching");
-            wait::until(LATER, "another namespace", || wider().then_some(())).unwrap();
+            // Its informers watch a while before the controller uses them.
+            let started = || daemon.log().matches("controller started").count() == 2;
+            wait::until(LATER, "another namespace", || started().then_some(())).unwrap();
         }
         place.open_gate();
         wait::until(LATER, "the source", || {
