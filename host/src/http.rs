@@ -21,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +43,7 @@ const HANDSHAKES: Rate = Rate { interval: Duration::from_millis(5), burst: 100 }
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time. A new one replaces the oldest on which no answer is under way.
+    /// Connections at a time. A new one replaces the oldest on which no request is worked on.
     pub connections: usize,
     /// How long an answer may take.
     pub answer: Duration,
@@ -53,11 +53,14 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
+/// Whether a request is worked on, as an extension of it. Meanwhile its connection is not closed for a new one.
+#[derive(Clone)]
+pub struct Busy(Arc<AtomicBool>);
+
 /// An open connection.
 struct Open {
     task: AbortHandle,
-    /// True while an answer is under way.
-    busy: Arc<AtomicBool>,
+    busy: Busy,
 }
 
 /// How clients speak.
@@ -72,9 +75,14 @@ pub enum Transport {
 /// A connection whose requests are to be answered.
 struct Connection {
     peer: Peer,
-    /// True while an answer is under way.
-    busy: Arc<AtomicBool>,
+    busy: Busy,
+    handshakes: Arc<Handshakes>,
 }
+
+/// Has connections wait for their turn to agree upon TLS, one after the other, and each only once its client has sent something. Who gives up
+/// leaves its turn to the next.
+#[derive(Default)]
+struct Handshakes(tokio::sync::Mutex<Bucket>);
 
 /// Serves until `stop` is cancelled, then closes all connections.
 pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
@@ -91,7 +99,7 @@ pub async fn serve_by(
 ) {
     let mut tasks = JoinSet::new();
     let mut open = VecDeque::new();
-    let mut handshakes = Bucket::default();
+    let handshakes = Arc::<Handshakes>::default();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -100,23 +108,20 @@ pub async fn serve_by(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Transport::Tls(_) = transport {
-                    // Who only begins connections costs no more of the processor than this; others wait meanwhile.
-                    tokio::time::sleep(handshakes.take(HANDSHAKES, Instant::now())).await;
-                }
                 open.retain(|open: &Open| !open.task.is_finished());
                 if !has_room(&mut open, bounds.connections) {
                     continue;
                 }
-                let busy = Arc::<AtomicBool>::default();
-                let connection = Connection { peer: Peer(peer.ip()), busy: Arc::clone(&busy) };
+                let busy = Busy(Arc::default());
+                let connection =
+                    Connection { peer: Peer(peer.ip()), busy: busy.clone(), handshakes: Arc::clone(&handshakes) };
                 let task = tasks.spawn(connection.open(stream, transport.clone(), router.clone(), bounds.answer));
                 open.push_back(Open { task, busy });
             }
             // Nobody else waits because a peer is gone already.
             Err(error) if is_of_peer(error.kind()) => {}
             // No descriptor is left until another connection ends.
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => sleep(PAUSE).await,
         }
     }
     tasks.shutdown().await;
@@ -124,20 +129,9 @@ pub async fn serve_by(
 
 /// Returns true if it is one connection that could not be accepted, and the next one may be at once.
 fn is_of_peer(error: ErrorKind) -> bool {
-    use ErrorKind::{
-        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable,
-        TimedOut,
-    };
-    let all = [
-        ConnectionAborted,
-        ConnectionRefused,
-        ConnectionReset,
-        HostUnreachable,
-        Interrupted,
-        NetworkUnreachable,
-        TimedOut,
-    ];
-    all.contains(&error)
+    use ErrorKind as E;
+    matches!(error, E::ConnectionAborted | E::ConnectionRefused | E::ConnectionReset | E::Interrupted | E::TimedOut)
+        || matches!(error, E::HostUnreachable | E::NetworkUnreachable)
 }
 
 /// Returns true if there is room for one more connection; if need be, closes the oldest one on which no answer is
@@ -146,7 +140,7 @@ fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
     if open.len() < most {
         return true;
     }
-    let idle = open.iter().position(|open| !open.busy.load(Ordering::Relaxed));
+    let idle = open.iter().position(|open| !open.busy.is_set());
     let closed = idle.and_then(|at| open.remove(at));
     closed.inspect(|closed| closed.task.abort()).is_some()
 }
@@ -159,8 +153,12 @@ impl Connection {
         match transport {
             Transport::Plain => self.answer(stream, router, limit).await,
             Transport::Tls(current) => {
+                let accepted = async {
+                    self.handshakes.turn(&stream).await?;
+                    current().accept(stream).await
+                };
                 // If the peer wants something else, there is nothing to do.
-                if let Ok(Ok(stream)) = timeout(HEAD, current().accept(stream)).await {
+                if let Ok(Ok(stream)) = timeout(HEAD, accepted).await {
                     self.answer(stream, router, limit).await;
                 }
             }
@@ -171,15 +169,16 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let Self { peer, busy } = self;
+        let Self { peer, busy, .. } = self;
         let router = TowerToHyperService::new(router);
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            let (answer, busy) = (router.call(request), Arc::clone(&busy));
+            request.extensions_mut().insert(busy.clone());
+            let (answer, busy) = (router.call(request), busy.clone());
             async move {
-                busy.store(true, Ordering::Relaxed);
+                busy.set(true);
                 let answer = timeout(limit, answer).await;
-                busy.store(false, Ordering::Relaxed);
+                busy.set(false);
                 let late = || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
                 Ok::<Response, Infallible>(answer.map_or_else(|_| late(), |Ok(answer)| answer))
             }
@@ -191,6 +190,39 @@ impl Connection {
             .serve_connection(TokioIo::new(stream), service);
         // If the peer disconnects or takes too long, there is nothing to do.
         drop(timeout(LIFE, connection).await);
+    }
+}
+
+// === impl Handshakes ===
+
+impl Handshakes {
+    /// Waits until a client has sent something, and then for the turn of its connection.
+    async fn turn(&self, stream: &TcpStream) -> std::io::Result<()> {
+        stream.peek(&mut [0]).await?;
+        // Held while it waits: so nobody who waits behind it and gives up has used up a turn.
+        let mut bucket = self.0.lock().await;
+        sleep(bucket.take(HANDSHAKES, Instant::now())).await;
+        Ok(())
+    }
+}
+
+// === impl Busy ===
+
+impl Busy {
+    fn set(&self, busy: bool) {
+        self.0.store(busy, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits for more of the request. Meanwhile it is not worked on.
+    pub async fn waits<T>(&self, more: impl Future<Output = T>) -> T {
+        self.set(false);
+        let more = more.await;
+        self.set(true);
+        more
     }
 }
 
@@ -206,6 +238,7 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use axum::Extension;
+    use axum::body::{Body, to_bytes};
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -225,10 +258,15 @@ mod tests {
             .route("/quick", get(|| async { "quick" }))
             .route("/who", get(async |Extension(peer): Extension<Peer>| format!("{peer:?}")))
             .route("/slow", get(std::future::pending::<&'static str>))
+            .route("/read", get(read_body))
             .route("/long", get(|| async { "x".repeat(64 << 20) }));
         let stop = CancellationToken::new();
         tokio::spawn(serve(listener, router, BOUNDS, stop.clone()));
         Server { address, _stop: stop.drop_guard() }
+    }
+
+    async fn read_body(Extension(busy): Extension<Busy>, body: Body) -> String {
+        format!("{:?}", busy.waits(to_bytes(body, 9)).await)
     }
 
     impl Server {
@@ -259,10 +297,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_ask_nothing_keep_nobody_out() {
+    async fn connections_that_ask_nothing_or_whose_bodies_do_not_come_keep_nobody_out() {
         let server = server().await;
         let mut idle = Vec::new();
-        for begun in ["", "GET /qui", "GET /quick HTTP/1.1\r\nx: "].iter().cycle().take(100) {
+        let body = "GET /read HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nb";
+        for begun in ["", "GET /qui", "GET /quick HTTP/1.1\r\nx: ", body].iter().cycle().take(100) {
             idle.push(server.send(begun).await);
             if idle.len() % 10 == 0 {
                 assert!(server.get("/quick").await.ends_with("quick"));
@@ -302,6 +341,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_sends_nothing_or_gives_up_takes_nobodys_turn_to_agree_upon_tls() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connect = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(connect, listener.accept());
+        let (mut client, stream) = (client.unwrap(), accepted.unwrap().0);
+        let handshakes = Handshakes::default();
+        let is_full = async || handshakes.0.lock().await.is_full(Instant::now());
+        assert!(timeout(Duration::from_millis(10), handshakes.turn(&stream)).await.is_err());
+        assert!(is_full().await, "it has sent nothing");
+        client.write_all(b"x").await.unwrap();
+        let held = handshakes.0.lock().await;
+        assert!(timeout(Duration::from_millis(10), handshakes.turn(&stream)).await.is_err());
+        drop(held);
+        assert!(is_full().await, "it has given up");
+        handshakes.turn(&stream).await.unwrap();
+        assert!(!is_full().await);
+    }
+
+    #[tokio::test]
     async fn a_page_is_told_who_asks() {
         let server = server().await;
         let asked = server.send("GET /who HTTP/1.0\r\n\r\n").await;
@@ -326,7 +384,7 @@ mod tests {
         let half = server.send("GET /quick HTTP/1.1\r\nx: ").await;
         assert_eq!(read(half).await, "");
         let unread = server.send("GET /long HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        tokio::time::sleep(LIFE + HEAD).await;
+        sleep(LIFE + HEAD).await;
         assert!(read(unread).await.len() < 64 << 20);
     }
 }

@@ -16,6 +16,7 @@ use futures::FutureExt as _;
 use http::Uri;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -122,6 +123,7 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
         identity: identity().into(),
         drain: args.drain,
         workers,
+        swapped: Notify::new(),
     });
     let status = Arc::new(Status::default());
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;

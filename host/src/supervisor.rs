@@ -140,6 +140,7 @@ impl Supervisor {
                     biased;
                     changed = self.supply.changed() => again = Some(changed),
                     () = self.values.changed() => again = Some(Again::OnceChanged),
+                    () = self.environment.swapped.notified() => self.want_values(),
                     () = until(self.again_at) => {
                         self.again_at = None;
                         again = Some(Again::OnceChanged);

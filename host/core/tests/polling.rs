@@ -769,11 +769,39 @@ async fn a_request_that_is_not_understood_changes_nothing_and_one_without_room_n
         assert_eq!(bench.receive(body).await, Err(why.to_owned()), "{body}");
         assert_eq!((bench.woken(), bench.source.counts().things), (vec![], 0), "{body}");
     }
-    let full = bench.receive(r#"a+{"id":1} a+{"id":2} a"#).await;
+    bench.page("b", json!({}));
+    let full = bench.receive(r#"a+{"id":1} a+{"id":2} a+{"id":3} b"#).await;
     let share =
         "n/a: the things of one primary may take half of what is free: 2 of 1 (bounded.things and bounded.memory)";
     assert_eq!(full, Err(share.to_owned()));
-    assert_eq!((bench.woken(), bench.source.counts().things), (vec!["a by x".to_owned()], 1), "what came before stays");
+    let woken = vec!["a by x".to_owned(), "b by x".to_owned()];
+    assert_eq!((bench.woken(), bench.source.counts().things), (woken, 1), "the others are kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_says_of_primaries_that_may_be_there_is_to_be_sent_again_and_the_others_hear_of_theirs() {
+    // IB-1
+    let mut bench = Bench::new(Script::new(&[Ok(vec![])]), INBOUND);
+    bench.page("a", json!({}));
+    bench.pages.quarantine(Some(&key("b")));
+    for body in [r#"b b+{"id":1} a+{"id":1}"#, r#"a+{"id":2} b"#] {
+        let doubt = "source primaries does not know all of sample.dev/v1 Page yet: this object can't be read";
+        assert_eq!(bench.receive(body).await, Err(doubt.to_owned()), "{body}");
+        assert_eq!(bench.woken(), ["a by x"]);
+    }
+    assert_eq!(bench.source.counts().things, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_of_a_primary_that_goes_or_is_made_again_meanwhile_does_not_stay() {
+    // XC-6
+    let mut bench = Bench::new(Script::new(&[Ok(vec![])]), INBOUND);
+    bench.page("a", json!({}));
+    bench.receive(r#"a+{"id":1}"#).await.unwrap();
+    for (uid, things) in [("u-a", 1), ("another", 0)] {
+        bench.source.forget_others(&key("a"), uid);
+        assert_eq!(bench.source.counts().things, things, "{uid}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ use capstan_core::queue::{Mode, Policy};
 use capstan_core::reconciler::finalizer;
 use capstan_core::rollout::values::Values;
 use capstan_core::rollout::{Shape, Version};
+use tokio::sync::Notify;
 
 use crate::client::meter::Meters;
 use crate::client::recorder::Recorder;
@@ -51,6 +52,8 @@ pub struct Environment {
     pub drain: Duration,
     /// The threads on which runs compute.
     pub workers: Workers,
+    /// Is told that another version of a controller runs.
+    pub swapped: Notify,
 }
 
 /// A version of a controller, as its manifest declares it, with its plugin.

@@ -303,6 +303,11 @@ impl Handle {
         &self.name
     }
 
+    /// Returns the version that runs; `None` if there is none.
+    pub fn running(&self) -> Option<Arc<Declared>> {
+        self.in_force.read().as_ref().map(|now| Arc::clone(&now.declared))
+    }
+
     /// Returns the field managers of its wanted version, and of the one that runs.
     pub fn field_managers(&self) -> BTreeSet<Arc<str>> {
         let running = self.controller();
@@ -432,6 +437,7 @@ impl Handle {
         self.edition.send_if_modified(|known| std::mem::replace(known, edition) != edition);
         self.queue.set_policy(declared.policy());
         self.bounds.send_replace(declared.bounds(environment));
+        environment.swapped.notify_one();
         // At the start all primaries are enqueued anyway.
         let follows = before.as_ref().map_or(OnSwap::Nothing, |before| {
             let former = &before.controller.registered;

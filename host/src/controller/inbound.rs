@@ -1,6 +1,7 @@
 //! Passes requests from outside to the running version of a controller, when it is its plugin's turn to compute.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::guest::{Guest, InboundRequest};
 use capstan_core::manifest::Inbound;
@@ -24,6 +25,11 @@ pub struct Door {
 }
 
 impl Door {
+    /// Returns true if anybody may send.
+    pub fn is_open(&self) -> bool {
+        self.inbound.senders.token().is_none()
+    }
+
     /// Returns what holds the memory that a request takes, on the plugin's behalf.
     pub fn holding(&self) -> Option<Holding> {
         self.guest.holding()
@@ -33,8 +39,7 @@ impl Door {
 impl Handle {
     /// Returns what is let in at a source, as the running version says, or the one that is to run; `None` if it takes no requests.
     pub fn door(&self, source: &str) -> Option<Door> {
-        let running = self.in_force.read().as_ref().map(|now| Arc::clone(&now.declared));
-        let declared = running.unwrap_or_else(|| Arc::clone(&self.wanted.borrow()));
+        let declared = self.running().unwrap_or_else(|| Arc::clone(&self.wanted.borrow()));
         let inbound = declared.spec.inbound.get(source)?.clone();
         Some(Door {
             operator: Arc::clone(&declared.operator),
@@ -56,11 +61,19 @@ impl Handle {
         let external = controller.externals.get(source).cloned().ok_or_else(not_now)?;
         let asked = receive(&controller, &external, request, current);
         let answer = self.in_turn(None, asked).await;
-        if let Err(Problem::Failed(failure)) = &answer {
-            let failures = external.fail(&failure.message);
+        if let Err(problem) = &answer {
+            if let Problem::Failed(failure) = problem {
+                external.fail(&failure.message);
+            }
             let asked = Asked { source: &external.name, faults: &self.faults };
-            asked.tell_of_request(failures, &failure.message);
+            asked.tell_of_request(problem.kind(), &problem.to_string());
         }
         answer
+    }
+
+    /// Counts and logs that a request to a source was not answered in time, whether its turn had come or not.
+    pub fn late(&self, source: &str, longest: Duration) {
+        let asked = Asked { source, faults: &self.faults };
+        asked.tell_of_request("late", &format!("it was not answered within {} s", longest.as_secs()));
     }
 }

@@ -149,7 +149,7 @@ impl Poller {
         }
     }
 
-    /// Forgets what was told of primaries that have gone (`XC-6`).
+    /// Forgets what was told of primaries that have gone, or have been made again (`XC-6`).
     async fn forget(self, touched: Arc<TouchedKeys>) {
         let (mut leaving, mut farewell) = (BTreeSet::new(), interval(FAREWELL));
         farewell.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -173,10 +173,11 @@ impl Poller {
         self.is_settled(primary)
     }
 
-    /// Forgets what is known of a primary if it is gone. Returns false if it is to be looked at again: a run may read what was known last.
+    /// Forgets what is known of a primary if it is gone, or has been made again. Returns false if it is to be looked at again: a run may read what was known last.
     fn is_settled(&self, primary: &ObjectRef) -> bool {
         let controller = self.handle.controller();
-        if controller.as_ref().is_some_and(|now| now.primaries.get(primary).is_some()) {
+        if let Some(there) = controller.as_ref().and_then(|now| now.primaries.get(primary)) {
+            self.source.forget_others(primary, &there.header().uid);
             return true;
         }
         // Its end may not have been told yet, or a run may still look at what it had.

@@ -94,6 +94,7 @@ fn environment_of(
         identity: "test".into(),
         drain: Duration::ZERO,
         workers: Workers::here(Runtime::current(), slots),
+        swapped: Notify::new(),
     };
     (Arc::new(environment), asked)
 }

@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::gate::{self, Address, Gates, Refusal};
 use crate::controller::Handle;
 use crate::controller::inbound::Door;
+use crate::http::Busy;
 use crate::metrics::Metrics;
 use crate::supervisor::Tokens;
 use crate::supervisor::status::Status;
@@ -50,6 +51,9 @@ struct Inner {
     gates: Gates,
 }
 
+/// A controller, and what it says of a source.
+type Found = (Arc<Handle>, Door);
+
 impl Desk {
     /// Returns a desk for the controllers that run.
     pub fn new(status: &Arc<Status>, tokens: Tokens, metrics: &Arc<Metrics>, runtime: runtime::Handle) -> Self {
@@ -68,10 +72,12 @@ async fn answer(State(desk): State<Desk>, request: Request<Body>) -> Response {
     let path = parts.uri.path().to_owned();
     let to = gate::address(&path).and_then(|to| Some((desk.0.find(&to)?, to)));
     let (counted, answered) = match &to {
-        None => (None, Err((StatusCode::NOT_FOUND, "there is no source at this address\n".to_owned()))),
+        None => (None, Err(nobody())),
         Some((found, to)) => {
-            let late =
-                |_| Err((StatusCode::SERVICE_UNAVAILABLE, "the component has not answered in time\n".to_owned()));
+            let late = |_| {
+                found.0.late(to.source, ANSWER);
+                Err((StatusCode::SERVICE_UNAVAILABLE, "the component has not answered in time\n".to_owned()))
+            };
             let answered = timeout(ANSWER, desk.0.serve(found, to, &parts, body)).await;
             (Some((to.controller, to.source)), answered.unwrap_or_else(late))
         }
@@ -95,15 +101,15 @@ async fn answer(State(desk): State<Desk>, request: Request<Body>) -> Response {
 
 impl Inner {
     /// Returns the controller that an address names, and what it says of the source.
-    fn find(&self, to: &Address<'_>) -> Option<(Arc<Handle>, Arc<Door>)> {
+    fn find(&self, to: &Address<'_>) -> Option<Found> {
         let handle = self.status.controller(to.controller)?;
         let door = handle.door(to.source).filter(|door| *door.operator == *to.operator)?;
-        Some((handle, Arc::new(door)))
+        Some((handle, door))
     }
 
     async fn serve(
         &self,
-        (handle, door): &(Arc<Handle>, Arc<Door>),
+        (_, door): &Found,
         to: &Address<'_>,
         parts: &Parts,
         body: Body,
@@ -117,21 +123,36 @@ impl Inner {
         if body.size_hint().lower() > most {
             return Err(too_large(most));
         }
-        let _place = self.gates.enter(to, door.inbound.per_second, Instant::now())?;
+        let _place = self.gates.enter(to, (door.inbound.per_second, door.is_open()), Instant::now())?;
         let mut held = door.holding();
-        let bytes = timeout(BODY, collect(body, most, held.as_mut())).await;
+        let bytes = timeout(BODY, collect(body, most, held.as_mut()));
+        let bytes = match parts.extensions.get::<Busy>() {
+            Some(busy) => busy.waits(bytes).await,
+            None => bytes.await,
+        };
         let late = |_| (StatusCode::REQUEST_TIMEOUT, format!("the body did not come within {} s\n", BODY.as_secs()));
         let bytes = bytes.map_err(late)??;
+        let permits = self.gates.permits((&door.operator, &door.plugin), door.concurrency);
+        let closed = |_| (StatusCode::SERVICE_UNAVAILABLE, "the source is being stopped\n".to_owned());
+        let _permit = permits.turn(door.is_open()).await.map_err(closed)?;
+        self.pass(to, (rest, &parts.headers, bytes)).await
+    }
+
+    /// Has the component understand a request, if it is let in now that its turn has come: the source may have become another one.
+    async fn pass(
+        &self,
+        to: &Address<'_>,
+        (path, given, bytes): (String, &HeaderMap, Vec<u8>),
+    ) -> Result<(StatusCode, String), Refusal> {
+        let (handle, door) = self.find(to).ok_or_else(nobody)?;
+        self.check(&door, to, given)?;
         let no_text = || {
             let text = "the body is no text in UTF-8, as the source expects it (body: text)\n";
             (StatusCode::UNSUPPORTED_MEDIA_TYPE, text.to_owned())
         };
         let body = door.inbound.body.write(bytes).ok_or_else(no_text)?;
-        let request = InboundRequest { path: rest, headers: headers(door, &parts.headers), body };
-        let permits = self.gates.permits((&door.operator, &door.plugin), door.concurrency);
-        let closed = |_| (StatusCode::SERVICE_UNAVAILABLE, "the source is being stopped\n".to_owned());
-        let _permit = permits.acquire_owned().await.map_err(closed)?;
-        let (handle, source) = (Arc::clone(handle), to.source.to_owned());
+        let request = InboundRequest { path, headers: headers(&door, given), body };
+        let source = to.source.to_owned();
         let call = async move { handle.receive(&source, request).await };
         let call = AbortOnDropHandle::new(self.runtime.spawn(call)).await;
         let panicked = |_| (StatusCode::INTERNAL_SERVER_ERROR, "the daemon has failed over this request\n".to_owned());
@@ -152,6 +173,10 @@ impl Inner {
             refusal
         })
     }
+}
+
+fn nobody() -> Refusal {
+    (StatusCode::NOT_FOUND, "there is no source at this address\n".to_owned())
 }
 
 /// Returns what an answer of the component, or a failure, is answered with.

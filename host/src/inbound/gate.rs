@@ -10,11 +10,17 @@ use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::rollout::values::Known;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// Requests to one source at once, with those whose body is still coming and those that wait for the component.
 const AT_ONCE: usize = 32;
+
+/// The same to all sources of an operator: so that one leaves most connections to the others.
+const OF_OPERATOR: usize = 64;
+
+/// Of these, so many at most to sources that anybody may send to, so that those with a token have the others.
+const OPEN: usize = 32;
 
 /// Sources of which something is remembered; beyond them, those that nobody asks just now are forgotten.
 const SOURCES: usize = 4096;
@@ -40,15 +46,43 @@ pub(super) type Refusal = (StatusCode, String);
 /// The sources that have been asked, and the plugins behind them.
 #[derive(Default)]
 pub(super) struct Gates {
-    sources: Mutex<HashMap<Name, Gate>>,
+    asked: Mutex<Asked>,
     plugins: Mutex<HashMap<Unit, Permits>>,
+}
+
+#[derive(Default)]
+struct Asked {
+    sources: HashMap<Name, Gate>,
+    /// The operators of which requests are under way.
+    operators: HashMap<String, Crowd>,
+}
+
+/// The requests of an operator that are under way.
+#[derive(Default)]
+struct Crowd {
+    all: usize,
+    /// Those to sources that anybody may send to.
+    open: usize,
 }
 
 /// Operator and plugin.
 type Unit = (Arc<str>, Arc<str>);
 
-/// How many permits there are, and they.
-type Permits = (usize, Arc<Semaphore>);
+/// The calls of a plugin that may be about requests.
+#[derive(Clone)]
+pub(super) struct Permits {
+    /// How many.
+    calls: usize,
+    all: Arc<Semaphore>,
+    /// Those about requests that anybody may send: half of them.
+    open: Arc<Semaphore>,
+}
+
+/// Permits for one call, until they are dropped.
+pub(super) struct Permit {
+    _all: OwnedSemaphorePermit,
+    _open: Option<OwnedSemaphorePermit>,
+}
 
 /// Operator, controller and source.
 type Name = (String, String, String);
@@ -65,6 +99,7 @@ struct Gate {
 pub(super) struct Place<'a> {
     gates: &'a Gates,
     name: Name,
+    open: bool,
 }
 
 /// Returns the source to which a path leads, `/OPERATOR/CONTROLLER/SOURCE/…`; `None` if it leads to none.
@@ -125,53 +160,88 @@ fn fits(given: &str, token: &str) -> bool {
 // === impl Gates ===
 
 impl Gates {
-    /// Takes a place for a request to a source that may have so many a second.
+    /// Takes a place for a request to a source that may have so many a second; anybody may send to an `open` one.
     ///
     /// # Errors
     /// What to answer if there are too many.
-    pub(super) fn enter(&self, to: &Address<'_>, per_second: u32, now: Instant) -> Result<Place<'_>, Refusal> {
-        let mut sources = self.sources.lock();
+    pub(super) fn enter(
+        &self,
+        to: &Address<'_>,
+        (per_second, open): (u32, bool),
+        now: Instant,
+    ) -> Result<Place<'_>, Refusal> {
+        let Asked { sources, operators } = &mut *self.asked.lock();
         if sources.len() >= SOURCES {
             sources.retain(|_, gate| gate.under_way > 0);
         }
         let name = name(to);
         let gate = sources.entry(name.clone()).or_default();
+        let of_operator = operators.get(to.operator);
+        let of_operator = |count: fn(&Crowd) -> usize| of_operator.map_or(0, count);
+        let busy = |most: usize, whose: &str| {
+            Err((StatusCode::SERVICE_UNAVAILABLE, format!("{most} requests to {whose} are under way\n")))
+        };
         if gate.under_way >= AT_ONCE {
-            let text = format!("{AT_ONCE} requests to this source are under way\n");
-            return Err((StatusCode::SERVICE_UNAVAILABLE, text));
+            return busy(AT_ONCE, "this source");
+        }
+        if of_operator(|crowd| crowd.all) >= OF_OPERATOR {
+            return busy(OF_OPERATOR, "this operator");
+        }
+        if open && of_operator(|crowd| crowd.open) >= OPEN {
+            return busy(OPEN, "sources without a token of this operator");
         }
         if !gate.rate.take_now(1, Rate::per_second(per_second), now) {
             let text = format!("more than {per_second} requests a second (requestsPerSecond)\n");
             return Err((StatusCode::TOO_MANY_REQUESTS, text));
         }
         gate.under_way += 1;
-        Ok(Place { gates: self, name })
+        let crowd = operators.entry(to.operator.to_owned()).or_default();
+        crowd.all += 1;
+        crowd.open += usize::from(open);
+        Ok(Place { gates: self, name, open })
     }
 
-    /// Returns the permits for calls of a plugin about requests: half of those that it has, so that runs have the others.
-    pub(super) fn permits(&self, (operator, plugin): (&Arc<str>, &Arc<str>), concurrency: usize) -> Arc<Semaphore> {
-        let permits = concurrency.div_ceil(2).max(1);
+    /// Returns the permits for calls of a plugin about requests: half of those that it has, so that runs have the others, and at least one.
+    pub(super) fn permits(&self, (operator, plugin): (&Arc<str>, &Arc<str>), concurrency: usize) -> Permits {
+        let calls = (concurrency / 2).max(1);
         let mut plugins = self.plugins.lock();
         if plugins.len() >= SOURCES {
-            plugins.retain(|_, (_, semaphore)| Arc::strong_count(semaphore) > 1);
+            plugins.retain(|_, permits| Arc::strong_count(&permits.all) > 1);
         }
-        let new = || (permits, Arc::new(Semaphore::new(permits)));
-        let known = plugins.entry((Arc::clone(operator), Arc::clone(plugin))).or_insert_with(new);
-        if known.0 != permits {
-            *known = new();
+        let known = plugins.entry((Arc::clone(operator), Arc::clone(plugin))).or_insert_with(|| Permits::new(calls));
+        if known.calls != calls {
+            *known = Permits::new(calls);
         }
-        Arc::clone(&known.1)
+        known.clone()
     }
 
     /// Returns true if it is to be told now that a source has no token.
     pub(super) fn is_news(&self, to: &Address<'_>, now: Instant) -> bool {
-        let mut sources = self.sources.lock();
-        let told = &mut sources.entry(name(to)).or_default().told;
+        let mut asked = self.asked.lock();
+        let told = &mut asked.sources.entry(name(to)).or_default().told;
         let due = told.is_none_or(|told| now.saturating_duration_since(told) >= QUIET);
         if due {
             *told = Some(now);
         }
         due
+    }
+}
+
+// === impl Permits ===
+
+impl Permits {
+    fn new(calls: usize) -> Self {
+        let open = Arc::new(Semaphore::new((calls / 2).max(1)));
+        Self { calls, all: Arc::new(Semaphore::new(calls)), open }
+    }
+
+    /// Waits for the turn of a request to a source, which is `open` to anybody or not. Those to open sources wait among themselves first.
+    ///
+    /// # Errors
+    /// Never while the daemon runs.
+    pub(super) async fn turn(self, open: bool) -> Result<Permit, AcquireError> {
+        let open = if open { Some(self.open.acquire_owned().await?) } else { None };
+        Ok(Permit { _open: open, _all: self.all.acquire_owned().await? })
     }
 }
 
@@ -182,14 +252,25 @@ fn name(to: &Address<'_>) -> Name {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if let Some(gate) = self.gates.sources.lock().get_mut(&self.name) {
+        let Asked { sources, operators } = &mut *self.gates.asked.lock();
+        if let Some(gate) = sources.get_mut(&self.name) {
             gate.under_way = gate.under_way.saturating_sub(1);
+        }
+        let (operator, _, _) = &self.name;
+        if let Some(crowd) = operators.get_mut(operator) {
+            crowd.all = crowd.all.saturating_sub(1);
+            crowd.open = crowd.open.saturating_sub(usize::from(self.open));
+            if crowd.all == 0 {
+                operators.remove(operator);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -253,27 +334,55 @@ mod tests {
         let (gates, now) = (Gates::default(), Instant::now());
         let (one, other) = (address("/o/c/one").unwrap(), address("/o/c/other").unwrap());
         let status = |entered: &Result<Place<'_>, Refusal>| entered.as_ref().map_or_else(|e| e.0.as_u16(), |_| 200);
-        let places: Vec<_> = (0..12).map(|_| gates.enter(&one, 2, now)).collect();
+        let places: Vec<_> = (0..12).map(|_| gates.enter(&one, (2, false), now)).collect();
         let statuses: Vec<_> = places.iter().map(status).collect();
         assert_eq!(statuses, [vec![200; 10], vec![429; 2]].concat());
-        assert_eq!(status(&gates.enter(&other, 2, now)), 200);
-        assert_eq!(status(&gates.enter(&one, 2, now + Duration::from_secs(1))), 200);
+        assert_eq!(status(&gates.enter(&other, (2, false), now)), 200);
+        assert_eq!(status(&gates.enter(&one, (2, false), now + Duration::from_secs(1))), 200);
         let busy = address("/o/c/busy").unwrap();
-        let places: Vec<_> = (0..40).map(|_| gates.enter(&busy, 1000, now)).collect();
+        let places: Vec<_> = (0..40).map(|_| gates.enter(&busy, (1000, false), now)).collect();
         let entered = places.iter().filter(|place| place.is_ok()).count();
-        assert_eq!((entered, status(&gates.enter(&busy, 1000, now))), (AT_ONCE, 503));
+        assert_eq!((entered, status(&gates.enter(&busy, (1000, false), now))), (AT_ONCE, 503));
         drop(places);
-        assert_eq!(status(&gates.enter(&busy, 1000, now)), 200);
+        assert_eq!(status(&gates.enter(&busy, (1000, false), now)), 200);
     }
 
     #[test]
-    fn calls_about_requests_have_half_of_what_a_plugin_has() {
+    fn an_operator_leaves_connections_to_others_and_its_open_sources_leave_some_to_those_with_a_token() {
+        // IB-4
+        let (gates, now) = (Gates::default(), Instant::now());
+        let mut places = Vec::new();
+        for (operator, open, entered) in
+            [("a", true, OPEN), ("a", false, OF_OPERATOR - OPEN), ("b", false, OF_OPERATOR)]
+        {
+            let mut within = 0;
+            for (source, _) in (0..8).flat_map(|source| (0..AT_ONCE).map(move |n| (source, n))) {
+                let path = format!("/{operator}/c/{source}-{open}");
+                let place = gates.enter(&address(&path).unwrap(), (1000, open), now);
+                within += usize::from(place.is_ok());
+                places.extend(place);
+            }
+            assert_eq!(within, entered, "{operator} {open}");
+        }
+        drop(places);
+        assert!(gates.asked.lock().operators.is_empty());
+    }
+
+    #[tokio::test]
+    async fn calls_about_requests_have_half_of_what_a_plugin_has_and_those_that_anybody_sends_half_of_these() {
         // IB-4
         let gates = Gates::default();
         let unit = (&Arc::from("o"), &Arc::from("p"));
-        for (concurrency, permits) in [(1, 1), (2, 1), (8, 4), (9, 5)] {
-            assert_eq!(gates.permits(unit, concurrency).available_permits(), permits);
+        for (concurrency, calls, of_open) in [(1, 1, 1), (2, 1, 1), (8, 4, 2), (9, 4, 2), (10, 5, 2)] {
+            let permits = gates.permits(unit, concurrency);
+            assert_eq!((permits.all.available_permits(), permits.open.available_permits()), (calls, of_open));
         }
-        assert!(Arc::ptr_eq(&gates.permits(unit, 9), &gates.permits(unit, 9)));
+        assert!(Arc::ptr_eq(&gates.permits(unit, 9).all, &gates.permits(unit, 9).all));
+        let turn = |open: bool| gates.permits(unit, 9).turn(open).now_or_never();
+        let held: Vec<_> = [true, true].map(turn).into_iter().flatten().collect();
+        assert_eq!(held.len(), 2);
+        assert!(turn(true).is_none() && turn(false).is_some());
+        drop(held);
+        assert!(turn(true).is_some());
     }
 }

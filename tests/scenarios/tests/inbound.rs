@@ -49,6 +49,12 @@ impl Door {
     /// Starts a daemon, and waits until its port is open.
     fn of(place: &Place, manifest: &str) -> (Daemon, Self) {
         let daemon = Start::new(manifest).arguments(&["--inbound-listen", "127.0.0.1:0"]).run(place).until_ready();
+        let door = Self::open(place, &daemon);
+        (daemon, door)
+    }
+
+    /// Waits until the port of a daemon is open, and has a token.
+    fn open(place: &Place, daemon: &Daemon) -> Self {
         let line: Value = serde_json::from_str(&daemon.await_line("taking requests from outside")).unwrap();
         let address = line["fields"]["address"].as_str().or(line["address"].as_str()).unwrap().to_owned();
         let path = format!("/{0}/{0}/hooks", place.namespace.name());
@@ -58,7 +64,7 @@ impl Door {
             _ => Ok(()),
         })
         .unwrap();
-        (daemon, door)
+        door
     }
 
     /// Sends a request to what follows the path of the source, and returns status and text.
@@ -142,6 +148,7 @@ fn a_request_with_the_token_wakes_the_primary_whose_run_sees_what_it_says() {
     let chunked = announced.replace("content-length: 10485760", "transfer-encoding: chunked");
     let chunk = format!("1000\r\n{}\r\n0\r\n\r\n", "x".repeat(4096));
     assert_eq!(door.raw(&chunked, chunk.as_bytes()).0, 413);
+    daemon.await_quiet();
     assert_eq!(daemon.runs(), runs, "nothing of that is an event");
 
     assert_eq!(door.post(present(&place, "a", json!({ "id": 1, "v": "x" }))), (202, String::new()));
@@ -198,7 +205,7 @@ fn a_component_that_fails_traps_or_is_slow_over_requests_harms_no_runs() {
     }
     assert_eq!(door.send("POST", "", Some(TOKEN), "\u{1}").0, 500, "what is no JSON the component refuses");
     assert_eq!(daemon.count("capstan_callback_failures_total", "callback=\"inbound\""), 7);
-    daemon.await_line("a request from outside was not understood");
+    daemon.await_line("a request from outside was not taken in as a whole");
     assert!(!daemon.log().contains("\"id\":7"), "nothing of a request is in the log");
 
     // One call of two is left to runs, whatever comes in.
@@ -224,22 +231,28 @@ fn a_flood_without_token_is_nothing_to_the_component_and_one_with_it_is_slowed_d
     let place = Place::new("inbound-flood");
     let _secret = Secret::new(&place);
     let (daemon, door) = Door::of(&place, &manifest(&place, "requestsPerSecond: 2"));
-    let calls = |daemon: &Daemon| daemon.count("capstan_inbound_requests_total", "status=\"202\"");
-    let before = calls(&daemon);
+    // Each call of the component would fail, and be counted.
+    let body = json!({ "do": [{ "fail": "a call" }] });
+    let calls = || daemon.count("capstan_callback_failures_total", "callback=\"inbound\"");
+    assert_eq!((door.post(body.clone()).0, calls()), (500, 1));
+    let (wrong, text) = (Some("wrong-wrong-wrong-wrong"), body.to_string());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    assert_eq!(door.send("POST", "", Some("wrong-wrong-wrong-wrong"), "{}").0, 401);
+                    assert_eq!(door.send("POST", "", wrong, &text).0, 401);
                 }
+                assert_eq!(door.send("POST", "", None, &text).0, 401);
+                assert_eq!(door.send("POST", "x", Some(TOKEN), &text).0, 404);
+                assert_eq!(door.send("PUT", "", Some(TOKEN), &text).0, 405);
             });
         }
     });
-    assert_eq!(calls(&daemon), before);
-    assert_eq!(daemon.get("/readyz").0, 200);
-    let statuses: Vec<_> = (0..40).map(|_| door.post(json!({})).0).collect();
-    let slowed = statuses.iter().filter(|status| **status == 429).count();
-    assert!(slowed >= 20 && statuses.iter().all(|status| [202, 429].contains(status)), "{statuses:?}");
+    assert_eq!((calls(), daemon.get("/readyz").0), (1, 200));
+    let statuses: Vec<_> = (0..40).map(|_| door.post(body.clone()).0).collect();
+    let count = |status: u16| statuses.iter().filter(|found| **found == status).count();
+    assert!(count(429) >= 20 && count(429) + count(500) == 40, "{statuses:?}");
+    assert_eq!(calls(), 1 + count(500) as u64);
 }
 
 #[test]
@@ -253,14 +266,11 @@ fn requests_go_on_while_the_component_is_swapped_and_the_port_closes_with_the_la
     folder.put("operator.yaml", with("requestsPerSecond: 1000"));
     let path = folder.path("operator.yaml");
     let daemon = Start::at(&path).arguments(&["--inbound-listen", "127.0.0.1:0"]).run(&place).until_ready();
-    let line: Value = serde_json::from_str(&daemon.await_line("taking requests from outside")).unwrap();
-    let address = line["fields"]["address"].as_str().or(line["address"].as_str()).unwrap().to_owned();
-    let door = Door { address, path: format!("/{0}/{0}/hooks", place.namespace.name()) };
+    let door = Door::open(&place, &daemon);
     let settled = || match door.post(json!({})) {
         (202, _) => Ok(()),
         (status, why) => Err(format!("{status} {why}")),
     };
-    wait::until_ok(LATER, "its token", settled).unwrap();
     assert_eq!(door.post(present(&place, "a", json!({ "id": 0, "v": 0 }))).0, 202);
     for n in 1..=5 {
         folder.put("operator.yaml", with(&format!("requestsPerSecond: {}", 1000 + n)));
@@ -281,6 +291,36 @@ fn requests_go_on_while_the_component_is_swapped_and_the_port_closes_with_the_la
         settled()
     })
     .unwrap();
+}
+
+#[test]
+fn a_version_that_is_being_prepared_takes_no_requests_from_the_one_that_runs() {
+    // IB-3, IB-5
+    let place = Place::new("inbound-waits");
+    let _secret = Secret::new(&place);
+    shower(&place, "a");
+    let folder = scenarios::Folder::new();
+    let first = manifest(&place, "requestsPerSecond: 1000");
+    folder.put("operator.yaml", &first);
+    let path = folder.path("operator.yaml");
+    let daemon = Start::at(&path).arguments(&["--inbound-listen", "127.0.0.1:0"]).run(&place).until_ready();
+    let door = Door::open(&place, &daemon);
+    let waits = "\nsources: { things: { informer: { apiVersion: nowhere.dev/v1, kind: Nothing, mapper: { annotations: {} } } } }\n";
+    let other = format!("{waits}rateLimit: none\n");
+    for (n, next) in [place.probe_manifest(&other), first.clone(), place.probe_manifest(&other)].into_iter().enumerate()
+    {
+        folder.put("operator.yaml", &next);
+        let phase = if n == 1 { "running" } else { "changing" };
+        let name = place.namespace.name();
+        let reached =
+            || if daemon.controller(name).unwrap()["phase"] == phase { Ok(()) } else { Err(daemon.controllers()) };
+        wait::until_ok(LATER, phase, reached).unwrap();
+        assert_eq!(door.post(present(&place, "a", json!({ "id": 1, "v": n }))), (202, String::new()));
+        await_things(&place, "a", json!([{ "/id": 1, "/v": n }]));
+    }
+    folder.put("operator.yaml", place.probe_manifest("rateLimit: none\n"));
+    let closed = || TcpStream::connect(&door.address).map_or(Ok(()), |_| Err("open"));
+    wait::until_ok(SOON, "the port to be closed", closed).unwrap();
 }
 
 #[test]

@@ -21,6 +21,7 @@ use capstan_core::object::Managers;
 use capstan_core::permission::Home;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
 use tokio_util::sync::CancellationToken;
 
@@ -81,6 +82,7 @@ impl Daemon {
             identity: "sim".into(),
             drain: Duration::from_secs(30),
             workers: Workers::here(runtime, slots),
+            swapped: Notify::new(),
         });
         let status = Arc::<Status>::default();
         let supervisor = Supervisor::new(folder.supply(), environment, Arc::clone(&status), stop.clone());

@@ -302,8 +302,8 @@ impl Scene {
     /// Looks at the first run of a primary that is new, or new to the daemon.
     fn first(&self, uid: &str) {
         let now = self.stage.model.object(THINGS, Some(&self.key.0), &self.key.1);
-        if now.is_some_and(|now| now["metadata"]["uid"] != uid) {
-            // It is gone, and what is counted is that of the one after it.
+        if now.is_none_or(|now| now["metadata"]["uid"] != uid) {
+            // It is gone, and what is counted is that of the one after it, which may be gone, too.
             return;
         }
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);

@@ -37,6 +37,14 @@ impl External {
         Ok(true)
     }
 
+    /// Forgets what it knows of a primary under another uid than this one.
+    pub fn forget_others(&self, primary: &ObjectRef, uid: &str) {
+        let mut state = self.state.lock();
+        if state.primaries.get(primary).is_some_and(|known| !known.uid.is_empty() && *known.uid != *uid) {
+            state.forget(primary);
+        }
+    }
+
     /// Takes in that the component has understood a request.
     pub fn understood(&self) {
         self.state.lock().failures = 0;

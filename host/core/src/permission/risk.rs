@@ -1,4 +1,5 @@
-//! Decides which declarations give a component more than they seem to: kinds by which rights are gained or given.
+//! Decides which declarations give a component, or who sends to it, more than they seem to: kinds by which rights are gained or given, and
+//! requests without a token.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,8 +13,8 @@ use crate::object::Gvk;
 pub struct Risk {
     /// The field of the manifest.
     pub field: String,
-    /// The kind.
-    pub gvk: Gvk,
+    /// What is declared: a kind, or the value of a field.
+    pub what: String,
     /// What the declaration gives.
     pub why: &'static str,
 }
@@ -108,6 +109,12 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
             let field = format!("{field}.sources.{source}");
             risks.extend(risk(&field, &declared.gvk, Deed::Read));
         }
+        let open = controller.inbound.iter().filter(|(_, inbound)| inbound.senders.token().is_none());
+        risks.extend(open.map(|(source, _)| Risk {
+            field: format!("{field}.sources.{source}.inbound"),
+            what: "`token: none`".to_owned(),
+            why: "whoever reaches the port has the component called, and has to be known by it",
+        }));
         for (dependent, declared) in controller.dependents() {
             let manage = declared.manage;
             if manage.create || manage.update || manage.delete {
@@ -125,14 +132,14 @@ fn risk(field: &str, gvk: &Gvk, deed: Deed) -> Option<Risk> {
     let (_, _, _, why) = kinds.find(|(group, kinds, deeds, _)| {
         *gvk.group == **group && kinds.contains(&&*gvk.kind) && deeds.contains(&deed)
     })?;
-    Some(Risk { field: field.to_owned(), gvk: gvk.clone(), why })
+    Some(Risk { field: field.to_owned(), what: gvk.to_string(), why })
 }
 
 impl fmt::Display for Risk {
-    /// Writes the field, the kind and the reason.
+    /// Writes the field, what it declares, and the reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, gvk, why } = self;
-        write!(f, "{field}: {gvk} gives more than it seems to: {why}")
+        let Self { field, what, why } = self;
+        write!(f, "{field}: {what} gives more than it seems to: {why}")
     }
 }
 
@@ -153,7 +160,7 @@ mod tests {
             );
             let operators = parse(&text, Path::new("o.yaml")).unwrap_or_else(|e| panic!("{e}"));
             let risks = of(&operators[0]).into_iter();
-            risks.map(|risk| format!("{} {}", risk.field, risk.gvk.kind)).collect()
+            risks.map(|risk| format!("{} {}", risk.field, risk.what)).collect()
         };
         let role = "apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding";
         let grant = "spec.plugins.p.capabilities.kubernetes";
@@ -163,19 +170,29 @@ mod tests {
             (
                 "{ apiVersion: v1, kind: Secret, verbs: [get] }".to_owned(),
                 String::new(),
-                vec![format!("{grant} Secret")],
+                vec![format!("{grant} v1 Secret")],
             ),
             (format!("{{ {role}, verbs: [get] }}"), String::new(), vec![]),
-            (format!("{{ {role}, verbs: [get, apply] }}"), String::new(), vec![format!("{grant} RoleBinding")]),
+            (
+                format!("{{ {role}, verbs: [get, apply] }}"),
+                String::new(),
+                vec![format!("{grant} rbac.authorization.k8s.io/v1 RoleBinding")],
+            ),
             (
                 String::new(),
                 "sources: { s: { informer: { apiVersion: v1, kind: Secret } } }".to_owned(),
-                vec!["spec.controllers.c.sources.s Secret".to_owned()],
+                vec!["spec.controllers.c.sources.s v1 Secret".to_owned()],
             ),
             (
                 String::new(),
                 format!("workflow: {{ dependents: {{ d: {{ {role} }}, e: {{ {role}, readOnly: true }} }} }}"),
-                vec!["spec.controllers.c: dependent d RoleBinding".to_owned()],
+                vec!["spec.controllers.c: dependent d rbac.authorization.k8s.io/v1 RoleBinding".to_owned()],
+            ),
+            (
+                String::new(),
+                "sources: { s: { inbound: { token: none } }, t: { inbound: { token: { secret: { name: t } } } } }"
+                    .to_owned(),
+                vec!["spec.controllers.c.sources.s.inbound `token: none`".to_owned()],
             ),
             // A kind of another group with the same name.
             ("{ apiVersion: b.dev/v1, kind: Secret, verbs: [apply] }".to_owned(), String::new(), vec![]),

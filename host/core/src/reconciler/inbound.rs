@@ -8,7 +8,7 @@ use super::beside::Beside;
 use super::controller::Controller;
 use super::polling::tell;
 use crate::external::{self, External};
-use crate::guest::{Failure, InboundAnswer, InboundRequest, Learned, SourceEvent};
+use crate::guest::{Cause, Failure, InboundAnswer, InboundRequest, Learned, SourceEvent};
 use crate::object::ObjectRef;
 use crate::text;
 
@@ -32,19 +32,44 @@ pub enum Problem {
     /// The component has failed, or what it answers is of no use.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// What was learned finds no room. What came before it is kept.
+    /// Some of what was learned finds no room. The rest is kept.
     #[error("{0}")]
     Full(String),
-    /// It can't be taken in now; sent again it may be.
+    /// It, or some of it, can't be taken in now; sent again it may be.
     #[error("{0}")]
     NotNow(String),
 }
 
-/// Something that a request says of a primary.
+impl Problem {
+    /// Returns the kind of problem, by which it is logged once in a while: its text may be the sender's.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Failed(failure) => match failure.cause {
+                Cause::Returned => "returned",
+                Cause::Trap => "trap",
+                Cause::Timeout => "timeout",
+                Cause::OutOfMemory => "outOfMemory",
+                Cause::Other => "other",
+            },
+            Self::Full(_) => "full",
+            Self::NotNow(_) => "notNow",
+        }
+    }
+}
+
+/// What could be read of an answer.
+struct Answer {
+    events: Vec<Event>,
+    /// Events about primaries that are not there.
+    dropped: usize,
+    /// Why others are left out: it is not known whether their primaries are there.
+    doubt: Option<Problem>,
+}
+
+/// Something that a request says of a primary that is there.
 struct Event {
     primary: ObjectRef,
-    /// Its uid; `None`: it is not there.
-    uid: Option<Box<str>>,
+    uid: Box<str>,
     what: What,
 }
 
@@ -74,10 +99,11 @@ pub async fn receive(
     let now = current().filter(same).ok_or_else(|| {
         Problem::NotNow(format!("source {} has become another one while the request was looked at", source.name))
     })?;
-    let events = read(&now, source, events, &beside)?;
-    let dropped = events.iter().filter(|event| event.uid.is_none()).count();
-    take(&now, source, events)?;
+    let Answer { events, dropped, doubt } = read(&now, source, events, &beside)?;
     source.understood();
+    let taken = take(&now, source, &events);
+    forget_gone(&now, source, &events);
+    taken.and(doubt.map_or(Ok(()), Err))?;
     Ok(Received { status, body, dropped })
 }
 
@@ -100,12 +126,10 @@ fn read(
     source: &External,
     events: Vec<SourceEvent>,
     beside: &Beside,
-) -> Result<Vec<Event>, Problem> {
+) -> Result<Answer, Failure> {
     let mut budget = beside.budget.lock();
-    let mut read = Vec::with_capacity(events.len());
+    let mut answer = Answer { events: Vec::with_capacity(events.len()), dropped: 0, doubt: None };
     for SourceEvent { primary, learned } in events {
-        let there = controller.primaries.look(&primary).map_err(|doubt| Problem::NotNow(doubt.to_string()))?;
-        let uid = there.map(|there| there.header().uid.as_ref().into());
         let what = match learned {
             Learned::Wake => What::Wake,
             Learned::Gone(id) => What::Thing(id.into(), None),
@@ -116,30 +140,47 @@ fn read(
                 What::Thing(id, Some(thing))
             }
         };
-        read.push(Event { primary, uid, what });
+        match controller.primaries.look(&primary) {
+            Ok(Some(there)) => answer.events.push(Event { uid: there.header().uid.as_ref().into(), primary, what }),
+            Ok(None) => answer.dropped += 1,
+            Err(doubt) => drop(answer.doubt.get_or_insert_with(|| Problem::NotNow(doubt.to_string()))),
+        }
     }
-    Ok(read)
+    Ok(answer)
 }
 
-/// Keeps what was learned of primaries that are there, and has those run that it changes something for.
-fn take(controller: &Controller, source: &External, events: Vec<Event>) -> Result<(), Problem> {
+/// Keeps what was learned, and has those primaries run that it changes something for.
+///
+/// # Errors
+/// [`Problem::Full`], as the first event says it that finds no room. The others are kept.
+fn take(controller: &Controller, source: &External, events: &[Event]) -> Result<(), Problem> {
     let (mut woken, mut result) = (Vec::new(), Ok(()));
     for Event { primary, uid, what } in events {
-        let Some(uid) = uid else { continue };
         let changed = match what {
             What::Wake => Ok(true),
-            What::Thing(id, now) => source.learn((&primary, &uid), &id, now, || controller.guest.lasting()),
+            What::Thing(id, now) => source.learn((primary, uid), id, now.clone(), || controller.guest.lasting()),
         };
         match changed {
-            Ok(true) => woken.push(primary),
+            Ok(true) => woken.push(primary.clone()),
             Ok(false) => {}
             Err(refused) => {
-                let primary = primary.to_string();
-                result = Err(Problem::Full(format!("{}: {refused}", text::said(&primary))));
-                break;
+                let full = || Problem::Full(format!("{}: {refused}", text::said(&primary.to_string())));
+                result = result.and_then(|()| Err(full()));
             }
         }
     }
     tell(controller, source, woken);
     result
+}
+
+/// Forgets what was kept of primaries that have gone meanwhile, or have been made again (`XC-6`).
+fn forget_gone(controller: &Controller, source: &External, events: &[Event]) {
+    for Event { primary, uid, .. } in events {
+        let now = controller.primaries.get(primary);
+        let there = now.as_ref().is_some_and(|now| *now.header().uid == **uid);
+        // A run may look at what it had; once that is over, it is forgotten as that of any other.
+        if !there && (now.is_some() || !controller.queue.knows(primary)) {
+            source.forget_one(primary, uid);
+        }
+    }
 }

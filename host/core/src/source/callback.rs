@@ -198,12 +198,13 @@ impl Asked<'_> {
         }
     }
 
-    /// Counts a request from outside that the component has not understood, and logs it if nothing was logged for the same cause lately.
-    pub fn tell_of_request(self, failures: u32, error: &str) {
+    /// Counts a request from outside that was not taken in as a whole, and logs it if none of the same `kind` was logged lately, whatever the
+    /// `error` says: that may be the sender's.
+    pub fn tell_of_request(self, kind: &str, error: &str) {
         let Self { source, faults } = self;
-        if faults.takes(Callback::Inbound, format!("{source}: {error}")) {
+        if faults.takes(Callback::Inbound, format!("{source}: {kind}")) {
             let controller = &faults.controller;
-            tracing::warn!(%controller, source, failures, %error, "a request from outside was not understood: nothing of it is kept");
+            tracing::warn!(%controller, source, kind, %error, "a request from outside was not taken in as a whole");
         }
     }
 
