@@ -42,28 +42,39 @@ impl Places {
         Self { all: Arc::new(all), wake: Arc::new(wake), late: Mutex::default() }
     }
 
-    /// Waits until all is listed, and told of. If it is not `by` then, or nobody waits for this any more, those who need it are woken later.
+    /// Waits until all is listed, and told of; of several informers not for those that the API server refuses or that find no room: who rests on
+    /// them fails by name, and others do not. If it is not `by` then, or nobody waits for this any more, those who need it are woken later.
     ///
     /// # Errors
     /// [`Unfilled`] says what is not listed.
     pub(super) async fn filled(&self, by: Instant, failing: Failing) -> Result<(), Unfilled> {
         let mut waiting = Waiting { places: self, filled: false };
+        let (mut found, mut lacks) = (false, false);
         for place in &*self.all {
             let mut state = place.state.clone();
             loop {
                 state.mark_unchanged();
                 if place.is_filled() {
+                    place.settle();
+                    found = true;
                     break;
                 }
-                let fails = failing == Failing::GivesUp && matches!(place.state(), State::Failing(_));
+                let fails = matches!(place.state(), State::Failing(_));
+                if fails && self.all.len() > 1 && !place.is_away() {
+                    lacks = true;
+                    break;
+                }
+                let gives_up = fails && failing == Failing::GivesUp;
                 // An error says that the informer has ended, with the daemon.
-                if fails || !matches!(timeout_at(by, state.changed()).await, Ok(Ok(()))) {
+                if gives_up || !matches!(timeout_at(by, state.changed()).await, Ok(Ok(()))) {
                     return Err(self.lacks());
                 }
             }
-            place.settle();
         }
-        waiting.filled = true;
+        if lacks && !found {
+            return Err(self.lacks());
+        }
+        waiting.filled = !lacks;
         Ok(())
     }
 

@@ -30,12 +30,12 @@ use super::*;
 use crate::client::meter::Meters;
 use crate::client::recorder::recorder;
 use crate::client::tests::{Answer, Step as Body, scripted};
-use crate::client::{ApiServer, Link};
+use crate::client::{ApiServer, Kind, Link};
 use crate::clusters::tests::other;
 use crate::clusters::{Clusters, Other, Own};
 use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
-use crate::informer::{Memory, Need, Subscriber};
+use crate::informer::{Memory, Need, Scope, Subscriber};
 use crate::metrics::Metrics;
 use crate::workers::Workers;
 
@@ -613,6 +613,55 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
     go.notify_one();
     until(|| woken.load(Ordering::Relaxed) == 1);
     assert_eq!(places.filled(by, WhatFails::Waits).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_in_which_a_source_cant_be_listed_holds_up_nobody_in_another_and_all_are_woken_once_it_can() {
+    // ES-4, IE-1, WF-12
+    let served = Arc::new(AtomicUsize::new(0));
+    let refused = || {
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no" });
+        vec![Body::Comes(format!("{}\n", json!({ "type": "ERROR", "object": status })))]
+    };
+    let (environment, _) = environment_of({
+        let served = Arc::clone(&served);
+        move |path| match path {
+            "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+            _ if path.contains("/namespaces/m/") && served.load(Ordering::Relaxed) < 2 => Some(refused()),
+            _ if path.contains("/namespaces/n/") && served.load(Ordering::Relaxed) < 1 => Some(refused()),
+            _ => Some(vec![Body::Comes(end_of_list(7)), Body::Silent]),
+        }
+    });
+    let (declared, mut known) = (pages("[n, m]", &environment), Kinds::new());
+    let gvk = &declared.spec.primary;
+    known.insert(KindAt { cluster: None, gvk: gvk.clone() }, environment.api.resolve(gvk).await.unwrap());
+    let plan = Plan::new(&declared.spec, None, (&known, &BTreeMap::new()), &environment.home, &Arc::default());
+    let source = Arc::new(Source::new(plan.primaries.spec.clone()));
+    let join = |(scope, kind): &(Scope, Kind)| {
+        let subscriber = Subscriber { source: Arc::clone(&source), listener: Arc::new(|_| ()) };
+        Arc::new(environment.pool.join(scope, kind, subscriber))
+    };
+    let woken = Arc::<AtomicUsize>::default();
+    let places = Places::new(plan.primaries.scopes.iter().map(join).collect(), {
+        let woken = Arc::clone(&woken);
+        move || {
+            woken.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let minute = Duration::from_mins(1);
+    for failing in [WhatFails::Waits, WhatFails::GivesUp] {
+        let unfilled = places.filled(Instant::now() + minute, failing).await.unwrap_err();
+        assert!(!unfilled.outage && unfilled.why.contains("can't be listed"), "{unfilled:?}");
+    }
+    served.store(1, Ordering::Relaxed);
+    sleep(minute).await;
+    for failing in [WhatFails::Waits, WhatFails::GivesUp] {
+        assert_eq!(places.filled(Instant::now() + minute, failing).await, Ok(()));
+    }
+    assert_eq!(woken.load(Ordering::Relaxed), 0);
+    served.store(2, Ordering::Relaxed);
+    sleep(minute).await;
+    assert_eq!(woken.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
