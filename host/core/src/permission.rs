@@ -182,13 +182,22 @@ impl Permissions {
         reach
     }
 
+    /// Returns true if a namespace is among those of the controller: grants that name no others hold there.
+    pub fn is_within(&self, namespace: &str) -> bool {
+        self.holds(self.namespaces.as_ref(), namespace)
+    }
+
     /// Returns true if a grant holds in a namespace. For an object without a namespace the grant has to say `all`,
     /// unless the controller writes that kind anyway.
     fn extends(&self, grant: &Grant, namespace: Option<&str>) -> bool {
         let Some(namespace) = namespace else {
             return grant.namespaces == Some(Namespaces::All) || self.declared.contains(&grant.gvk);
         };
-        match grant.namespaces.as_ref().or(self.namespaces.as_ref()) {
+        self.holds(grant.namespaces.as_ref().or(self.namespaces.as_ref()), namespace)
+    }
+
+    fn holds(&self, namespaces: Option<&Namespaces>, namespace: &str) -> bool {
+        match namespaces {
             Some(Namespaces::All) => true,
             Some(Namespaces::Own) => *namespace == *self.home.own,
             Some(Namespaces::Listed(names)) => names.contains(namespace),
@@ -305,6 +314,16 @@ mod tests {
                 let expected = expected && verb == Permission::Apply;
                 assert_eq!(permitted, expected, "{verb:?} {text} by [{grants}] in {controller}");
             }
+        }
+    }
+
+    #[test]
+    fn namespaces_of_the_controller_are_those_that_its_manifest_says() {
+        for (controller, a, home) in
+            [("namespaces: all", true, true), ("namespaces: [a]", true, false), ("namespaces: own", false, true)]
+        {
+            let permissions = permissions("", controller, open());
+            assert_eq!([permissions.is_within("a"), permissions.is_within("home")], [a, home], "{controller}");
         }
     }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use capstan_core::guest::{Guest, InboundRequest};
 use capstan_core::manifest::Inbound;
+use capstan_core::reconciler::Controller;
 use capstan_core::reconciler::inbound::{Problem, Received, receive};
 use capstan_core::room::Holding;
 use capstan_core::source::callback::Asked;
 
-use super::handle::Handle;
+use super::handle::{Handle, InForce};
 
 /// What a controller says of one of its sources that take requests.
 pub struct Door {
@@ -22,6 +23,8 @@ pub struct Door {
     /// How many calls of the plugin there may be at once.
     pub concurrency: usize,
     guest: Arc<dyn Guest>,
+    /// The version that says so, if it runs.
+    controller: Option<Arc<Controller>>,
 }
 
 impl Door {
@@ -39,7 +42,11 @@ impl Door {
 impl Handle {
     /// Returns what is let in at a source, as the running version says, or the one that is to run; `None` if it takes no requests.
     pub fn door(&self, source: &str) -> Option<Door> {
-        let declared = self.running().unwrap_or_else(|| Arc::clone(&self.wanted.borrow()));
+        let running = self.in_force.read().clone();
+        let (declared, controller) = match running {
+            Some(InForce { declared, controller }) => (declared, Some(controller)),
+            None => (Arc::clone(&self.wanted.borrow()), None),
+        };
         let inbound = declared.spec.inbound.get(source)?.clone();
         Some(Door {
             operator: Arc::clone(&declared.operator),
@@ -47,17 +54,18 @@ impl Handle {
             inbound,
             concurrency: declared.plugin.limits.concurrency,
             guest: Arc::clone(&declared.guest),
+            controller,
         })
     }
 
-    /// Has the running version understand a request to a source. What fails is counted and logged.
+    /// Has the version of a door, through which a request to a source has come, understand it. What fails is counted and logged.
     ///
     /// # Errors
     /// [`Problem`].
-    pub async fn receive(&self, source: &str, request: InboundRequest) -> Result<Received, Problem> {
+    pub async fn receive(&self, door: &Door, source: &str, request: InboundRequest) -> Result<Received, Problem> {
         let not_now = || Problem::NotNow(format!("controller {} does not run", self.name()));
         let current = || self.taking.admit(self.controller());
-        let controller = current().ok_or_else(not_now)?;
+        let controller = self.taking.admit(door.controller.clone()).ok_or_else(not_now)?;
         let external = controller.externals.get(source).cloned().ok_or_else(not_now)?;
         let asked = receive(&controller, &external, request, current);
         let answer = self.in_turn(None, asked).await;
@@ -74,6 +82,10 @@ impl Handle {
     /// Counts and logs that a request to a source was not answered in time, whether its turn had come or not.
     pub fn late(&self, source: &str, longest: Duration) {
         let asked = Asked { source, faults: &self.faults };
-        asked.tell_of_request("late", &format!("it was not answered within {} s", longest.as_secs()));
+        let why = format!(
+            "it was not answered within {} s, in which it waited for its turn or was looked at",
+            longest.as_secs()
+        );
+        asked.tell_of_request("late", &why);
     }
 }

@@ -211,12 +211,19 @@ impl Rights {
 
     async fn look(&self) -> Answer {
         let mut answers = self.answers(self.read()).await;
+        let mut lost = None;
         while let Some((read, answer)) = answers.next().await {
-            if let Fill::Lacking(why) = answer? {
-                return Ok(Some(Lost { names: [read.name()].into(), why: why.to_string(), elsewhere: false }));
+            // All that is lost, so that none of it is waited for.
+            match answer {
+                Ok(Fill::Lacking(why)) => {
+                    let new = || Lost { names: BTreeSet::new(), why: why.to_string(), elsewhere: false };
+                    lost.get_or_insert_with(new).names.insert(read.name());
+                }
+                Ok(Fill::Filled | Fill::UnderWay) => {}
+                Err(error) => return lost.map_or(Err(error), |lost| Ok(Some(lost))),
             }
         }
-        Ok(None)
+        Ok(lost)
     }
 }
 
@@ -397,7 +404,13 @@ mod tests {
         assert_eq!((missing(&seen), asked.lock().len()), (vec!["n7".to_owned()], 501));
         assert!(begun.elapsed() < Duration::from_secs(70), "{:?}", begun.elapsed());
         let lost = each.look().await.unwrap().unwrap();
-        assert_eq!(lost.why, "pages may not list v1 Secret in namespace n7");
+        let names = ["the right to list v1 Secret in namespace n7".into()];
+        assert_eq!((&*lost.why, lost.names), ("pages may not list v1 Secret in namespace n7", names.into()));
+        let (two, _) = many(|namespace| match namespace {
+            Some("n9") => Err(away()),
+            namespace => Ok(!matches!(namespace, None | Some("n7" | "n8"))),
+        });
+        assert_eq!(two.look().await.unwrap().unwrap().names.len(), 2, "all that is lost as far as it is known");
         each.without(vec![read(Some("n7"))]);
         assert!(!each.granted().await);
         assert_eq!(each.look().await.unwrap(), None);

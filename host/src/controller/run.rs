@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capstan_core::guest::FailureClass;
 use capstan_core::queue::{Event, Level, Next, Outcome, Settled, Ticket};
-use capstan_core::reconciler::{self, Ended};
+use capstan_core::reconciler::{self, Controller, Ended};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -41,8 +41,9 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
     }
     let now = Instant::now();
-    if handle.controller().is_some_and(|now| controller.watches_apart_from(&now)) {
-        // Nobody else tells of what this run alone has begun to watch.
+    let again = |now: &Controller| controller.watches_apart_from(now) || controller.is_outgrown_by(now, ticket.key());
+    if handle.controller().is_some_and(|now| again(&now)) {
+        // Nobody else tells of what this run alone has begun to watch, or of what it was refused.
         handle.queue.event(ticket.key(), Event::Related, now);
     }
     let (key, departed) = (ticket.key().clone(), ticket.deletion().is_some());

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Filters, Keep};
+use capstan_core::manifest::{Filters, Keep, Namespaces};
 use capstan_core::object::{Gvk, Scope as ObjectScope};
 use capstan_core::source::filter::{Filter, PrimaryFilter};
 use capstan_core::source::{Role, Source, Spec};
@@ -65,11 +65,14 @@ pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
                         handle.go_over(declared, &environment);
                     }
                 };
-                let known = handle.selection.lock().known(&at);
+                let known = in_force(&handle, &at).or_else(|| handle.selection.lock().known(&at));
+                // What is being listed goes on, whatever is left meanwhile.
+                let mut begun = Vec::new();
                 match found {
                     Ok(names) => {
                         // What is left waits for nothing that is to be listed.
                         if let Some(rest) = known.and_then(|known| left(&known, &names)).filter(|rest| *rest != names) {
+                            begun = std::mem::take(&mut *handle.begun.lock());
                             go_over(&rest);
                             sleep(QUIET).await;
                         }
@@ -88,6 +91,7 @@ pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
                 }
                 // Several that come or go together are one change.
                 sleep(QUIET).await;
+                drop(begun);
             }
         }
     }
@@ -185,6 +189,15 @@ fn within_bounds(names: BTreeSet<Arc<str>>) -> Found {
         return Err((why, Some(names)));
     }
     Ok(names)
+}
+
+/// Returns the selected namespaces that the running version watches, whatever has been found since.
+fn in_force(handle: &Handle, at: &At) -> Option<Names> {
+    let running = handle.running().filter(|running| At::of(running).as_ref() == Some(at))?;
+    match &running.spec.namespaces {
+        Namespaces::Selected(selected) => selected.found.clone(),
+        Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => None,
+    }
 }
 
 /// Returns which of the known namespaces are still selected; none if all are.

@@ -67,7 +67,7 @@ impl Selection {
 }
 
 impl At {
-    fn of(declared: &Declared) -> Option<Self> {
+    pub(super) fn of(declared: &Declared) -> Option<Self> {
         let spec = &declared.spec;
         match &spec.namespaces {
             Namespaces::Selected(Selected { selector, .. }) => {

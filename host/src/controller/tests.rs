@@ -301,6 +301,46 @@ fn selected(kind: &str, name: &str, version: u64) -> Body {
     Body::Comes(format!("{}\n", json!({ "type": kind, "object": object })))
 }
 
+/// Returns the answer to who may not watch.
+fn refused() -> Vec<Body> {
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no" });
+    vec![Body::Comes(format!("{}\n", json!({ "type": "ERROR", "object": status })))]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_selected_no_more_is_left_at_once_although_another_cant_be_listed() {
+    // NS-5
+    let seconds = Duration::from_secs;
+    let mut namespaces = Some(vec![
+        selected("ADDED", "a", 6),
+        selected("ADDED", "x", 7),
+        Body::Comes(end_of_list(7)),
+        Body::Rests(seconds(10)),
+        selected("ADDED", "b", 8),
+        Body::Rests(seconds(10)),
+        selected("DELETED", "x", 9),
+        Body::Silent,
+    ]);
+    let (environment, _) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page"])]),
+        _ if path.starts_with("/api/v1/namespaces?") => namespaces.take(),
+        _ => path.contains("/namespaces/b/").then(refused),
+    });
+    let handle = Arc::new(Handle::new(pages("{ selector: a=b }", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    let watched = || {
+        let places = handle.controller().map(|now| now.primaries.places()).unwrap_or_default();
+        places.keys().flatten().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    sleep(seconds(18)).await;
+    assert_eq!(watched(), ["a", "x"]);
+    sleep(seconds(12)).await;
+    assert_eq!(watched(), ["a"]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn namespaces_that_come_and_go_one_after_another_are_each_listed_once_and_none_waits_for_the_last() {
     // NS-2, NS-5
@@ -619,10 +659,6 @@ async fn whoever_is_cut_off_while_a_source_is_listed_is_woken_once_that_is() {
 async fn a_namespace_in_which_a_source_cant_be_listed_holds_up_nobody_in_another_and_all_are_woken_once_it_can() {
     // ES-4, IE-1, WF-12
     let served = Arc::new(AtomicUsize::new(0));
-    let refused = || {
-        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no" });
-        vec![Body::Comes(format!("{}\n", json!({ "type": "ERROR", "object": status })))]
-    };
     let (environment, _) = environment_of({
         let served = Arc::clone(&served);
         move |path| match path {

@@ -76,7 +76,7 @@ async fn answer(State(desk): State<Desk>, request: Request<Body>) -> Response {
         Some((found, to)) => {
             let late = |_| {
                 found.0.late(to.source, ANSWER);
-                Err((StatusCode::SERVICE_UNAVAILABLE, "the component has not answered in time\n".to_owned()))
+                Err((StatusCode::SERVICE_UNAVAILABLE, "the request was not answered in time\n".to_owned()))
             };
             let answered = timeout(ANSWER, desk.0.serve(found, to, &parts, body)).await;
             (Some((to.controller, to.source)), answered.unwrap_or_else(late))
@@ -153,7 +153,7 @@ impl Inner {
         let body = door.inbound.body.write(bytes).ok_or_else(no_text)?;
         let request = InboundRequest { path, headers: headers(&door, given), body };
         let source = to.source.to_owned();
-        let call = async move { handle.receive(&source, request).await };
+        let call = async move { handle.receive(&door, &source, request).await };
         let call = AbortOnDropHandle::new(self.runtime.spawn(call)).await;
         let panicked = |_| (StatusCode::INTERNAL_SERVER_ERROR, "the daemon has failed over this request\n".to_owned());
         said(to, call.map_err(panicked)?)

@@ -47,7 +47,7 @@ pub(super) type Refusal = (StatusCode, String);
 #[derive(Default)]
 pub(super) struct Gates {
     asked: Mutex<Asked>,
-    plugins: Mutex<HashMap<Unit, Permits>>,
+    plugins: Mutex<HashMap<(Unit, usize), Permits>>,
 }
 
 #[derive(Default)]
@@ -71,8 +71,6 @@ type Unit = (Arc<str>, Arc<str>);
 /// The calls of a plugin that may be about requests.
 #[derive(Clone)]
 pub(super) struct Permits {
-    /// How many.
-    calls: usize,
     all: Arc<Semaphore>,
     /// Those about requests that anybody may send: half of them.
     open: Arc<Semaphore>,
@@ -208,11 +206,9 @@ impl Gates {
         if plugins.len() >= SOURCES {
             plugins.retain(|_, permits| Arc::strong_count(&permits.all) > 1);
         }
-        let known = plugins.entry((Arc::clone(operator), Arc::clone(plugin))).or_insert_with(|| Permits::new(calls));
-        if known.calls != calls {
-            *known = Permits::new(calls);
-        }
-        known.clone()
+        // Versions that may have different numbers of calls may run beside each other.
+        let of = ((Arc::clone(operator), Arc::clone(plugin)), calls);
+        plugins.entry(of).or_insert_with(|| Permits::new(calls)).clone()
     }
 
     /// Returns true if it is to be told now that a source has no token.
@@ -232,7 +228,7 @@ impl Gates {
 impl Permits {
     fn new(calls: usize) -> Self {
         let open = Arc::new(Semaphore::new((calls / 2).max(1)));
-        Self { calls, all: Arc::new(Semaphore::new(calls)), open }
+        Self { all: Arc::new(Semaphore::new(calls)), open }
     }
 
     /// Waits for the turn of a request to a source, which is `open` to anybody or not. Those to open sources wait among themselves first.
@@ -382,6 +378,9 @@ mod tests {
         let held: Vec<_> = [true, true].map(turn).into_iter().flatten().collect();
         assert_eq!(held.len(), 2);
         assert!(turn(true).is_none() && turn(false).is_some());
+        // A version with another number of calls, beside this one.
+        assert_eq!(gates.permits(unit, 4).all.available_permits(), 2);
+        assert!(turn(true).is_none());
         drop(held);
         assert!(turn(true).is_some());
     }

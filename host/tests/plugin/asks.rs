@@ -378,7 +378,7 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
     let plugin = probe(Limits { timeout: Duration::from_millis(500), ..Limits::default() }).await;
     let trap = failure(&plugin, json!("trap")).await;
     assert_eq!(trap.cause, Cause::Trap);
-    let expected = "the component trapped: panicked at plugins/probe/src/steps.rs:";
+    let expected = "the component trapped: panicked at tests/guests/probe/src/steps.rs:";
     assert!(trap.message.starts_with(expected) && trap.message.contains(": traps on purpose"), "{trap}");
     let memory = failure(&plugin, json!("allocate")).await;
     let over = "the component wanted more than 64Mi of memory (limits.memory)";

@@ -288,7 +288,7 @@ class Exports(Bound):
     def test_a_request_becomes_what_it_says_and_its_answer(self) -> None:
         @receive("builds")
         def builds(request: Request) -> Received:
-            return Received([Told("n", "a", request.json()), Told(None, "b"), Told("n", "a", gone="7")])
+            return Received([Told("n", "a", request.json()), Told(None, "b"), Told("n", "a", gone=7)])
 
         receive("echo")(lambda request: Received(status=200, text=f"{request.path} {request.headers['x-kind']} {request.body}"))
         receive("nothing")(lambda: None)

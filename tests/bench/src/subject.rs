@@ -53,9 +53,8 @@ impl Subject {
 
     /// Returns the custom resource definitions of sample and probe.
     pub(crate) fn crds() -> Vec<PathBuf> {
-        let kinds = ["webpage", "probe"];
-        let file = |name| repository().join(format!("plugins/{name}/crd.yaml"));
-        kinds.map(file).to_vec()
+        let folders = ["plugins/webpage", "tests/guests/probe"];
+        folders.map(|folder| repository().join(folder).join("crd.yaml")).to_vec()
     }
 
     /// Returns the sample's manifest for a component, with more settings of the plugin and of the controller.

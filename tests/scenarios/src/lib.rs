@@ -683,7 +683,7 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
 /// Returns the options of the shared control plane of the scenarios: workloads run, and the garbage collector knows
 /// the kinds of sample and probe from its start.
 pub fn options() -> Options {
-    let kinds = ["webpage", "probe"].map(|name| repository().join(format!("plugins/{name}/crd.yaml")));
+    let kinds = ["plugins/webpage", "tests/guests/probe"].map(|folder| repository().join(folder).join("crd.yaml"));
     Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
 }
 

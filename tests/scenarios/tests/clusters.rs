@@ -22,7 +22,7 @@ struct Pair {
 fn other() -> &'static Cluster {
     static OTHER: OnceLock<Cluster> = OnceLock::new();
     OTHER.get_or_init(|| {
-        let manifests = vec![repository().join("plugins/probe/crd.yaml")];
+        let manifests = vec![repository().join("tests/guests/probe/crd.yaml")];
         let options = Options { manifests, extras: [].into(), ..Options::default() };
         let cluster = Cluster::start(&options).unwrap();
         let established = ["wait", "--for=condition=Established", "--timeout=30s", "crd/probes.test.capstan.dev"];

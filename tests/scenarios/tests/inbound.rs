@@ -40,14 +40,14 @@ fn manifest(place: &Place, fields: &str) -> String {
 }
 
 /// Where a daemon takes requests.
-struct Door {
+pub(crate) struct Door {
     address: String,
     path: String,
 }
 
 impl Door {
     /// Starts a daemon, and waits until its port is open.
-    fn of(place: &Place, manifest: &str) -> (Daemon, Self) {
+    pub(crate) fn of(place: &Place, manifest: &str) -> (Daemon, Self) {
         let daemon = Start::new(manifest).arguments(&["--inbound-listen", "127.0.0.1:0"]).run(place).until_ready();
         let door = Self::open(place, &daemon);
         (daemon, door)
@@ -68,7 +68,7 @@ impl Door {
     }
 
     /// Sends a request to what follows the path of the source, and returns status and text.
-    fn send(&self, method: &str, rest: &str, token: Option<&str>, body: &str) -> (u16, String) {
+    pub(crate) fn send(&self, method: &str, rest: &str, token: Option<&str>, body: &str) -> (u16, String) {
         let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let head = format!("{method} {}{rest} HTTP/1.1\r\nhost: x\r\nx-kind: push\r\n{token}", self.path);
         self.raw(&format!("{head}content-length: {}\r\n\r\n", body.len()), body.as_bytes())

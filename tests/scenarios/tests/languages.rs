@@ -8,14 +8,22 @@ use cluster::wait;
 use scenarios::{Daemon, Place, SOON, capstan, component, repository};
 use serde_json::{Value, json};
 
+use crate::inbound::Door;
+
 /// How long the compilation of a component may take, where several wait for a few cores.
 const COMPILING: Duration = Duration::from_mins(10);
 
 /// What the probes say wherever a text may be: two bytes and four bytes for a character.
 const WORD: &str = "Grüße 👋";
 
-/// Waits until the components of a manifest are compiled, so that its daemon is ready soon, and starts that.
+/// Starts the daemon of a manifest once its components are compiled, so that it is ready soon.
 pub(crate) fn daemon(place: &Place, manifest: &str) -> Daemon {
+    compile(manifest);
+    place.daemon(manifest)
+}
+
+/// Waits until the components of a manifest are compiled.
+fn compile(manifest: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (file, said) = (folder.path().join("m.yaml"), folder.path().join("said"));
     fs::write(&file, manifest).unwrap();
@@ -30,7 +38,6 @@ pub(crate) fn daemon(place: &Place, manifest: &str) -> Daemon {
     drop(check.kill());
     let said = fs::read_to_string(said).unwrap();
     assert!(ended.unwrap().success(), "{said}");
-    place.daemon(manifest)
 }
 
 // === what an author may ask for ===
@@ -65,6 +72,7 @@ spec:
         asked: {{ informer: {{ apiVersion: v1, kind: ConfigMap, labelSelector: asked, mapper: {{ export: to-probes }}, secondaries: {{ export: to-maps }}, filters: {{ generic: {{ export: shown }} }} }} }}
         themes: {{ poll: {{ every: 1h, id: /id }} }}
         domains: {{ pollEach: {{ every: 1h, id: /id }} }}
+        hooks: {{ inbound: {{ token: none, requestsPerSecond: 1000 }} }}
       workflow:
         dependents:
           first:
@@ -130,7 +138,7 @@ impl Asked<'_> {
                 "page": { "data": { "v": "6" }, "more": true },
                 "primaries": ["p"],
                 "indexed": ["p"],
-                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: asked, extra, first, maps, domains, themes"),
+                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: asked, extra, first, maps, domains, hooks, themes"),
                 "led": ["asked"],
                 "polled": { "themes": [theme], "domain": domain, "named": theme },
             },
@@ -159,7 +167,7 @@ impl Asked<'_> {
                 "declared": refused("denied", 0, "source \"maps\" is declared by the manifest: it stays as long as that declares it"),
                 // XC-4
                 "kept": refused("invalid", 0, "source \"maps\" has objects of the cluster: what is written to them is known by itself"),
-                "gone": refused("missing", 0, "source \"nowhere\" is not there; of things outside of the cluster there are: domains, themes"),
+                "gone": refused("missing", 0, "source \"nowhere\" is not there; of things outside of the cluster there are: domains, hooks, themes"),
             },
             "expected": {
                 "set": true,
@@ -409,6 +417,27 @@ fn a_primary_comes_back_and_goes_when_it_is_told_to(component: &str) {
     assert!(daemon.stop().success());
 }
 
+fn a_request_from_outside_is_understood(component: &str) {
+    // IB-1, IB-2, IB-5
+    let place = Place::new("told");
+    let manifest = manifest(&place, component);
+    compile(&manifest);
+    let (daemon, door) = Door::of(&place, &manifest);
+    place.probe("p", json!({ "text": "a", "note": "b" }));
+    place.await_object(&place.probes(), "p", "a run", |probe| probe["status"]["memo"]["primary"] == 1);
+    daemon.await_quiet();
+    let (runs, namespace) = (daemon.runs(), place.namespace.name());
+    let body = json!({ "namespace": namespace, "present": { "id": 7, "word": WORD } }).to_string();
+    let answer = door.send("POST", "/x?y=z", None, &body);
+    assert_eq!(answer, (201, format!("{WORD} /x?y=z push")), "{}", daemon.log());
+    daemon.await_runs(runs + 1);
+    let known = &daemon.controller(namespace).unwrap()["polled"]["hooks"];
+    assert_eq!(known["things"], 1, "{known}");
+    assert_eq!(door.send("POST", "", None, r#"{"explode":true}"#).0, 500);
+    daemon.await_line(&format!("exploded: {WORD}"));
+    assert!(daemon.stop().success());
+}
+
 /// What an exception of an author's function is called.
 struct Exception {
     component: &'static str,
@@ -421,7 +450,7 @@ struct Exception {
 
 fn an_exception_is_told_with_its_text_and_its_stack(exception: &Exception) {
     let Exception { component, file, message, frame } = exception;
-    let source = repository().join(format!("plugins/{component}/{file}"));
+    let source = repository().join(format!("tests/guests/{component}/{file}"));
     let source = fs::read_to_string(source).unwrap();
     let line = source.lines().position(|line| line.contains("exploded: "));
     let line = (line.unwrap() + 1).to_string();
@@ -472,6 +501,11 @@ macro_rules! language {
             #[test]
             fn the_daemon_is_asked_for_all_that_there_is() {
                 super::the_daemon_is_asked_for_all_that_there_is(EXCEPTION.component);
+            }
+
+            #[test]
+            fn a_request_from_outside_is_understood() {
+                super::a_request_from_outside_is_understood(EXCEPTION.component);
             }
 
             #[test]

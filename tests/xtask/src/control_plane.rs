@@ -9,7 +9,6 @@ use std::thread;
 use anyhow::{Result, bail};
 use cluster::{Cluster, Options, Progress, Tool, Tools};
 
-use crate::files;
 use crate::interrupt::{self, TICK};
 use crate::ui::{self, Task, Ui, bold, cyan, dim, said};
 use crate::workspace::Workspace;
@@ -68,7 +67,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
 /// Returns what the tests' control plane is made of: workloads run, and the kinds of all sample plugins are known to the
 /// garbage collector from its start.
 pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
-    let plugins = files::entries(&workspace.root.join("plugins"))?.into_iter();
+    let plugins = workspace.plugins()?.into_iter();
     let manifests = plugins.map(|plugin| plugin.join("crd.yaml")).filter(|path| path.is_file()).collect();
     Ok(with_nodes(Options { manifests, ..Options::default() }))
 }

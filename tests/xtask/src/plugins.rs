@@ -1,4 +1,4 @@
-//! Builds the sample plugins as components and puts them, with their manifests, where the daemon and the tests find them.
+//! Builds the sample plugins, and those that only tests use, as components and puts them, with their manifests, where the daemon and the tests find them.
 
 mod go;
 mod javascript;
@@ -33,7 +33,7 @@ Examples:
 They are put into <target>/plugins/NAME.wasm, with the manifest plugins/NAME/NAME.yaml beside it:
   capstan run -m target/plugins/webpage.yaml")]
 pub(crate) struct Args {
-    /// Which plugins; without it all below plugins/.
+    /// Which plugins; without it all in plugins/ and tests/guests/.
     names: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ fn tested(task: &mut Task, command: Command, results: fn(&[String]) -> Tally) ->
 
 fn all(workspace: &Workspace) -> Result<Vec<Plugin>> {
     let mut plugins = Vec::new();
-    for folder in files::entries(&workspace.root.join("plugins"))?.into_iter().filter(|path| path.is_dir()) {
+    for folder in workspace.plugins()?.into_iter().filter(|path| path.is_dir()) {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let files = files::entries(&folder)?;
         let has = |mark: &str| files.iter().any(|file| file.to_string_lossy().ends_with(mark));
@@ -211,14 +211,14 @@ mod tests {
     fn plugins(root: &Path) -> Workspace {
         let workspace = Workspace { root: root.to_owned(), target: root.join("target"), benches: vec![] };
         for file in [
-            "page-go/go.mod",
-            "page-js/package.json",
-            "page-js/tool.py",
-            "page-py/page.py",
-            "web-page/Cargo.toml",
-            "notes/README.md",
+            "plugins/page-go/go.mod",
+            "plugins/page-js/package.json",
+            "plugins/page-js/tool.py",
+            "plugins/web-page/Cargo.toml",
+            "plugins/notes/README.md",
+            "tests/guests/probe-py/probe.py",
         ] {
-            files::put(&root.join("plugins").join(file), b"").unwrap();
+            files::put(&root.join(file), b"").unwrap();
         }
         workspace
     }
@@ -229,7 +229,7 @@ mod tests {
         let workspace = plugins(root.path());
         let all = || all(&workspace).unwrap();
         let error = chosen(all(), &["webpgae".to_owned()]).err().unwrap();
-        assert_eq!(error.to_string(), "no plugin webpgae; there is page-go, page-js, page-py, web-page");
+        assert_eq!(error.to_string(), "no plugin webpgae; there is page-go, page-js, web-page, probe-py");
         assert_eq!(chosen(all(), &[]).unwrap().len(), 4);
         let [page] = chosen(all(), &["page-js".to_owned()]).unwrap().try_into().ok().unwrap();
         assert_eq!((&*page.name, page.language.unwrap().mark), ("page-js", "package.json"));

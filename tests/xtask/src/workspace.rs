@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::files;
+
 /// What `cargo metadata` says, as far as it is used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
@@ -54,6 +56,12 @@ impl Workspace {
         let mut command = self.cargo();
         command.args(["build", "--workspace", "--bin", "capstan"]);
         command
+    }
+
+    /// Returns the folders of the samples, then those of the components that only tests use.
+    pub(crate) fn plugins(&self) -> Result<Vec<PathBuf>> {
+        let [samples, guests] = ["plugins", "tests/guests"].map(|folder| files::entries(&self.root.join(folder)));
+        Ok([samples?, guests?].concat())
     }
 
     pub(crate) fn built_plugins(&self) -> PathBuf {

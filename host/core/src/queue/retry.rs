@@ -69,6 +69,7 @@ impl Attempts {
             return Some(self.left(now));
         }
         if retry.max_attempts.is_some_and(|max| self.consumed > max) {
+            self.end_delay();
             return None;
         }
         Some(self.wait(cause, now, delay))
@@ -78,6 +79,11 @@ impl Attempts {
         let delay = delay(self.consumed).min(super::FOREVER);
         (self.until, self.class) = (Some(now + delay), cause.class);
         delay
+    }
+
+    /// Takes in that the last failure is followed by no delay.
+    pub(super) fn end_delay(&mut self) {
+        self.until = None;
     }
 
     /// Returns the rest of the last delay: zero before the first delay, and after the end of the last.

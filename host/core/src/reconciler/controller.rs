@@ -140,6 +140,14 @@ impl Controller {
         on_demand || (!Arc::ptr_eq(&self.registered, &now.registered) && !self.registered.is_empty())
     }
 
+    /// Returns true if a run of this version about a primary was refused what the version that runs now may do, as only that watches its
+    /// namespace.
+    pub fn is_outgrown_by(&self, now: &Self, primary: &ObjectRef) -> bool {
+        let within =
+            |of: &Self| primary.namespace.as_deref().is_none_or(|namespace| of.permissions.is_within(namespace));
+        within(now) && !within(self)
+    }
+
     /// Returns the manifest's sources; one that several dependents share once.
     fn sources(&self) -> Vec<&Arc<Source>> {
         let mut seen = BTreeSet::new();

@@ -96,9 +96,11 @@ pub async fn receive(
     drop(session);
     let InboundAnswer { status, body, events } = checked(answer)?;
     let same = |now: &Arc<Controller>| now.externals.get(&source.name).is_some_and(|now| Arc::ptr_eq(now, source));
-    let now = current().filter(same).ok_or_else(|| {
-        Problem::NotNow(format!("source {} has become another one while the request was looked at", source.name))
-    })?;
+    let not_now = |what: &str| Problem::NotNow(format!("{what} while the request was looked at"));
+    let now = current().ok_or_else(|| not_now("the controller has stopped taking requests"))?;
+    if !same(&now) {
+        return Err(not_now(&format!("source {} has become another one", source.name)));
+    }
     let Answer { events, dropped, doubt } = read(&now, source, events, &beside)?;
     source.understood();
     let taken = take(&now, source, &events);

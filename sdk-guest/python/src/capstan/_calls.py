@@ -111,6 +111,8 @@ def receive(name: str, request: Request) -> Answer:
         raise TypeError(f"{function.place} returns {answer!r}, not Received(…) or None")
     if not isinstance(answer.status, int) or not 200 <= answer.status <= 599:
         raise TypeError(f"{function.place} returns the status {answer.status!r}, not one from 200 to 599")
+    if not isinstance(answer.text, str):
+        raise TypeError(f"{function.place} returns the text {answer.text!r}, not a str")
     return Answer(answer.status, answer.text, [_told(function, told) for told in answer.told])
 
 
@@ -125,10 +127,14 @@ class Answer(NamedTuple):
 def _told(function: Registered, told: Any) -> tuple[str | None, str, str | None, str | None]:
     if not isinstance(told, Told):
         raise TypeError(f"{function.place} returns {told!r} among what is told, not Told(…)")
+    if not isinstance(told.name, str) or not (told.namespace is None or isinstance(told.namespace, str)):
+        raise TypeError(f"{function.place} tells of the primary {told.name!r} in {told.namespace!r}, not of a name in a namespace or None")
+    if isinstance(told.gone, bool) or not (told.gone is None or isinstance(told.gone, (str, int))):
+        raise TypeError(f"{function.place} says that {told.gone!r} is gone, not an id")
     if told.present is not None and told.gone is not None:
         raise TypeError(f"{function.place} says of {told.name} that something is present and gone")
     present = None if told.present is None else _json.write(told.present, f"what {function.place} returns")
-    return told.namespace, told.name, present, told.gone
+    return told.namespace, told.name, present, None if told.gone is None else str(told.gone)
 
 
 def accepts(name: str, change: Change) -> bool:

@@ -132,7 +132,7 @@ class Told:
     """The primary's name."""
     present: Any = None
     """A thing that is new or has changed, with an id where the manifest says."""
-    gone: str | None = None
+    gone: str | int | None = None
     """The id of a thing that is gone."""
 
 

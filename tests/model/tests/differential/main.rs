@@ -45,7 +45,7 @@ fn root() -> &'static Path {
 
 /// The kinds that both API servers get.
 fn definitions() -> [PathBuf; 2] {
-    [root().join("tests/model/tests/differential/thing.yaml"), root().join("plugins/probe/crd.yaml")]
+    [root().join("tests/model/tests/differential/thing.yaml"), root().join("tests/guests/probe/crd.yaml")]
 }
 
 fn install(model: &Model) {

@@ -324,6 +324,7 @@ impl Entry {
         let next = if woken {
             Next::AtOnce
         } else if stop {
+            attempts.end_delay();
             Next::Exhausted(policy.max_interval)
         } else if left > RESUME {
             attempts.resume((retry, cause), now, delay).map_or(Next::Exhausted(policy.max_interval), Next::Resume)

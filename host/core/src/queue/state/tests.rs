@@ -658,6 +658,19 @@ fn a_back_off_belongs_to_the_last_failure() {
         let settled = script.finish_as(Blame { class, next }, FAILED);
         assert_eq!((settled.next, settled.retry), (wanted, Some(info(1, false))), "{class:?} {next:?}");
     }
+    // Nor does one go on that belonged to a failure before one that is not retried.
+    for (class, next) in [(returned, NextRetry::Stop), (rejected, declared)] {
+        let mut script = Script::in_flight(policy());
+        script.finish_for(returned, FAILED);
+        for (ms, class, next) in [(60_000, class, next), (61_000, returned, declared)] {
+            script.at(ms).event(RELATED);
+            script.take();
+            let settled = script.finish_as(Blame { class, next }, FAILED).next;
+            let wanted =
+                if ms == 60_000 { Next::Exhausted(Some(TEN_HOURS)) } else { Next::Retry(Duration::from_hours(1)) };
+            assert_eq!(settled, wanted, "{class:?} {next:?}");
+        }
+    }
     // What took its place is a back-off like any other, and the retry after it uses up an attempt.
     let mut script = Script::in_flight(policy());
     script.finish_for(returned, FAILED);

@@ -46,6 +46,7 @@ func init() {
 	capstan.Condition("ready", ready)
 	capstan.Poll("themes", themes)
 	capstan.PollOne("domains", domains)
+	capstan.Receive("hooks", hooks)
 	capstan.Filter("shown", shown)
 	capstan.ToPrimaries("to-probes", toProbes)
 	capstan.ToSecondaries("to-maps", toMaps)
@@ -140,6 +141,25 @@ func domains(run capstan.Run, p *probe) (capstan.Things, error) {
 		return capstan.Things{}, fmt.Errorf("not refused: %v", err)
 	}
 	return capstan.Things{Items: []capstan.Object{{"id": 7, "name": p.Name, "denied": refused.Reason.Error()}}}, nil
+}
+
+func hooks(run capstan.Run, request capstan.Request) (capstan.Received, error) {
+	asked, err := request.JSON[struct {
+		Namespace string
+		Present   capstan.Object
+		Explode   bool
+	}]()
+	if err != nil {
+		return capstan.Received{}, err
+	}
+	if asked.Explode {
+		return capstan.Received{}, fmt.Errorf("exploded: %s", word)
+	}
+	of := capstan.Told{Namespace: asked.Namespace, Name: "p"}
+	present, gone := of, of
+	present.Present, gone.Gone = asked.Present, "8"
+	text := fmt.Sprintf("%s %s %s", word, request.Path, request.Header("x-kind"))
+	return capstan.Received{Status: 201, Text: text, Events: []capstan.Told{present, gone, of}}, nil
 }
 
 func shown(run capstan.Run, change capstan.Change[configMap]) (bool, error) {

@@ -74,6 +74,15 @@ export default operator({
     domains: (probe) => [{ id: 7, name: probe.metadata.name, denied: refusal(() => operations.addFinalizer()).reason }],
   },
 
+  receive: {
+    hooks: ({ path, headers, body }) => {
+      const { namespace, present, explode: exploding } = JSON.parse(body);
+      if (exploding) explode();
+      const of = { namespace, name: "p" };
+      return { status: 201, text: `${WORD} ${path} ${headers["x-kind"]}`, events: [{ ...of, present }, { ...of, gone: "8" }, of] };
+    },
+  },
+
   accepts: { shown: ({ sort, object, before }) => sort !== "updated" || object.data.word !== before.data.word },
   toPrimaries: { "to-probes": (asked) => [asked.data.of] },
   toSecondaries: { "to-maps": (probe) => ["asked", { namespace: probe.metadata.namespace, name: "gone" }] },

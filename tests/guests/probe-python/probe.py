@@ -4,9 +4,9 @@ import random
 import time
 from dataclasses import asdict
 
-from capstan import CallError, Condition, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Update
+from capstan import CallError, Condition, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Received, Told, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
-from capstan import accepts, cleanup, condition, decide_retry, desired, handle_error, initialize, match, poll, poll_one, reconcile, to_primaries, to_secondaries
+from capstan import accepts, cleanup, condition, decide_retry, desired, handle_error, initialize, match, poll, poll_one, receive, reconcile, to_primaries, to_secondaries
 
 WORD = "Grüße 👋"
 
@@ -181,6 +181,15 @@ def themes():
 @poll_one
 def domains(probe):
     return [{"id": 7, "name": probe["metadata"]["name"], "denied": refusal(lambda: operations.add_finalizer())["reason"]}]
+
+
+@receive
+def hooks(request):
+    asked = request.json()
+    if "explode" in asked:
+        explode()
+    told = [Told(asked["namespace"], "p", present=asked["present"]), Told(asked["namespace"], "p", gone="8"), Told(asked["namespace"], "p")]
+    return Received(told, status=201, text=f"{WORD} {request.path} {request.headers['x-kind']}")
 
 
 @accepts
