@@ -187,6 +187,8 @@ impl Connection {
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
             .max_buf_size(LONGEST_HEAD)
+            // Who has said all may say so, and is answered.
+            .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         // If the peer disconnects or takes too long, there is nothing to do.
         drop(timeout(LIFE, connection).await);
@@ -357,6 +359,14 @@ mod tests {
         assert!(is_full().await, "it has given up");
         handshakes.turn(&stream).await.unwrap();
         assert!(!is_full().await);
+    }
+
+    #[tokio::test]
+    async fn who_has_said_all_is_answered() {
+        let server = server().await;
+        let mut stream = server.send("GET /quick HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        stream.shutdown().await.unwrap();
+        assert!(read(stream).await.ends_with("quick"));
     }
 
     #[tokio::test]

@@ -68,22 +68,9 @@ impl Desk {
 }
 
 async fn answer(State(desk): State<Desk>, request: Request<Body>) -> Response {
-    let (parts, body) = request.into_parts();
-    let path = parts.uri.path().to_owned();
-    let to = gate::address(&path).and_then(|to| Some((desk.0.find(&to)?, to)));
-    let (counted, answered) = match &to {
-        None => (None, Err(nobody())),
-        Some((found, to)) => {
-            let late = |_| {
-                found.0.late(to.source, ANSWER);
-                Err((StatusCode::SERVICE_UNAVAILABLE, "the request was not answered in time\n".to_owned()))
-            };
-            let answered = timeout(ANSWER, desk.0.serve(found, to, &parts, body)).await;
-            (Some((to.controller, to.source)), answered.unwrap_or_else(late))
-        }
-    };
-    let (status, text) = answered.unwrap_or_else(|refusal| refusal);
-    desk.0.metrics.plugins.count_request(counted, status.as_u16());
+    // It goes on if the client does not wait for it: no call is broken off, and each request is counted.
+    let answered = tokio::spawn(async move { desk.0.answered(request).await }).await;
+    let (status, text) = answered.unwrap_or_else(|_| panicked());
     let mut response = (status, text).into_response();
     let headers = response.headers_mut();
     // Its time is short: no request should come on a connection that is about to end.
@@ -100,6 +87,26 @@ async fn answer(State(desk): State<Desk>, request: Request<Body>) -> Response {
 }
 
 impl Inner {
+    /// Returns what a request is answered with, and counts it.
+    async fn answered(&self, request: Request<Body>) -> (StatusCode, String) {
+        let (parts, body) = request.into_parts();
+        let to = gate::address(parts.uri.path()).and_then(|to| Some((self.find(&to)?, to)));
+        let (counted, answered) = match &to {
+            None => (None, Err(nobody())),
+            Some((found, to)) => {
+                let late = |_| {
+                    found.0.late(to.source, ANSWER);
+                    Err((StatusCode::SERVICE_UNAVAILABLE, "the request was not answered in time\n".to_owned()))
+                };
+                let answered = timeout(ANSWER, self.serve(found, to, &parts, body)).await;
+                (Some((to.controller, to.source)), answered.unwrap_or_else(late))
+            }
+        };
+        let (status, text) = answered.unwrap_or_else(|refusal| refusal);
+        self.metrics.plugins.count_request(counted, status.as_u16());
+        (status, text)
+    }
+
     /// Returns the controller that an address names, and what it says of the source.
     fn find(&self, to: &Address<'_>) -> Option<Found> {
         let handle = self.status.controller(to.controller)?;
@@ -155,8 +162,7 @@ impl Inner {
         let source = to.source.to_owned();
         let call = async move { handle.receive(&door, &source, request).await };
         let call = AbortOnDropHandle::new(self.runtime.spawn(call)).await;
-        let panicked = |_| (StatusCode::INTERNAL_SERVER_ERROR, "the daemon has failed over this request\n".to_owned());
-        said(to, call.map_err(panicked)?)
+        said(to, call.map_err(|_| panicked())?)
     }
 
     /// Checks that a request has the token of its source, if that has one.
@@ -173,6 +179,10 @@ impl Inner {
             refusal
         })
     }
+}
+
+fn panicked() -> Refusal {
+    (StatusCode::INTERNAL_SERVER_ERROR, "the daemon has failed over this request\n".to_owned())
 }
 
 fn nobody() -> Refusal {

@@ -171,6 +171,16 @@ fn a_request_with_the_token_wakes_the_primary_whose_run_sees_what_it_says() {
     let headers = json!({ "host": "x", "x-kind": "push", "content-length": "16" });
     assert_eq!((status, echo), (202, json!({ "source": "hooks", "path": "/b%20c?d=e", "headers": headers })));
 
+    // Who does not wait for the answer has told it all the same.
+    let slow =
+        json!({ "do": [{ "busyMs": 500 }], "events": present(&place, "a", json!({ "id": 2, "v": "y" }))["events"] })
+            .to_string();
+    let head = format!("POST {} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n", door.path);
+    let mut stream = TcpStream::connect(&door.address).unwrap();
+    write!(stream, "{head}content-length: {}\r\n\r\n{slow}", slow.len()).unwrap();
+    drop(stream);
+    await_things(&place, "a", json!([{ "/id": 1, "/v": "x" }, { "/id": 2, "/v": "y" }]));
+
     place.delete(&place.probes(), "a");
     place.await_gone(&place.probes(), "a");
     let polled = || daemon.controllers()["controllers"][0]["polled"]["hooks"].clone();
