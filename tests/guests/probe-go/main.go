@@ -153,7 +153,7 @@ func hooks(run capstan.Run, request capstan.Request) (capstan.Received, error) {
 		return capstan.Received{}, err
 	}
 	if asked.Explode {
-		return capstan.Received{}, fmt.Errorf("exploded: %s", word)
+		explode()
 	}
 	of := capstan.Told{Namespace: asked.Namespace, Name: "p"}
 	present, gone := of, of
