@@ -21,6 +21,7 @@ use crate::room::Holding;
 
 mod answers;
 mod backlog;
+mod behind;
 mod borrowed;
 pub mod callback;
 pub mod echo;
@@ -43,6 +44,7 @@ mod shown;
 mod state;
 mod telling;
 mod touched;
+mod watched;
 mod write;
 
 use backlog::Backlog;
@@ -56,8 +58,9 @@ pub use known::{Doubt, Within};
 use mapper::Mapper;
 pub use places::Attaching;
 use recent::Recent;
-use state::{Candidates, State, is_in, watcher};
+use state::{Candidates, State};
 pub use touched::{Touched, TouchedKeys};
+use watched::{is_in, watcher};
 pub use write::OwnWrite;
 
 /// An event source. All methods take `&self`; no lock is held during a call to anything else, and never two locks at
@@ -230,6 +233,7 @@ impl Source {
             state.overlay = before.overlay.clone();
             state.windows = before.windows.clone();
             state.left.clone_from(&before.left);
+            state.behind = before.behind.clone();
             // What has gone while the other waited may have belonged to anybody.
             state.everybody = !before.awaited.is_empty() && !heir.is_of_primaries();
         }
@@ -309,15 +313,16 @@ impl Source {
     /// Returns an object; `None` if it is not there, or its namespace is not watched (`IN-4`).
     pub fn get(&self, key: &ObjectRef) -> Option<Object> {
         // The overlay first: an answer leaves it only after the cache has the object.
-        let (cache, own, lost) = {
-            let state = self.state.read();
-            (state.cache(key)?.clone(), state.overlay.get(key).cloned(), state.overlay.lost(key))
-        };
+        let state = self.state.read();
+        let own = state.overlay.get(key).cloned();
+        let cache = state.cache(key)?;
         let (cached, synced) = cache.look(key);
-        if lost.is_some_and(|lost| lost > synced) {
+        let lost = state.overlay.lost(key).is_some_and(|lost| lost > synced);
+        if lost || state.is_behind(key, cache, cached.as_ref()) {
             // What is known of it is older than what was written: `known` says so.
             return None;
         }
+        drop(state);
         overlay::newest(own.as_ref(), cached, synced).and_then(|object| self.show(&object))
     }
 

@@ -13,7 +13,7 @@ use super::filter::{Sort, Verdict};
 use super::keys::placed;
 use super::known::{Doubt, MANY, Within};
 use super::overlay;
-use super::state::watcher;
+use super::watched::watcher;
 use super::{Role, Source};
 use crate::guest::{Cause, Failure};
 use crate::object::pointer::MOST;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::state::{Place, State, watcher};
+use super::state::State;
+use super::watched::{Place, watcher};
 use super::{Role, Source, overlay};
 use crate::cache::Cache;
 use crate::object::{Gvk, Object, ObjectRef};
@@ -15,6 +16,9 @@ const FULL: &str = "its cache is full, and leaves objects out";
 /// Why an object is not known that a run has written.
 const LOST: &str =
     "there is no memory (--plugin-memory) for what was written to one of its objects, until the watch shows that";
+
+/// Why nothing is known that a run has written where nothing was read.
+const BEHIND: &str = "its cache does not show yet what was written there while it was not watched";
 
 /// Why answers can't be known.
 const NO_ROOM: &str = "the keys of its look-ups take more memory than its plugin has (--plugin-memory)";
@@ -55,7 +59,7 @@ pub struct Doubt {
 impl Doubt {
     /// Returns true if it is about what was just written: nobody is to blame that this is not known until the watch shows it.
     pub fn is_of_own_write(&self) -> bool {
-        *self.why == *LOST
+        *self.why == *LOST || *self.why == *BEHIND
     }
 }
 
@@ -211,6 +215,9 @@ impl Source {
         if state.overlay.lost(key).is_some_and(|lost| lost > synced) {
             return Err(self.doubt(place, LOST));
         }
+        if state.is_behind(key, cache, cached.as_ref()) {
+            return Err(self.doubt(place, BEHIND));
+        }
         if let Some(found) = overlay::newest(own, cached, synced) {
             let all = found.fields().covers(self.spec.stays());
             return if all {
@@ -264,6 +271,9 @@ impl Source {
         let inside = |key: &&ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
         if let Some(key) = state.overlay.all_lost().map(|(key, _)| key).find(inside) {
             return Err(self.doubt(&key.namespace, LOST));
+        }
+        if let Some(place) = state.behind.place(&state.places, namespace) {
+            return Err(self.doubt(place, BEHIND));
         }
         let Some(namespace) = namespace else {
             let mut places = state.places.iter();

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::state::{Place, State, is_in};
+use super::state::State;
+use super::watched::{Place, is_in};
 use super::{Role, Source, Trigger};
 use crate::object::{Change, ObjectRef};
 
@@ -39,7 +40,8 @@ impl Source {
         let (ghosts, released) = {
             let mut state = self.state.write();
             let ghosts = state.drop_overtaken(ghosts);
-            let State { windows, places, overlay, .. } = &mut *state;
+            let State { windows, places, overlay, behind, .. } = &mut *state;
+            behind.forget_seen(places);
             // Of what has found no memory only the version is there to be overtaken.
             overlay.retain(|key, version| !is_in(places, key, &place) || version > cache.look(key).1);
             let released = windows.listed(synced, |key| is_in(places, key, &place));
@@ -58,7 +60,8 @@ impl Source {
         let place = namespace.map(Arc::from);
         let released = {
             let mut state = self.state.write();
-            let State { places, overlay, windows, .. } = &mut *state;
+            let State { places, overlay, behind, windows, .. } = &mut *state;
+            behind.forget_seen(places);
             let Some(cache) = places.get(&place) else {
                 return Vec::new();
             };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use super::state::is_in;
+use super::watched::is_in;
 use super::{Source, Trigger, overlay};
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef, Version};

@@ -1,7 +1,8 @@
 //! Decides which changes tell of nothing new: objects that were there before the source looked (EP-13).
 
 use super::Source;
-use super::state::{Place, State, watcher};
+use super::state::State;
+use super::watched::{Place, watcher};
 use crate::cache::Cache;
 use crate::object::{Change, Version};
 use crate::queue::Urgency;

@@ -9,20 +9,16 @@ use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::source::answers::Answers;
 use crate::source::backlog::Backlog;
+use crate::source::behind::Behind;
 use crate::source::borrowed::Borrowed;
 use crate::source::echo::{EchoFilter, Listing, Released, Verdict};
 use crate::source::index::{Key, Lookup};
 use crate::source::overlay::Overlay;
 use crate::source::patience::Patience;
+use crate::source::watched::{Place, Places, is_in, watcher};
 
 /// The most primaries of which it is remembered what the component has said of them.
 const MOST_LED: usize = 10_000;
-
-/// The place that one informer watches: a namespace, or all namespaces and cluster-scoped objects (`None`).
-pub(super) type Place = Option<Arc<str>>;
-
-/// The watched places with their caches. Replaced as a whole when they change.
-pub(super) type Places = Arc<BTreeMap<Place, Cache>>;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -42,6 +38,8 @@ pub(super) struct State {
     /// The places of which a list is being read.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,
+    /// The own writes that the overlay can't have, as nothing is read of their namespace.
+    pub(super) behind: Behind,
     pub(super) windows: EchoFilter,
     /// The secondaries of each primary as the caches have them (`IM-4`): candidates, to be checked by the mapper.
     pub(super) related: Lookup<ObjectRef>,
@@ -227,12 +225,13 @@ impl State {
     /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
     /// source: the look-ups lead to it from now on.
     pub(super) fn put(&mut self, answer: Object, facts: &Facts) {
-        if let Some(cache) = self.cache(answer.key()).cloned() {
-            if cache.get(answer.key()).is_some_and(|seen| seen.version() == answer.version()) {
-                self.look_up(answer.key(), facts);
-            }
-            self.keep(answer, &cache);
+        let Some(cache) = self.cache(answer.key()).cloned() else {
+            return self.behind.note(&answer.key().namespace, answer.version());
+        };
+        if cache.get(answer.key()).is_some_and(|seen| seen.version() == answer.version()) {
+            self.look_up(answer.key(), facts);
         }
+        self.keep(answer, &cache);
     }
 
     /// Keeps an answer (`OV-1`). The watch would never catch up with an object that a full cache leaves out, so its
@@ -247,6 +246,12 @@ impl State {
                 self.borrow();
             }
         }
+    }
+
+    /// Returns true if an own write of this object may be newer than all that is known of it.
+    pub(super) fn is_behind(&self, key: &ObjectRef, cache: &Cache, cached: Option<&Object>) -> bool {
+        let known = [cached, self.overlay.get(key)].into_iter().flatten().map(Object::version);
+        self.behind.of(&key.namespace) > known.fold(cache.version(), Version::max)
     }
 
     /// Returns true if an object is in a cache, or was just written.
@@ -291,8 +296,11 @@ impl State {
     }
 
     pub(super) fn forget_unwatched(&mut self) {
-        let Self { places, overlay, windows, related, indexes, backlog, unkeyed, mapped, patience, .. } = self;
+        let Self { places, overlay, behind, windows, related, indexes, backlog, unkeyed, mapped, patience, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
+        for (key, version) in overlay.versions().filter(|(key, _)| !watched(key)) {
+            behind.note(&key.namespace, version);
+        }
         overlay.retain(|key, _| watched(key));
         windows.discard(|key| !watched(key));
         related.retain(watched);
@@ -305,15 +313,6 @@ impl State {
         }
         self.borrow();
     }
-}
-
-/// Returns the cache for an object, if there is one: that of its namespace, or else that of all namespaces.
-pub(super) fn watcher<'a>(places: &'a Places, key: &ObjectRef) -> Option<(&'a Place, &'a Cache)> {
-    places.get_key_value(&key.namespace).or_else(|| places.get_key_value(&None))
-}
-
-pub(super) fn is_in(places: &Places, key: &ObjectRef, place: &Place) -> bool {
-    watcher(places, key).is_some_and(|(watching, _)| watching == place)
 }
 
 impl<K: Key> Move<K> {

@@ -776,6 +776,37 @@ fn all_are_told_if_what_was_made_without_memory_for_the_answer_is_gone_before_an
 }
 
 #[test]
+fn what_was_written_where_nothing_was_read_is_not_known_until_the_next_cache_has_it() {
+    // OV-1
+    for when in ["before it was left", "once it was left"] {
+        for role in [secondaries, primaries] {
+            let source = role();
+            Informer::new(&source, Some("n")).list([owned("s", 1, "p")], 1);
+            if when == "once it was left" {
+                source.detach(Some("n"));
+            }
+            source.begin(key("s"), |_| ()).wrote(owned("s", 5, "p"));
+            source.detach(Some("n"));
+            let heir = Source::heir(source.spec().clone(), &source);
+            for source in [source, heir] {
+                assert_eq!(source.own_writes(), 0, "{when}");
+                let mut informer = Informer::new(&source, None);
+                informer.list([owned("s", 1, "p"), owned("t", 2, "p")], 4);
+                assert_eq!(source.get(&key("s")), None, "{when}");
+                for within in [Within::Object(&key("s")), Within::Namespace("n"), Within::Everywhere] {
+                    let doubt = source.known(within).unwrap_err();
+                    assert!(doubt.is_of_own_write(), "{when}: {within:?}: {doubt}");
+                }
+                assert_eq!(source.known(Within::Namespace("m")), Ok(()), "{when}");
+                informer.applied(owned("s", 5, "p"));
+                assert_eq!(source.known(Within::Everywhere), Ok(()), "{when}");
+                assert_eq!(source.get(&key("s")).unwrap().version(), Version(5), "{when}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_created_object_is_read_before_the_watch_has_it() {
     // OV-4
     let source = secondaries();
