@@ -71,7 +71,7 @@ struct State {
     runs: BTreeMap<Key, u32>,
     /// The uids of objects that components have written to.
     met: BTreeSet<String>,
-    /// The uids of those that no run had been about when a component wrote to them, by the name of the ones before them.
+    /// The uids of objects that no run had been about when they were written to, by the name of the ones before them.
     early: BTreeSet<String>,
     /// The versions of primaries that a component has made, and whose events it has asked to filter.
     hushed: BTreeSet<u64>,
@@ -315,6 +315,10 @@ impl Stage {
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         let known = Known { uid: text("uid"), version: text("resourceVersion").parse().unwrap_or_default() };
         let mut state = self.state.lock();
+        // A run about the one before may write the status of a primary that was made again.
+        if kind == THINGS.kind && object["status"].is_object() {
+            state.comes_early(&known.uid);
+        }
         let last = state.written.entry((kind, (text("namespace"), text("name")))).or_insert_with(|| known.clone());
         if known.version > last.version {
             *last = known;
@@ -323,11 +327,9 @@ impl Stage {
 
     /// Takes in that a component has written to an object.
     pub(crate) fn met(&self, uid: &str) {
-        let State { met, running, last, early, .. } = &mut *self.state.lock();
-        met.insert(uid.to_owned());
-        if !running.values().chain(last.values()).any(|run| run.uid.as_deref() == Some(uid)) {
-            early.insert(uid.to_owned());
-        }
+        let mut state = self.state.lock();
+        state.met.insert(uid.to_owned());
+        state.comes_early(uid);
     }
 
     pub(crate) fn has_met(&self, uid: &str) -> bool {
@@ -490,6 +492,14 @@ impl State {
     fn version_of_primary(&self, key: &Key) -> u64 {
         let written = self.written.get(&(THINGS.kind.to_owned(), key.clone()));
         written.map(|known| known.version).unwrap_or_default()
+    }
+
+    /// Notes what the daemon has written to, if no run has been about it.
+    fn comes_early(&mut self, uid: &str) {
+        let mut runs = self.running.values().chain(self.last.values());
+        if !runs.any(|run| run.uid.as_deref() == Some(uid)) {
+            self.early.insert(uid.to_owned());
+        }
     }
 }
 
