@@ -30,6 +30,8 @@ struct Window {
     passed: Version,
     /// The primaries that the answers belonged to when they were written (`FW-7`).
     mapped: BTreeSet<ObjectRef>,
+    /// True if its end has been told of where ends are never held: that it is back is news, whoever has brought it back.
+    ended: bool,
 }
 
 /// The state of the list: while it is being read, an event may stand for several changes.
@@ -178,6 +180,9 @@ impl EchoFilter {
             Some(end) => window.range(Some(after(end))), // 8
             None => window.check(),
         };
+        if let Some(change) = &change {
+            window.ended = self.ends_pass && is_deleted(change);
+        }
         let mapped = change.as_ref().map(|_| window.mapped.clone()).unwrap_or_default();
         if window.is_done() {
             self.windows.remove(key);
@@ -245,7 +250,8 @@ impl Window {
         let later = end.map(|end| self.own.split_off(&end)).unwrap_or_default();
         let own = std::mem::replace(&mut self.own, later);
         self.passed = self.passed.max(last);
-        sum(held, &own)
+        let echoes = if self.ended { BTreeSet::new() } else { own };
+        sum(held, &echoes)
     }
 }
 
@@ -319,6 +325,23 @@ mod tests {
             Change::Added(new) => format!("A{}", new.version()),
             Change::Updated { old, new } => format!("U{}<{}", new.version(), old.version()),
             Change::Deleted { last, .. } => format!("D{}", last.version()),
+        }
+    }
+
+    #[test]
+    fn a_primary_that_an_own_write_brings_back_is_told_as_new_once_its_end_was_told() {
+        // FW-8: somebody had taken it out of the selection meanwhile.
+        for (mut filter, expected) in [(EchoFilter::of_primaries(), "D2 A3"), (EchoFilter::default(), "")] {
+            filter.open(&key(), Version(1));
+            filter.answered(&key(), Version(3), BTreeSet::new());
+            let mut told: Vec<_> = filter.close(&key()).into_iter().collect();
+            for change in [deleted(2), Change::Added(object(3))] {
+                if let Verdict::Released(released) = filter.admit(change, Listing::Idle) {
+                    told.push(released);
+                }
+            }
+            let told: Vec<_> = told.iter().map(|released| show(&released.change)).collect();
+            assert_eq!((told.join(" "), filter.len()), (expected.to_owned(), 0));
         }
     }
 
