@@ -63,8 +63,8 @@ pub use touched::{Touched, TouchedKeys};
 use watched::{is_in, watcher};
 pub use write::OwnWrite;
 
-/// An event source. All methods take `&self`; no lock is held during a call to anything else, and never two locks at
-/// once.
+/// An event source. All methods take `&self`; no lock is held during a call to anything but a cache, which calls
+/// nothing, and never those of two sources at once.
 pub struct Source {
     spec: Spec,
     /// The primaries of its controller, for secondaries that are found through them.
@@ -312,18 +312,17 @@ impl Source {
 impl Source {
     /// Returns an object; `None` if it is not there, or its namespace is not watched (`IN-4`).
     pub fn get(&self, key: &ObjectRef) -> Option<Object> {
-        // The overlay first: an answer leaves it only after the cache has the object.
-        let state = self.state.read();
-        let own = state.overlay.get(key).cloned();
-        let cache = state.cache(key)?;
-        let (cached, synced) = cache.look(key);
-        let lost = state.overlay.lost(key).is_some_and(|lost| lost > synced);
-        if lost || state.is_behind(key, cache, cached.as_ref()) {
-            // What is known of it is older than what was written: `known` says so.
-            return None;
-        }
-        drop(state);
-        overlay::newest(own.as_ref(), cached, synced).and_then(|object| self.show(&object))
+        let newest = {
+            let state = self.state.read();
+            let cache = state.cache(key)?;
+            let (cached, synced) = cache.look(key);
+            if state.outdated(key, cache, (cached.as_ref(), synced)).is_some() {
+                // `known` says so.
+                return None;
+            }
+            overlay::newest(state.overlay.get(key), cached, synced)
+        };
+        newest.and_then(|object| self.show(&object))
     }
 
     /// Returns the objects of one namespace, or of all (`None`), ordered by namespace and name.

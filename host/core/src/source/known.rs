@@ -8,7 +8,7 @@ use super::state::State;
 use super::watched::{Place, watcher};
 use super::{Role, Source, overlay};
 use crate::cache::Cache;
-use crate::object::{Gvk, Object, ObjectRef};
+use crate::object::{Gvk, Object, ObjectRef, Version};
 
 /// Why a source may not know all objects although all are listed.
 const FULL: &str = "its cache is full, and leaves objects out";
@@ -60,6 +60,25 @@ impl Doubt {
     /// Returns true if it is about what was just written: nobody is to blame that this is not known until the watch shows it.
     pub fn is_of_own_write(&self) -> bool {
         *self.why == *LOST || *self.why == *BEHIND
+    }
+}
+
+impl State {
+    /// Returns why what is known of an object may be older than what was written to it; `None` if it is not. `seen` is what its cache has
+    /// of it, and up to which version.
+    pub(super) fn outdated(
+        &self,
+        key: &ObjectRef,
+        cache: &Cache,
+        seen: (Option<&Object>, Version),
+    ) -> Option<&'static str> {
+        let (cached, synced) = seen;
+        if self.overlay.lost(key).is_some_and(|lost| lost > synced) {
+            return Some(LOST);
+        }
+        let known = [cached, self.overlay.get(key)].into_iter().flatten().map(Object::version);
+        let known = known.fold(cache.version(), Version::max);
+        (self.behind.of(&key.namespace) > known).then_some(BEHIND)
     }
 }
 
@@ -212,11 +231,8 @@ impl Source {
             return own.map_or_else(|| self.nothing_lacks(state, key.namespace.as_deref()), |_| Ok(()));
         };
         let (cached, synced) = cache.look(key);
-        if state.overlay.lost(key).is_some_and(|lost| lost > synced) {
-            return Err(self.doubt(place, LOST));
-        }
-        if state.is_behind(key, cache, cached.as_ref()) {
-            return Err(self.doubt(place, BEHIND));
+        if let Some(why) = state.outdated(key, cache, (cached.as_ref(), synced)) {
+            return Err(self.doubt(place, why));
         }
         if let Some(found) = overlay::newest(own, cached, synced) {
             let all = found.fields().covers(self.spec.stays());

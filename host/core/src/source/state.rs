@@ -248,12 +248,6 @@ impl State {
         }
     }
 
-    /// Returns true if an own write of this object may be newer than all that is known of it.
-    pub(super) fn is_behind(&self, key: &ObjectRef, cache: &Cache, cached: Option<&Object>) -> bool {
-        let known = [cached, self.overlay.get(key)].into_iter().flatten().map(Object::version);
-        self.behind.of(&key.namespace) > known.fold(cache.version(), Version::max)
-    }
-
     /// Returns true if an object is in a cache, or was just written.
     pub(super) fn shows(&self, key: &ObjectRef) -> bool {
         self.overlay.get(key).is_some() || self.cache(key).is_some_and(|cache| cache.get(key).is_some())
