@@ -86,6 +86,9 @@ impl Source {
         let mut news = Vec::new();
         for new in present {
             let before = Before { seen: seen.remove(new.key()), shown: shown.remove(new.key()) };
+            if before.seen.is_none() {
+                self.state.write().behind.appeared(&new, &cache);
+            }
             news.extend(self.news(before, Some(new), Version::default(), &cache));
         }
         for last in seen.into_values() {

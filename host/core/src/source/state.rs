@@ -225,6 +225,7 @@ impl State {
     /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
     /// source: the look-ups lead to it from now on.
     pub(super) fn put(&mut self, answer: Object, facts: &Facts) {
+        self.behind.wrote(&answer.key().namespace, answer.version());
         let Some(cache) = self.cache(answer.key()).cloned() else {
             return self.behind.note(&answer.key().namespace, answer.version());
         };

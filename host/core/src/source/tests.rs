@@ -807,6 +807,35 @@ fn what_was_written_where_nothing_was_read_is_not_known_until_the_next_cache_has
 }
 
 #[test]
+fn what_the_cache_before_has_shown_to_be_gone_is_not_known_as_an_older_cache_has_it() {
+    // OV-1: an own write ended it, such as one that removed the last finalizer.
+    for (written, known) in [(6, false), (4, true)] {
+        for role in [secondaries, primaries] {
+            let before = role();
+            let mut left = Informer::new(&before, None);
+            left.list([owned("s", 1, "p"), owned("t", 1, "p")], 1);
+            before.begin(key("s"), |_| ()).wrote(owned("s", written, "p"));
+            left.event(Event::Deleted(owned("s", written, "p")));
+            let heir = Source::heir(before.spec().clone(), &before);
+            let mut older = Writer::default();
+            older.list_item(owned("s", 1, "p"));
+            older.list_item(owned("t", 1, "p"));
+            older.finish_list(Version(5));
+            heir.attach(Some("n"), older.cache());
+            heir.detach(None);
+            for within in [Within::Object(&key("s")), Within::Namespace("n"), Within::Everywhere] {
+                let said = heir.known(within);
+                assert_eq!(said.is_ok(), known, "{written}: {within:?}");
+                assert!(said.map_or_else(|doubt| doubt.is_of_own_write(), |()| true), "{written}: {within:?}");
+            }
+            heir.on(older.apply(Event::Deleted(owned("s", 6, "p"))).unwrap());
+            heir.passed(Some("n"));
+            assert_eq!((heir.known(Within::Everywhere), heir.get(&key("s"))), (Ok(()), None), "{written}");
+        }
+    }
+}
+
+#[test]
 fn a_created_object_is_read_before_the_watch_has_it() {
     // OV-4
     let source = secondaries();
