@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::guest::RetryInfo;
+use capstan_core::object::MARK;
 use http::Method;
 use model::{Asked, Fault, Loss, Model};
 use parking_lot::Mutex;
@@ -285,16 +286,21 @@ impl Stage {
         }
     }
 
-    /// Takes in that the daemon deletes an object: what depends on it has to be gone.
+    /// Takes in that the daemon deletes an object: what depends on it has to be gone, if it was made for the same primary.
     pub(crate) fn deletes(&self, path: &str) {
         let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
         let (Some(namespace), Some(_), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
             return;
         };
-        let later =
-            name.strip_suffix(Dependent::Kept.name()).map(|primary| format!("{primary}{}", Dependent::Later.name()));
-        let later = later.map(|later| (namespace.to_owned(), later));
-        if later.is_some_and(|later| self.there(&later).is_some_and(|there| !self.is_taken_for_gone(&later, &there))) {
+        let Some(primary) = name.strip_suffix(Dependent::Kept.name()) else {
+            return;
+        };
+        let later = (namespace.to_owned(), format!("{primary}{}", Dependent::Later.name()));
+        let kept = self.there(&(namespace.to_owned(), name.to_owned()));
+        let waits = |there: Value| {
+            made_for(&there) == kept.as_ref().and_then(made_for) && !self.is_taken_for_gone(&later, &there)
+        };
+        if self.there(&later).is_some_and(waits) {
             self.wrong(format!("{namespace}/{name} is deleted before what depends on it"));
         }
     }
@@ -533,4 +539,11 @@ pub(crate) fn sort(asked: &Asked) -> Option<Sort> {
     } else {
         Sort::Write
     })
+}
+
+/// Returns the uid of the primary that an object was made for, by its mark.
+fn made_for(object: &Value) -> Option<String> {
+    let mark = object["metadata"]["annotations"][MARK].as_str()?;
+    let mark: Value = serde_json::from_str(mark).ok()?;
+    Some(mark["primary"]["uid"].as_str()?.to_owned())
 }
