@@ -19,9 +19,11 @@ use crate::budget::{Budget, Exceeded};
 
 mod expression;
 mod functions;
+mod never;
+mod tree;
 mod value;
 
-pub use expression::{Expression, Failure};
+pub use expression::{Expression, Failure, Right};
 pub use value::{Fields, List, Value};
 use value::{Text, made};
 

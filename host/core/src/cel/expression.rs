@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::cel::Program;
-use ::cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use ::cel::common::ast::{Expr, IdedExpr};
 use serde_json::Value as Json;
 
+use super::never::Search;
+use super::tree::{children, depth};
 use super::{Error, Outcome, Value, functions};
 use crate::budget::{Budget, OPERATION};
 use crate::yaml::{Broken, either, similar, with_room};
@@ -18,6 +20,17 @@ pub struct Expression {
     program: Arc<Program>,
     /// The variables that it reads.
     reads: Vec<&'static str>,
+}
+
+/// What the value of an expression has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// True or false.
+    Boolean,
+    /// A string.
+    Text,
+    /// A string, a list of strings, or null.
+    Texts,
 }
 
 /// Why an expression has no answer. Retrying does not help until an object or the expression changes.
@@ -74,6 +87,28 @@ impl Expression {
         self.reads.contains(&variable)
     }
 
+    /// Returns where and why it can never be evaluated, whatever its variables are, or never to what is needed; `None` if that
+    /// depends on them.
+    ///
+    /// ```
+    /// # use capstan_core::cel::{Expression, Right};
+    /// let never = |text, right| Expression::parse(text, &["object"]).unwrap().never(right).map(|broken| broken.message);
+    /// assert_eq!(never("object.spec.a == 1", Right::Boolean), None);
+    /// assert_eq!(never("size(object)", Right::Boolean).unwrap(), "its value is always of type int; a boolean is needed");
+    /// assert!(never("object.spec.a && 1 + 'a' == 2", Right::Boolean).unwrap().contains("+ can't be applied to int and string"));
+    /// ```
+    pub fn never(&self, right: Right) -> Option<Broken> {
+        let tree = self.program.expression();
+        let mut search = Search::of(tree);
+        if let Some((id, error)) = search.failing(tree) {
+            let message = format!("this part fails whatever else is there: {error}");
+            return Some(Broken { offset: start(&self.program, id), message });
+        }
+        let found = search.type_of(tree).filter(|found| !right.has(found))?;
+        let message = format!("its value is always of type {found}; {} is needed", right.name());
+        Some(Broken { offset: 0, message })
+    }
+
     /// Returns the fields of a variable that it looks at, each as the names that lead there; the empty path stands for the whole
     /// value. What is behind a call, an index or a macro is not followed.
     ///
@@ -109,7 +144,7 @@ impl Expression {
         match self.evaluate(variables, budget) {
             Ok(Value::Bool(true)) => Ok(Ok(())),
             Ok(Value::Bool(false)) => Ok(Err("it is false".to_owned())),
-            Ok(other) => Err(self.mistyped(&other, "a boolean")),
+            Ok(other) => Err(self.mistyped(&other, Right::Boolean)),
             Err(missing @ (Error::NoField(_) | Error::OfNull)) => Ok(Err(missing.to_string())),
             Err(error) => Err(self.failed(&error, variables)),
         }
@@ -123,7 +158,7 @@ impl Expression {
     pub fn holds(&self, variables: &[(&str, &Json)], budget: &mut Budget) -> Result<bool, Failure> {
         match self.evaluate(variables, budget) {
             Ok(Value::Bool(truth)) => Ok(truth),
-            Ok(other) => Err(self.mistyped(&other, "a boolean")),
+            Ok(other) => Err(self.mistyped(&other, Right::Boolean)),
             Err(error) => Err(self.failed(&error, variables)),
         }
     }
@@ -144,7 +179,7 @@ impl Expression {
     pub fn text(&self, variables: &[(&str, &Json)], budget: &mut Budget) -> Result<String, Failure> {
         match self.evaluate(variables, budget) {
             Ok(Value::Text(text)) => Ok(text.to_string()),
-            Ok(other) => Err(self.mistyped(&other, "a string")),
+            Ok(other) => Err(self.mistyped(&other, Right::Text)),
             Err(error) => Err(self.failed(&error, variables)),
         }
     }
@@ -172,15 +207,15 @@ impl Expression {
             | Value::Map(_)
             | Value::Type(_) => None,
         };
-        texts.ok_or_else(|| self.mistyped(&value, "a string, or a list of strings,"))
+        texts.ok_or_else(|| self.mistyped(&value, Right::Texts))
     }
 
     fn evaluate<'v>(&'v self, variables: &[(&'v str, &'v Json)], budget: &mut Budget) -> Outcome<'v> {
         budget.within(OPERATION, |budget| super::evaluate(self.program.expression(), variables, budget))
     }
 
-    fn mistyped(&self, found: &Value<'_>, right: &'static str) -> Failure {
-        Failure::Type { expression: Arc::clone(&self.text), found: found.type_name(), right }
+    fn mistyped(&self, found: &Value<'_>, right: Right) -> Failure {
+        Failure::Type { expression: Arc::clone(&self.text), found: found.type_name(), right: right.name() }
     }
 
     /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
@@ -188,6 +223,24 @@ impl Expression {
         let secret = variables.iter().any(|(_, object)| object.get("kind").is_some_and(|kind| kind == "Secret"));
         let problem = if secret { "on values of a Secret".to_owned() } else { error.to_string() };
         Failure::Failed { expression: Arc::clone(&self.text), problem }
+    }
+}
+
+impl Right {
+    fn has(self, found: &str) -> bool {
+        match self {
+            Self::Boolean => found == "bool",
+            Self::Text => found == "string",
+            Self::Texts => matches!(found, "string" | "list" | "null"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "a boolean",
+            Self::Text => "a string",
+            Self::Texts => "a string, or a list of strings,",
+        }
     }
 }
 
@@ -273,31 +326,6 @@ fn offset(text: &str, line: isize, column: isize) -> usize {
     let lines = text.split_inclusive('\n').take(number(line));
     let before: usize = lines.map(|line| line.chars().count()).sum();
     (before + number(column)).min(text.chars().count())
-}
-
-/// Returns the nodes right below a node.
-fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
-    fn entry(entry: &EntryExpr) -> [Option<&IdedExpr>; 2] {
-        match entry {
-            EntryExpr::StructField(field) => [Some(&field.value), None],
-            EntryExpr::MapEntry(entry) => [Some(&entry.key), Some(&entry.value)],
-        }
-    }
-    match &node.expr {
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
-        Expr::Select(select) => vec![&select.operand],
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
-        Expr::List(list) => list.elements.iter().collect(),
-        Expr::Map(map) => map.entries.iter().flat_map(|one| entry(&one.expr)).flatten().collect(),
-        Expr::Struct(new) => new.entries.iter().flat_map(|one| entry(&one.expr)).flatten().collect(),
-        Expr::Comprehension(all) => {
-            vec![&all.iter_range, &all.accu_init, &all.loop_cond, &all.loop_step, &all.result]
-        }
-    }
-}
-
-fn depth(node: &IdedExpr) -> usize {
-    1 + children(node).into_iter().map(depth).max().unwrap_or(0)
 }
 
 /// Adds to `found` every path of names that begins at a variable.
@@ -402,6 +430,49 @@ mod tests {
             let broken = Expression::parse(text, &VARIABLES).unwrap_err();
             assert_eq!(broken.offset, offset, "{text}");
             assert!(broken.message.starts_with(message), "{}", broken.message);
+        }
+    }
+
+    #[test]
+    fn what_can_never_be_evaluated_is_found_where_it_stands() {
+        for (text, right, expected) in [
+            ("1 + 2", Right::Boolean, Some((0, "its value is always of type int; a boolean is needed"))),
+            ("'no'", Right::Boolean, Some((0, "its value is always of type string"))),
+            ("primary.spec.a == 1 ? 'x' : 'y'", Right::Boolean, Some((0, "its value is always of type string"))),
+            (
+                "primary.metadata.name == 'a'",
+                Right::Text,
+                Some((0, "its value is always of type bool; a string is needed")),
+            ),
+            ("has(primary.spec.a)", Right::Texts, Some((0, "its value is always of type bool"))),
+            ("{'a': primary.spec.a}", Right::Texts, Some((0, "its value is always of type map"))),
+            (
+                "'a' + 1 == 'a1'",
+                Right::Boolean,
+                Some((4, "this part fails whatever else is there: + can't be applied")),
+            ),
+            ("dependent != null && 'a' + 1 == '2'", Right::Boolean, Some((25, "this part fails"))),
+            (
+                "primary.spec.a.matches('[')",
+                Right::Boolean,
+                Some((23, "this part fails whatever else is there: it is not a reg")),
+            ),
+            ("primary.spec.a.all(x, x > 0 && 1 < 'a')", Right::Boolean, Some((33, "this part fails"))),
+            ("{'a': 1}.b == 1", Right::Boolean, Some((8, "this part fails whatever else is there: there is no field"))),
+            ("true || 1 / 0 > 0", Right::Boolean, None),
+            ("has(primary.spec.a) ? primary.spec.a > 1 : 1 / 0 > 0", Right::Boolean, None),
+            ("primary.spec.a.matches('^[a-z]+$')", Right::Boolean, None),
+            ("primary.spec.a.exists(int, int > 0)", Right::Boolean, None),
+            ("[1, 2].map(x, x * 2) == [2, 4]", Right::Boolean, None),
+            ("primary.spec.a.map(x, x.name)", Right::Texts, None),
+            ("primary.spec.a + '-' + primary.spec.b", Right::Text, None),
+            ("true", Right::Boolean, None),
+            ("null", Right::Texts, None),
+        ] {
+            let found = parse(text).never(right);
+            let start = |message: &str| message.chars().take(expected.map_or(0, |(_, right)| right.len())).collect();
+            let found: Option<(usize, String)> = found.map(|broken| (broken.offset, start(&broken.message)));
+            assert_eq!(found, expected.map(|(offset, right)| (offset, right.to_owned())), "{text}");
         }
     }
 

@@ -84,6 +84,21 @@ pub(super) fn type_named(name: &str) -> Option<&'static str> {
     TYPES.iter().find_map(|(known, canonical)| (*known == name).then_some(*canonical))
 }
 
+/// Returns the type of what an operator or a function returns, if it is always the same.
+pub(super) fn type_of(name: &str) -> Option<&'static str> {
+    match name {
+        "_&&_" | "_||_" | "!_" | "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "@in" | "contains"
+        | "endsWith" | "matches" | "startsWith" | "bool" => Some("bool"),
+        "int" | "size" => Some("int"),
+        "bytes" => Some("bytes"),
+        "double" => Some("double"),
+        "string" => Some("string"),
+        "type" => Some("type"),
+        "uint" => Some("uint"),
+        _ => None,
+    }
+}
+
 pub(super) fn no_overload(function: &str, arguments: &[Value<'_>]) -> Error {
     let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
     // An operator reads as in an expression.
@@ -273,7 +288,7 @@ fn searched<'v>(name: &str, text: &str, part: &str, budget: &mut Budget) -> Outc
 
 /// Searches for a regular expression, which may come from a document: it is bounded, and searching costs the length of the text
 /// times that of what the expression is compiled to.
-fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error> {
+pub(super) fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error> {
     let too_large =
         |bound: usize, what: &str| Error::Undefined(format!("a regular expression has at most {bound} {what}"));
     if pattern.len() > PATTERN {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cel::Expression;
+use crate::cel::{Expression, Right};
 use crate::kinds;
 use crate::object::Gvk;
 use crate::object::Scope::{Cluster, Namespaced};
@@ -242,7 +242,7 @@ impl Check<'_> {
         self.place(raw, gvk, primary);
         let mut text = |field: &Located<raw::ObjectName>| {
             let raw::ObjectName::Cel(expression) = &field.value;
-            self.cel(expression, field.place, &["primary"])
+            self.cel(expression, field.place, (&["primary"], Right::Text))
         };
         let namespace = namespace.and_then(&mut text);
         let name = name.and_then(&mut text)?;
@@ -348,18 +348,21 @@ impl Check<'_> {
         &mut self,
         field: &Slot<String>,
         around: usize,
-        variables: &[&'static str],
+        (variables, right): (&[&'static str], Right),
     ) -> Option<Expression> {
         let Located { value, place } = self.need(field, around, "cel")?;
         let parsed = Expression::parse(value, variables);
-        parsed.map_err(|broken| self.broken(*place, value, &broken)).ok()
+        let works = parsed.and_then(|cel| cel.never(right).map_or(Ok(cel), Err));
+        works.map_err(|broken| self.broken(*place, value, &broken)).ok()
     }
 
     fn condition(&mut self, field: &Maybe<raw::Condition>, gvk: Option<&Gvk>) -> Option<Condition> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),
-            raw::Condition::Cel(cel) => self.cel(cel, *place, &condition::VARIABLES).map(Condition::Cel),
+            raw::Condition::Cel(cel) => {
+                self.cel(cel, *place, (&condition::VARIABLES, Right::Boolean)).map(Condition::Cel)
+            }
             raw::Condition::Export(export) => {
                 self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))
             }

@@ -4,6 +4,7 @@
 use super::super::events::{EVENT, EventKey, Events, PRIMARY};
 use super::super::raw::{self, Maybe};
 use super::{Check, flag, get, located};
+use crate::cel::Right;
 use crate::yaml::Located;
 
 impl Check<'_> {
@@ -16,11 +17,12 @@ impl Check<'_> {
             None | Some(Located { value: raw::EventKey::Message, .. }) => EventKey::Message,
             Some(Located { value: raw::EventKey::TypeAndReason, .. }) => EventKey::TypeAndReason,
             Some(Located { value: raw::EventKey::Cel(cel), place }) => {
-                self.cel(cel, *place, &variables).map_or(EventKey::Message, EventKey::Cel)
+                self.cel(cel, *place, (&variables, Right::Text)).map_or(EventKey::Message, EventKey::Cel)
             }
         };
-        let name = located(&raw.name)
-            .and_then(|Located { value: raw::EventName::Cel(cel), place }| self.cel(cel, *place, &variables));
+        let name = located(&raw.name).and_then(|Located { value: raw::EventName::Cel(cel), place }| {
+            self.cel(cel, *place, (&variables, Right::Text))
+        });
         Events { key, name, owner_reference: flag(&raw.owner_reference, false) }
     }
 }

@@ -6,7 +6,7 @@ use super::super::filters::{Filters, OBJECT, OLD_OBJECT, Question, UNKNOWN};
 use super::super::names::Export;
 use super::super::raw::{self, AddFilter, DeleteFilter, Maybe, UpdateFilter};
 use super::{Check, flag, get, located};
-use crate::cel::Expression;
+use crate::cel::{Expression, Right};
 use crate::yaml::{Leaf, Located, Slot};
 
 impl Check<'_> {
@@ -56,7 +56,7 @@ impl Check<'_> {
     fn add_filter(&mut self, field: &Maybe<AddFilter>) -> Option<Question> {
         let Located { value, place } = located(field)?;
         match value {
-            AddFilter::Cel(cel) => self.asked(cel, *place, &[OBJECT]).map(Question::Cel),
+            AddFilter::Cel(cel) => self.asked(cel, *place, (&[OBJECT], Right::Boolean)).map(Question::Cel),
             AddFilter::Export(export) => self.asked_of(export, *place).map(Question::Export),
         }
     }
@@ -64,7 +64,9 @@ impl Check<'_> {
     fn update_filter(&mut self, field: &Maybe<UpdateFilter>) -> Option<Question> {
         let Located { value, place } = located(field)?;
         match value {
-            UpdateFilter::Cel(cel) => self.asked(cel, *place, &[OBJECT, OLD_OBJECT]).map(Question::Cel),
+            UpdateFilter::Cel(cel) => {
+                self.asked(cel, *place, (&[OBJECT, OLD_OBJECT], Right::Boolean)).map(Question::Cel)
+            }
             UpdateFilter::Export(export) => self.asked_of(export, *place).map(Question::Export),
         }
     }
@@ -72,7 +74,7 @@ impl Check<'_> {
     fn delete_filter(&mut self, field: &Maybe<DeleteFilter>) -> Option<Question> {
         let Located { value, place } = located(field)?;
         match value {
-            DeleteFilter::Cel(cel) => self.asked(cel, *place, &[OBJECT, UNKNOWN]).map(Question::Cel),
+            DeleteFilter::Cel(cel) => self.asked(cel, *place, (&[OBJECT, UNKNOWN], Right::Boolean)).map(Question::Cel),
             DeleteFilter::Export(export) => self.asked_of(export, *place).map(Question::Export),
         }
     }
@@ -84,8 +86,13 @@ impl Check<'_> {
     }
 
     /// Returns an expression that is asked about events.
-    pub(super) fn asked(&mut self, cel: &Slot<String>, place: usize, variables: &[&'static str]) -> Option<Expression> {
+    pub(super) fn asked(
+        &mut self,
+        cel: &Slot<String>,
+        place: usize,
+        over: (&[&'static str], Right),
+    ) -> Option<Expression> {
         self.asked += 1;
-        self.cel(cel, place, variables)
+        self.cel(cel, place, over)
     }
 }

@@ -7,6 +7,7 @@ use super::super::polls::{Each, External, PRIMARY, Polled, SHORTEST};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Time, Times};
 use super::{Check, get, located, time, workers};
+use crate::cel::Right;
 use crate::object::pointer::Pointer;
 use crate::yaml::{Leaf, Located, Scalar};
 
@@ -22,8 +23,9 @@ impl Check<'_> {
         let Located { value: raw, place } = poll;
         let (every, id) = (self.every(&raw.every, *place), self.id(&raw.id, *place));
         let (things, memory) = bounds(&raw.bounded);
-        let when = located(&raw.when)
-            .and_then(|Located { value: raw::When::Cel(cel), place }| self.cel(cel, *place, &[PRIMARY]));
+        let when = located(&raw.when).and_then(|Located { value: raw::When::Cel(cel), place }| {
+            self.cel(cel, *place, (&[PRIMARY], Right::Boolean))
+        });
         let (every, concurrency) = (every?, workers(&raw.concurrency, 1));
         let each = Each { every, first_after: time(&raw.first_after, every), when, concurrency };
         Some(External { id: id?, things, memory, polled: Polled::Each(each) })

@@ -11,6 +11,7 @@ use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, So
 use super::inbound::Doors;
 use super::keep::bound;
 use super::{Check, flag, get, located, page_size};
+use crate::cel::Right;
 use crate::object::pointer::Pointer;
 use crate::yaml::{Located, OrWord, Scalar, Slot};
 
@@ -46,7 +47,7 @@ impl Check<'_> {
                 self.asked += 1;
                 self.need(pointer, index.place, "pointer").map(|pointer| Keys::Pointer(pointer.value.0.clone()))
             }
-            raw::Index::Cel(cel) => self.asked(cel, index.place, &[OBJECT]).map(Keys::Cel),
+            raw::Index::Cel(cel) => self.asked(cel, index.place, (&[OBJECT], Right::Texts)).map(Keys::Cel),
         }
     }
 
@@ -175,7 +176,9 @@ impl Check<'_> {
                 return pointer.map_or_else(none, |pointer| Mapper::Named(Keys::Pointer(pointer.value.0.clone())));
             }
             raw::Mapper::Cel(cel) => {
-                return self.asked(cel, *place, &[OBJECT]).map_or_else(none, |cel| Mapper::Named(Keys::Cel(cel)));
+                return self
+                    .asked(cel, *place, (&[OBJECT], Right::Texts))
+                    .map_or_else(none, |cel| Mapper::Named(Keys::Cel(cel)));
             }
             raw::Mapper::Export(export) => {
                 return self.asked_of(export, *place).map_or_else(none, Mapper::Export);
@@ -212,7 +215,7 @@ impl Check<'_> {
                 keys.map(Secondaries::Named)
             }
             raw::Secondaries::Cel(cel) => {
-                self.cel(cel, *place, &["primary"]).map(|cel| Secondaries::Named(Keys::Cel(cel)))
+                self.cel(cel, *place, (&["primary"], Right::Texts)).map(|cel| Secondaries::Named(Keys::Cel(cel)))
             }
             raw::Secondaries::Export(export) => self.asked_of(export, *place).map(Secondaries::Export),
         }
