@@ -5,6 +5,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use capstan_core::object::is_path_segment;
+use capstan_core::object::labels::{is_domain, is_label};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::machine;
@@ -107,26 +109,26 @@ pub struct Run {
     pub context: Option<String>,
     /// The namespace that the daemon lives in, `own` in manifests; without it that of its pod, else that of the
     /// kubeconfig.
-    #[arg(long, value_name = "NAME", env = "CAPSTAN_NAMESPACE")]
+    #[arg(long, value_name = "NAME", value_parser = label, env = "CAPSTAN_NAMESPACE")]
     pub namespace: Option<String>,
     /// Let components reach what is in the daemon's own namespace, as far as their manifests permit it. A component
     /// that may write a config map, secret or pod there can do all that the daemon can.
     #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
     pub allow_own_namespace: bool,
     /// The address of the probes; port 0 takes a free port and logs it.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address, env = "CAPSTAN_LISTEN")]
     pub listen: SocketAddr,
     /// The addresses of metrics and diagnostics; may be given several times. Without it they are served at --listen,
     /// if only this host can reach that (loopback), else at 127.0.0.1:8081. Clients on other hosts need a token (see
     /// --metrics-auth).
-    #[arg(long, value_name = "ADDRESS", env = "CAPSTAN_ADMIN_LISTEN", value_delimiter = ',')]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, env = "CAPSTAN_ADMIN_LISTEN", value_delimiter = ',')]
     pub admin_listen: Vec<SocketAddr>,
     /// The clients on other hosts that may read /metrics. Diagnostics need a token in any case.
     #[arg(long, value_enum, default_value_t = MetricsAuth::Token, env = "CAPSTAN_METRICS_AUTH")]
     pub metrics_auth: MetricsAuth,
     /// The address for requests from outside to sources with `inbound`, at /OPERATOR/CONTROLLER/SOURCE; open only while a
     /// manifest has such a source. Without it, none of them takes any.
-    #[arg(long, value_name = "ADDRESS", env = "CAPSTAN_INBOUND_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address, env = "CAPSTAN_INBOUND_LISTEN")]
     pub inbound_listen: Option<SocketAddr>,
     /// The certificate of that address in PEM, with those that vouch for it; taken again when it changes. Without it,
     /// requests come without TLS.
@@ -136,26 +138,32 @@ pub struct Run {
     #[arg(long, value_name = "FILE", env = "CAPSTAN_INBOUND_TLS_KEY", requires = "inbound_tls_cert")]
     pub inbound_tls_key: Option<PathBuf>,
     /// How long runs under way may take to finish after the first signal.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, env = "CAPSTAN_DRAIN")]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, allow_hyphen_values = true, env = "CAPSTAN_DRAIN")]
     pub drain: Duration,
     /// The most requests a second to the API server that a manifest can permit a plugin (limits.requestsPerSecond).
-    #[arg(long, value_name = "NUMBER", default_value = "1000", env = "CAPSTAN_PLUGIN_REQUESTS")]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        allow_hyphen_values = true,
+        default_value = "1000",
+        env = "CAPSTAN_PLUGIN_REQUESTS"
+    )]
     pub plugin_requests: NonZeroU32,
     /// The most runs of one plugin that may be under way, whatever its manifest says; without it four per core, and
     /// at least 32.
-    #[arg(long, value_name = "NUMBER", env = "CAPSTAN_PLUGIN_CONCURRENCY")]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, env = "CAPSTAN_PLUGIN_CONCURRENCY")]
     pub plugin_concurrency: Option<NonZeroUsize>,
     /// The most memory that the instances of all plugins may have together; without it half of what the daemon may
     /// have (the limit of its container), or of the machine.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_PLUGIN_MEMORY")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true, env = "CAPSTAN_PLUGIN_MEMORY")]
     pub plugin_memory: Option<usize>,
     /// The most memory for the objects of one kind (and namespace, and selector); objects beyond it are left out, and
     /// the daemon is not ready.
-    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes, env = "CAPSTAN_CACHE_SIZE")]
+    #[arg(long, value_name = "SIZE", default_value = "256Mi", value_parser = bytes, allow_hyphen_values = true, env = "CAPSTAN_CACHE_SIZE")]
     pub cache_size: usize,
     /// The most memory for the objects of all caches; without it a quarter of what the daemon may have (the limit of
     /// its container), or of the machine. Caches share it: one that wants all leaves something for the others.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, env = "CAPSTAN_CACHE_MEMORY")]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_hyphen_values = true, env = "CAPSTAN_CACHE_MEMORY")]
     pub cache_memory: Option<usize>,
     /// The format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
@@ -235,13 +243,13 @@ pub struct Rbac {
     #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
     pub output: Documents,
     /// The namespace of the daemon and its service account: `own` in manifests.
-    #[arg(short, long, alias = "release-namespace", value_name = "NAME", default_value = "default")]
+    #[arg(short, long, alias = "release-namespace", value_name = "NAME", default_value = "default", value_parser = label)]
     pub namespace: String,
     /// The daemon's service account.
-    #[arg(long, value_name = "NAME", default_value = "capstan")]
+    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = name)]
     pub service_account: String,
     /// The name of roles and bindings.
-    #[arg(long, value_name = "NAME", default_value = "capstan")]
+    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = segment)]
     pub name: String,
     /// A plural that can't be guessed; may be given several times.
     #[arg(long = "plural", value_name = "KIND=NAME", value_parser = pair)]
@@ -281,10 +289,10 @@ pub struct Source {
     pub code_cache_key_file: Option<PathBuf>,
     /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
     /// machine's, at most 2Gi.
-    #[arg(long, value_name = "SIZE", value_parser = size, env = "CAPSTAN_COMPILE_MEMORY")]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_MEMORY")]
     pub compile_memory: Option<u64>,
     /// The most CPU time that compiling a component may take; by the clock it may take three times that.
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, env = "CAPSTAN_COMPILE_TIMEOUT")]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_TIMEOUT")]
     pub compile_timeout: Duration,
 }
 
@@ -356,6 +364,26 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let right = "expected an IP address and a port below 65536, such as 127.0.0.1:8080 or [::1]:8080";
+    text.parse().map_err(|_| right.to_owned())
+}
+
+fn label(text: &str) -> Result<String, String> {
+    let right = "expected lower case letters, digits and dashes between them, at most 63, such as capstan-system";
+    if is_label(text) { Ok(text.to_owned()) } else { Err(right.to_owned()) }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let right = "expected lower case letters and digits with dashes and dots between them, such as capstan";
+    if is_domain(text) { Ok(text.to_owned()) } else { Err(right.to_owned()) }
+}
+
+fn segment(text: &str) -> Result<String, String> {
+    let right = "expected a text that can stand in a path, such as capstan";
+    if is_path_segment(text) { Ok(text.to_owned()) } else { Err(right.to_owned()) }
+}
+
 fn bytes(text: &str) -> Result<usize, String> {
     usize::try_from(size(text)?).map_err(|_| "more than this machine can count".to_owned())
 }
@@ -385,6 +413,26 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_value_is_answered_with_what_would_be_right() {
+        for (line, expected) in [
+            ("run -m x.yaml --namespace B_", "such as capstan-system"),
+            ("run -m x.yaml --listen foo", "such as 127.0.0.1:8080"),
+            ("run -m x.yaml --admin-listen 127.0.0.1:99999", "a port below 65536"),
+            ("run -m x.yaml --compile-timeout -1s", "'-1s' for '--compile-timeout <DURATION>'"),
+            ("run -m x.yaml --plugin-memory -1Mi", "'-1Mi' for '--plugin-memory <SIZE>'"),
+            ("run -m x.yaml --plugin-requests -1", "'-1' for '--plugin-requests <NUMBER>'"),
+            ("rbac -m x.yaml --namespace a.b", "such as capstan-system"),
+            ("rbac -m x.yaml --service-account A", "such as capstan"),
+            ("rbac -m x.yaml --name a/b", "such as capstan"),
+        ] {
+            let words = std::iter::once("capstan").chain(line.split(' '));
+            let said = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(said.contains(expected), "{line}: {said}");
+        }
+        assert!(Cli::try_parse_from(["capstan", "rbac", "-m", "x.yaml", "--name", "team:capstan"]).is_ok());
     }
 
     #[test]

@@ -24,13 +24,13 @@ enum Requirement {
 const LONGEST: usize = 16 << 10;
 
 /// Whether `text` is a DNS label (RFC 1123).
-pub(crate) fn is_label(text: &str) -> bool {
+pub fn is_label(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// Whether `text` is one DNS label or several with dots between them.
-pub(crate) fn is_domain(text: &str) -> bool {
+pub fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
