@@ -30,6 +30,7 @@ pub mod files;
 pub mod http;
 pub mod inbound;
 pub mod informer;
+mod kubeconfig;
 pub mod logging;
 pub mod machine;
 pub mod metrics;

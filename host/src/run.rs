@@ -14,7 +14,6 @@ use capstan_core::permission::Home;
 use capstan_core::room::Room;
 use futures::FutureExt as _;
 use http::Uri;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +40,7 @@ use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::status::{self, Status};
 use crate::workers::{self, Workers};
-use crate::{descriptors, read};
+use crate::{descriptors, kubeconfig};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -186,23 +185,7 @@ fn check(source: &args::Source) -> anyhow::Result<()> {
 
 /// Returns a client, the namespace that the daemon lives in, and where the API server is.
 async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<(kube::Client, String, Uri)> {
-    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    let mut config = match (file, &options.context) {
-        (Some(file), _) => {
-            let readable = read::bytes(&file, read::TEXT);
-            readable.with_context(|| format!("read kubeconfig {}", file.display()))?;
-            let kubeconfig = Kubeconfig::read_from(&file).with_context(|| format!("read kubeconfig {}", file.display()))?;
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("use kubeconfig {}", file.display()))?
-        }
-        (None, Some(name)) => {
-            let config = kube::Config::from_kubeconfig(&options).await;
-            config.with_context(|| format!("use context {name} of the kubeconfig"))?
-        }
-        (None, None) => kube::Config::infer().await.context(
-            "find a cluster: give --kubeconfig, set KUBECONFIG, have ~/.kube/config, or run in a pod with a service account",
-        )?,
-    };
+    let mut config = kubeconfig::find(file, context).await?;
     // A write that may or may not have happened is looked into by the next run, not sent again blindly.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
