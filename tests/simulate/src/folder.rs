@@ -131,7 +131,8 @@ impl Loader for FromFolder {
             }
             stage.note(format!("component {} is loaded", before.component));
             let digest = before.component.to_string();
-            let goes_on = setup.hurry == Some(OnStartError::GoOn);
+            // One whose operator's account has lost a right goes on without what it can't read any more.
+            let goes_on = setup.hurry == Some(OnStartError::GoOn) || setup.account;
             let script = Script { stage: Arc::clone(stage), cleaner: setup.cleaner && !before.bare, goes_on, digest };
             Ok(Arc::new(script) as Arc<dyn Component>)
         }

@@ -27,7 +27,7 @@ pub(crate) struct Script {
     pub(crate) stage: Arc<Stage>,
     /// True if it exports `cleanup`.
     pub(crate) cleaner: bool,
-    /// True if the controller may start without something.
+    /// True if the controller may start, or go on, without something.
     pub(crate) goes_on: bool,
     pub(crate) digest: String,
 }
@@ -307,7 +307,7 @@ impl Scene {
             return;
         }
         let attempt = self.run.info().retry.map_or(0, |retry| retry.attempt);
-        // A controller that has started without something has runs that fail before the component is asked.
+        // A controller that is without something has runs that fail before the component is asked.
         let early = if self.goes_on { self.stage.runs(&self.key).saturating_sub(1) } else { 0 };
         // An object that a component writes to by its name is known by the answer, before a watch shows that it was
         // created again.
