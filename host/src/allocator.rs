@@ -1,7 +1,6 @@
 //! Decides when a thread gives back memory that it has freed: mimalloc keeps it for that thread, which may need it again soon, or never.
 
 /// Gives back what this thread has freed, unless it did so a moment ago. To be called before a thread waits.
-#[cfg(target_env = "musl")]
 #[allow(unsafe_code, reason = "nothing else leads to it; it takes no pointer, and any thread may call it")]
 pub(crate) fn give_back() {
     use std::cell::Cell;
@@ -27,7 +26,3 @@ pub(crate) fn give_back() {
         }
     }
 }
-
-/// Does nothing: another allocator than mimalloc is told nothing.
-#[cfg(not(target_env = "musl"))]
-pub(crate) fn give_back() {}

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-#[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
