@@ -94,19 +94,20 @@ struct Objects {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     synced: Version,
-    unreadable: BTreeSet<ObjectRef>,
+    /// The objects that are shown in an older version, or not.
+    older: BTreeSet<ObjectRef>,
 }
 
 impl Seen {
     /// Returns that all objects are shown up to a version.
     pub fn up_to(synced: Version) -> Self {
-        Self { synced, unreadable: BTreeSet::new() }
+        Self { synced, older: BTreeSet::new() }
     }
 
-    /// Returns the version up to which an object is shown: zero if its newest version can't be read, because an older
-    /// one is shown then, or none.
+    /// Returns the version up to which an object is shown: zero if its newest version can't be read or has found no room, because an
+    /// older one is shown then, or none.
     pub fn of(&self, object: &ObjectRef) -> Version {
-        if self.unreadable.contains(object) { Version::default() } else { self.synced }
+        if self.older.contains(object) { Version::default() } else { self.synced }
     }
 }
 
@@ -115,6 +116,8 @@ impl Seen {
 struct Slot {
     object: Object,
     list: u32,
+    /// True if a newer version has found no room.
+    outgrown: bool,
 }
 
 // === impl Cache ===
@@ -128,8 +131,9 @@ impl Cache {
     /// Returns an object, together with the version up to which the cache shows it ([`Seen::of`]).
     pub fn look(&self, key: &ObjectRef) -> (Option<Object>, Version) {
         let Objects { slots, unreadable } = &*self.0.objects.read();
-        let seen = if unreadable.contains_key(key) { Version::default() } else { self.version() };
-        (slots.get(key).map(|slot| slot.object.clone()), seen)
+        let slot = slots.get(key);
+        let older = unreadable.contains_key(key) || slot.is_some_and(|slot| slot.outgrown);
+        (slot.map(|slot| slot.object.clone()), if older { Version::default() } else { self.version() })
     }
 
     /// Returns all objects, ordered by namespace and name.
@@ -141,16 +145,23 @@ impl Cache {
     /// versions up to which the cache shows them.
     pub fn snapshot(&self, namespace: Option<&str>) -> (Vec<Object>, Seen) {
         let Objects { slots, unreadable } = &*self.0.objects.read();
+        let mut older: BTreeSet<_> = unreadable.keys().cloned().collect();
+        let mut shown = |slot: &Slot| {
+            if slot.outgrown {
+                older.insert(slot.object.key().clone());
+            }
+            slot.object.clone()
+        };
         let found = match namespace {
-            None => slots.iter().map(|slot| slot.object.clone()).collect(),
+            None => slots.iter().map(shown).collect(),
             Some(namespace) => {
                 let first = ObjectRef::namespaced(namespace, "");
                 let range = slots.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
                 let inside = range.take_while(|slot| slot.object.key().namespace.as_deref() == Some(namespace));
-                inside.map(|slot| slot.object.clone()).collect()
+                inside.map(&mut shown).collect()
             }
         };
-        (found, Seen { synced: self.version(), unreadable: unreadable.keys().cloned().collect() })
+        (found, Seen { synced: self.version(), older })
     }
 
     /// Returns a cache that shows, and goes on showing, what this one shows now. It shares the objects, and counts none of their bytes.
@@ -285,8 +296,8 @@ impl Writer {
         };
         let (list, shared) = (self.list, Arc::clone(&self.cache.0));
         let Objects { slots, unreadable } = &mut *shared.objects.write();
-        if let Some(Slot { object, .. }) = slots.take(key) {
-            slots.insert(Slot { object, list });
+        if let Some(slot) = slots.take(key) {
+            slots.insert(Slot { list, ..slot });
         }
         if let Some(seen) = unreadable.get_mut(key) {
             *seen = list;
@@ -372,7 +383,7 @@ impl Writer {
 
     fn replace(&mut self, object: Object, synced: Version) -> Option<Change> {
         let new = object;
-        let slot = Slot { object: new.clone().cut(&self.fields), list: self.list };
+        let slot = Slot { object: new.clone().cut(&self.fields), list: self.list, outgrown: false };
         let shared = Arc::clone(&self.cache.0);
         let Objects { slots, unreadable } = &mut *shared.objects.write();
         let known = slots.get(slot.object.key()).map_or(0, Slot::size);
@@ -380,7 +391,7 @@ impl Writer {
             // The list mentions the known object, which stays in its old version.
             if let Some(stays) = slots.take(slot.object.key()) {
                 let Slot { object, .. } = stays;
-                slots.insert(Slot { object, ..slot });
+                slots.insert(Slot { object, outgrown: true, ..slot });
             }
             self.leave_out();
             self.advance(synced);

@@ -48,6 +48,7 @@ mod watched;
 mod write;
 
 use backlog::Backlog;
+use behind::Written;
 use borrowed::Borrowed;
 use callback::{Callback, Faults, questions};
 use echo::{EchoFilter, Verdict};
@@ -69,6 +70,8 @@ pub struct Source {
     spec: Spec,
     /// The primaries of its controller, for secondaries that are found through them.
     primaries: Option<Arc<Source>>,
+    /// The own writes of its controller, to all kinds.
+    written: Written,
     /// The objects that a bounded source has not forgotten.
     recent: Option<Mutex<Recent>>,
     /// Those who want to know of each change.
@@ -190,7 +193,8 @@ impl Source {
         };
         let (state, work, progress) =
             (RwLock::new(State { windows, backlog, ..State::default() }), Notify::new(), Notify::new());
-        let source = Self { spec, primaries: None, recent, touched: None, state, work, progress };
+        let written = Written::default();
+        let source = Self { spec, primaries: None, written, recent, touched: None, state, work, progress };
         source.clear_look_ups();
         source
     }
@@ -224,7 +228,7 @@ impl Source {
     /// over the own writes, none of which may be under way. The caller attaches it to every cache that it is to read,
     /// and detaches it from the others; once the one before is told no more, it calls [`Source::hand_over`].
     pub fn heir(spec: Spec, before: &Self) -> Self {
-        let heir = Self::new(spec);
+        let heir = Self { written: before.written.clone(), ..Self::new(spec) };
         {
             let (mut state, before) = (heir.state.write(), before.state.read());
             state.places = Arc::clone(&before.places);
@@ -314,9 +318,9 @@ impl Source {
     pub fn get(&self, key: &ObjectRef) -> Option<Object> {
         let newest = {
             let state = self.state.read();
-            let cache = state.cache(key)?;
+            let (place, cache) = watcher(&state.places, key)?;
             let (cached, synced) = cache.look(key);
-            if state.outdated(key, cache, (cached.as_ref(), synced)).is_some() {
+            if state.outdated(key, (place, cache), (cached.as_ref(), synced)).is_some() {
                 // `known` says so.
                 return None;
             }

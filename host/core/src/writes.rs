@@ -80,7 +80,8 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         (Some(window), _) => window.answered(answer.clone(), context.manager),
         (None, Some(source)) => source.put(answer.clone()),
         // Mode `plain` and subresources other than `status` have no source.
-        (None, None) => {}
+        (None, None) if is_apart(&request) => {}
+        (None, None) => context.primaries.wrote_unread(&request.target.gvk, &answer),
     }
     if source.is_some() && request.target.gvk == context.primaries.spec().gvk {
         context.primaries.put(answer.clone());
@@ -242,8 +243,7 @@ fn check_target(context: &WriteContext<'_>, target: &Target) -> Result<(), CallE
 /// Returns the source that a write concerns (`RO-2`); `None` in mode `plain`, and while nothing is watched for that source.
 fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Result<Option<Arc<Source>>, CallError> {
     // Other subresources answer with another kind, which does not belong into the caches.
-    let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
-    if request.mode == WriteMode::Plain || other {
+    if is_apart(request) {
         return Ok(None);
     }
     if let Some(name) = &request.options.source {
@@ -277,9 +277,18 @@ fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Re
         // The primary of the run belongs to the source of primaries, even if other sources watch the kind.
         [first, ..] if Arc::ptr_eq(first, context.primaries) && key == primary.key() => Ok(Some(Arc::clone(first))),
         several => {
-            Ok(several.iter().find(|source| source.get(&request.target.key).is_some()).or(several.first()).cloned())
+            // One that waits to see an own write says so.
+            let waits = |source: &&Arc<Source>| source.waits_for_own_write(key);
+            let shows = |source: &&Arc<Source>| source.get(key).is_some();
+            Ok(several.iter().find(waits).or_else(|| several.iter().find(shows)).or(several.first()).cloned())
         }
     }
+}
+
+/// Returns true if no source has to do with a write.
+fn is_apart(request: &Request) -> bool {
+    let other = request.target.subresource.as_deref().is_some_and(|name| name != "status");
+    request.mode == WriteMode::Plain || other
 }
 
 /// Refuses a write by a source of another cluster (`CU-5`).

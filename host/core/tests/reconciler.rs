@@ -25,7 +25,7 @@ use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Keep, Mapper as Mapping};
-use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope, Version};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue, Urgency};
 use capstan_core::reconciler::departed::Trace;
@@ -372,7 +372,7 @@ impl Bench {
         let (mut pages, mut maps) = (Writer::default(), Writer::default());
         for writer in [&mut pages, &mut maps] {
             writer.start_list();
-            writer.finish_list(capstan_core::object::Version(0));
+            writer.finish_list(Version(0));
         }
         let source = |gvk: Gvk, role, (keep, bounded): (&Keep, Option<Bounded>), writer: &Writer| {
             let source = Source::new(Spec {
@@ -1805,7 +1805,7 @@ async fn what_a_source_does_not_know_yet_is_neither_made_nor_taken_for_gone() {
     let (finished, _, writes) = bench.run().await;
     assert_eq!((finished, writes), (UNHANDLED, vec![]));
     bench.maps.start_list();
-    bench.maps.finish_list(capstan_core::object::Version(9));
+    bench.maps.finish_list(Version(9));
     assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
 
     let mut going = unlisted(Script::default(), EXPLICIT);
@@ -1998,6 +1998,49 @@ fn map(bench: &mut Bench, key: &ObjectRef, owner: Option<&str>) -> Object {
 /// Notes how a call ended.
 fn told<T>(done: Result<T, CallError>) -> String {
     done.map_or_else(|error| format!("{:?}: {}", error.reason, error.message), |_| "done".to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_source_waits_to_see_of_an_own_write_is_not_read_from_another_one_of_the_kind() {
+    // OV-1, CX-1a
+    let key = || ObjectRef::namespaced("n", "safe");
+    let two = "workflow: { invocation: explicit, dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }\nsources: { more: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annotations: {} } } } }";
+    let ask = move |run: Arc<dyn Context>| async move {
+        let found = run.find_named(Place::Kind(config_map()), key()).await;
+        let metadata = json!({ "namespace": "n", "name": "safe" });
+        let document = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+        let verb = WriteVerb::Apply(document.to_string());
+        [found.map(drop), run.write(WriteRequest { verb, options: WriteOptions::default() }).await.map(drop)]
+            .map(told)
+            .to_vec()
+    };
+    let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply] }";
+    let mut bench = asking(grants, two, ask);
+    map(&mut bench, &key(), None);
+    let object = |version: u64| {
+        let tree = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "n", "name": "safe", "resourceVersion": version.to_string() } });
+        Object::parse(&tree.to_string(), &config_map(), &Managers::default()).unwrap()
+    };
+    for (name, written) in [("cm", Some(50_000)), ("more", None)] {
+        let source = Source::new(Spec { name: name.into(), ..bench.controller.secondaries["cm"].spec().clone() });
+        let mut writer = Writer::default();
+        source.attach(None, writer.cache());
+        if let Some(version) = written {
+            source.detach(None);
+            source.put(object(version));
+            writer.finish_list(Version(5));
+            source.attach(None, writer.cache());
+        } else {
+            writer.list_item(object(5));
+            writer.finish_list(Version(5));
+        }
+        Arc::get_mut(&mut bench.controller).unwrap().secondaries.insert(name.into(), Arc::new(source));
+    }
+    let (answers, writes) = asked_and_written(&bench).await;
+    for answer in &answers {
+        assert!(answer.starts_with("Unreachable: source cm does not know all"), "{answers:?}");
+    }
+    assert_eq!((answers.len(), writes.len()), (2, 0));
 }
 
 /// Returns what was asked and written in a run.
@@ -2326,7 +2369,7 @@ async fn pages_follow_one_another_in_order_whatever_goes_meanwhile() {
         let later = bench.server.put(&config_map(), later);
         writer.start_list();
         writer.list_item(later);
-        writer.finish_list(capstan_core::object::Version(9));
+        writer.finish_list(Version(9));
         let spec = bench.controller.secondaries["cm"].spec().clone();
         let other = Source::new(spec);
         other.attach(None, writer.cache());
@@ -2555,7 +2598,7 @@ fn remote(bench: &mut Bench, listed: bool, away: bool) -> Writer {
     source.attach(None, writer.cache());
     if listed {
         writer.start_list();
-        writer.finish_list(capstan_core::object::Version(0));
+        writer.finish_list(Version(0));
         let tree = json!({ "metadata": { "namespace": "n", "name": "far", "uid": "far" }, "data": { "k": "v" } });
         let map = bench.server.put(&config_map(), tree);
         writer.apply(Watch::Applied(map));

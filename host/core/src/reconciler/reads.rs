@@ -108,6 +108,10 @@ impl<'a> Reader<'a> {
             }
         }
         let sources = watched;
+        // What another source shows may be older than what was written by this one.
+        if let Some(source) = sources.iter().find(|source| source.waits_for_own_write(key)) {
+            source.known(Within::Object(key)).map_err(|doubt| self.doubtful(source, &doubt))?;
+        }
         let newest = sources
             .iter()
             .filter_map(|source| source.get(key).filter(|found| self.may_see(source, found)))

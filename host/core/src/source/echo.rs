@@ -150,13 +150,15 @@ impl EchoFilter {
         settled.iter().filter_map(settle).collect()
     }
 
-    /// Drops the held events and own versions of the objects that `which` accepts (`OV-5`). A write under way keeps
-    /// its window, empty.
+    /// Drops the held events and own versions of the objects that `which` accepts, of which nothing is known any more (`OV-5`). A write
+    /// under way keeps its window, empty: that the object is there again is news then.
     pub fn discard(&mut self, which: impl Fn(&ObjectRef) -> bool) {
+        let ends_pass = self.ends_pass;
         self.windows.retain(|key, window| {
             if which(key) {
                 window.own.clear();
                 window.held.clear();
+                window.ended = ends_pass;
             }
             !window.is_done()
         });
@@ -325,6 +327,20 @@ mod tests {
             Change::Added(new) => format!("A{}", new.version()),
             Change::Updated { old, new } => format!("U{}<{}", new.version(), old.version()),
             Change::Deleted { last, .. } => format!("D{}", last.version()),
+        }
+    }
+
+    #[test]
+    fn a_primary_that_is_forgotten_while_it_is_written_to_is_told_of_when_it_comes_again() {
+        // NS-2, FW-8
+        for (mut filter, told) in [(EchoFilter::of_primaries(), true), (EchoFilter::default(), false)] {
+            filter.open(&key(), Version(1));
+            filter.discard(|_| true);
+            assert_eq!(filter.admit(Change::Added(object(5)), Listing::Idle), Verdict::Held);
+            filter.answered(&key(), Version(5), BTreeSet::new());
+            let released = filter.close(&key()).map(|released| show(&released.change));
+            assert_eq!(released, told.then(|| "A5".to_owned()));
+            assert!(filter.is_empty());
         }
     }
 

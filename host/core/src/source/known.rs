@@ -14,8 +14,7 @@ use crate::object::{Gvk, Object, ObjectRef, Version};
 const FULL: &str = "its cache is full, and leaves objects out";
 
 /// Why an object is not known that a run has written.
-const LOST: &str =
-    "there is no memory (--plugin-memory) for what was written to one of its objects, until the watch shows that";
+const LOST: &str = "there is no memory (--plugin-memory, --cache-size) for what was written to one of its objects, until the watch shows that";
 
 /// Why nothing is known that a run has written where nothing was read.
 const BEHIND: &str = "its cache does not show yet what was written there while it was not watched";
@@ -69,7 +68,7 @@ impl State {
     pub(super) fn outdated(
         &self,
         key: &ObjectRef,
-        cache: &Cache,
+        (place, cache): (&Place, &Cache),
         seen: (Option<&Object>, Version),
     ) -> Option<&'static str> {
         let (cached, synced) = seen;
@@ -78,7 +77,7 @@ impl State {
         }
         let known = [cached, self.overlay.get(key)].into_iter().flatten().map(Object::version);
         let known = known.fold(cache.version(), Version::max);
-        (self.behind.of(&key.namespace) > known).then_some(BEHIND)
+        (self.behind.of(&key.namespace, place) > known).then_some(BEHIND)
     }
 }
 
@@ -225,13 +224,18 @@ impl Source {
         Ok(self.get(key))
     }
 
+    /// Returns true if what is known of an object may be older than what was written to it.
+    pub fn waits_for_own_write(&self, key: &ObjectRef) -> bool {
+        self.knows(&self.state.read(), key).is_err_and(|doubt| doubt.is_of_own_write())
+    }
+
     fn knows(&self, state: &State, key: &ObjectRef) -> Result<(), Doubt> {
         let own = state.overlay.get(key);
         let Some((place, cache)) = watcher(&state.places, key) else {
             return own.map_or_else(|| self.nothing_lacks(state, key.namespace.as_deref()), |_| Ok(()));
         };
         let (cached, synced) = cache.look(key);
-        if let Some(why) = state.outdated(key, cache, (cached.as_ref(), synced)) {
+        if let Some(why) = state.outdated(key, (place, cache), (cached.as_ref(), synced)) {
             return Err(self.doubt(place, why));
         }
         if let Some(found) = overlay::newest(own, cached, synced) {

@@ -76,8 +76,8 @@ impl Source {
             state.borrow();
             released
         };
-        let released = released.into_iter();
-        released.flat_map(|held| self.released(held)).collect()
+        let gone = self.gone_meanwhile(namespace);
+        gone.into_iter().chain(released.into_iter().flat_map(|held| self.released(held))).collect()
     }
 
     /// Takes in that a list has overtaken own writes whose answers have found no memory. Of objects among them that are not there it is known

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Source;
 use super::registered::{Unfilled, Watch};
+use super::{Doubt, Source};
 use crate::object::ObjectRef;
 
 /// The sources of a controller that are watched on demand, by name.
@@ -111,7 +111,7 @@ impl OnDemand {
     }
 
     /// Takes in that a dependent is active, and waits until its source is filled, or it is `by` then. Does nothing for a source
-    /// that is watched anyway.
+    /// that is watched anyway. A run that has begun before another version sees to the sources begins nothing, as nobody would end it.
     ///
     /// # Errors
     /// [`Unfilled`]. What is lacking then is found out by whoever reads it.
@@ -123,6 +123,10 @@ impl OnDemand {
             let mut watch = watch.lock().await;
             {
                 let mut demand = demand.lock();
+                if demand.retired && watch.is_none() {
+                    let unwatched = |doubt: Doubt| Unfilled { why: doubt.to_string(), outage: true };
+                    return source.watched().map_err(unwatched);
+                }
                 demand.users.insert(user);
                 if !demand.retired {
                     source.is_demanded();
@@ -351,5 +355,19 @@ mod tests {
         before.leave("maps", &user("a", "x")).await;
         assert!(!watched.load(Ordering::Relaxed), "its own informers");
         assert!(!source.places().is_empty(), "those of the other version");
+    }
+
+    #[tokio::test]
+    async fn a_run_of_a_version_before_begins_nothing_that_nobody_ends() {
+        let (before, watched, source) = on_demand(&[]);
+        before.retire();
+        let unfilled = before.enter("maps", user("a", "x"), Instant::now()).await.unwrap_err();
+        assert!(unfilled.outage && unfilled.why.contains(NOBODY), "{unfilled:?}");
+        assert!(!watched.load(Ordering::Relaxed) && source.places().is_empty());
+        // What the other version has watched, it reads.
+        source.is_demanded();
+        source.attach(None, Writer::default().cache());
+        assert_eq!(before.enter("maps", user("a", "x"), Instant::now()).await, Ok(()));
+        assert!(!watched.load(Ordering::Relaxed));
     }
 }

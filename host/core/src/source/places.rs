@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use super::watched::is_in;
+use super::state::State;
+use super::watched::{Place, Places, is_in};
 use super::{Source, Trigger, overlay};
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef, Version};
@@ -28,6 +29,13 @@ enum News {
     Known(Object),
     /// It is not known as it is.
     Changed(Change),
+}
+
+/// What follows for an object from a cache that is read in place of another one.
+struct Take {
+    news: Vec<News>,
+    /// What was seen of it before, if that is newer. The other cache may be detached next, so the overlay keeps it.
+    own: Option<Object>,
 }
 
 /// An object as a source has shown it so far.
@@ -60,42 +68,57 @@ impl Source {
             let objects = objects.into_iter();
             objects.map(|object| (object.key().clone(), object)).collect()
         };
+        let was_written = self.written.of(&self.kind());
         // The answer to an own write is read already, but its event has not come yet: the window decides if that
         // event counts.
         let (mut seen, mut shown) = (by_key(self.list(namespace)), by_key(self.shown(namespace)));
         let (present, shown_to) = cache.snapshot(None);
-        let present = self.all_shown(present);
-        let place = namespace.map(Arc::from);
-        {
-            let mut state = self.state.write();
-            state.listing.remove(&place);
-            state.entering.insert(place.clone());
-            if state.awaited.remove(&place) && !self.is_of_primaries() {
-                // What has gone meanwhile may have belonged to anybody.
-                state.everybody = true;
-                self.work.notify_one();
-            }
-            let places = Arc::make_mut(&mut state.places);
-            if place.is_none() {
-                // Otherwise what they showed last would be read for as long as they are there.
-                places.clear();
-            }
-            places.insert(place.clone(), cache.clone());
-            state.look_at(&place, &cache);
-        }
-        let mut news = Vec::new();
-        for new in present {
+        let (mut takes, mut appeared) = (Vec::new(), Vec::new());
+        for new in self.all_shown(present) {
             let before = Before { seen: seen.remove(new.key()), shown: shown.remove(new.key()) };
             if before.seen.is_none() {
-                self.state.write().behind.appeared(&new, &cache);
+                appeared.push(new.clone());
             }
-            news.extend(self.news(before, Some(new), Version::default(), &cache));
+            takes.push(Take::of(before, Some(new), Version::default()));
         }
         for last in seen.into_values() {
             let up_to = shown_to.of(last.key());
-            news.extend(self.news(Before { seen: Some(last), shown: None }, None, up_to, &cache));
+            takes.push(Take::of(Before { seen: Some(last), shown: None }, None, up_to));
         }
-        Attaching { place, cache, news: news.into_iter() }
+        let place = namespace.map(Arc::from);
+        let news = {
+            // Nobody reads the cache before it is known what it does not have.
+            let mut state = self.state.write();
+            let before = self.read_from(&mut state, &place, &cache);
+            let written = self.written.of(&self.kind());
+            let State { behind, places, .. } = &mut *state;
+            behind.attached((&place, places), &before, &written, &was_written);
+            for new in appeared {
+                behind.appeared(&new, &cache, &written);
+            }
+            taken(takes, |own| state.keep(own, &cache))
+        };
+        Attaching { place, cache, news }
+    }
+
+    /// Lets a cache be read in a place. Returns what has been read until now.
+    fn read_from(&self, state: &mut State, place: &Place, cache: &Cache) -> Places {
+        state.listing.remove(place);
+        state.entering.insert(place.clone());
+        if state.awaited.remove(place) && !self.is_of_primaries() {
+            // What has gone meanwhile may have belonged to anybody.
+            state.everybody = true;
+            self.work.notify_one();
+        }
+        let before = Arc::clone(&state.places);
+        let places = Arc::make_mut(&mut state.places);
+        if place.is_none() {
+            // Otherwise what they showed last would be read for as long as they are there.
+            places.clear();
+        }
+        places.insert(place.clone(), cache.clone());
+        state.look_at(place, cache);
+        before
     }
 
     /// Reads the cache as it is now, of which another one was read as it was when that began; these objects, and no others, have changed
@@ -121,39 +144,12 @@ impl Source {
             }
             Arc::make_mut(&mut state.places).insert(place.clone(), cache.clone());
         }
-        let again = before.into_iter().flat_map(|(before, key)| {
+        let takes = before.into_iter().map(|(before, key)| {
             let (new, up_to) = cache.look(&key);
-            self.news(before, new.and_then(|new| self.show(&new)), up_to, &cache)
+            Take::of(before, new.and_then(|new| self.show(&new)), up_to)
         });
-        *news = again.collect::<Vec<_>>().into_iter();
+        *news = taken(takes.collect(), |own| self.state.write().keep(own, &cache));
         *was = cache;
-    }
-
-    /// Returns what is new of an object, as the cache has it now, which shows it up to a version.
-    fn news(&self, before: Before, new: Option<Object>, up_to: Version, cache: &Cache) -> Vec<News> {
-        // The other cache that has the object may be detached next, so the overlay keeps the object.
-        let keep = |seen| self.state.write().keep(seen, cache);
-        let Before { seen, shown } = before;
-        match (seen, shown, new) {
-            (None, _, None) => Vec::new(),
-            (None, _, Some(new)) | (Some(_), None, Some(new)) => vec![News::Changed(Change::Added(new))],
-            (Some(_), Some(old), Some(new)) if old.version() < new.version() => {
-                // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
-                vec![News::Known(new.clone()), News::Changed(Change::Updated { old, new })]
-            }
-            // A newer version was seen before: it is read until this cache has it.
-            (Some(newest), Some(_), Some(new)) => {
-                keep(newest);
-                vec![News::Known(new)]
-            }
-            (Some(last), _, None) if last.version() <= up_to => {
-                vec![News::Changed(Change::Deleted { last, unknown: true })]
-            }
-            (Some(last), _, None) => {
-                keep(last);
-                Vec::new()
-            }
-        }
     }
 
     /// Takes in a portion of what is new. Returns the triggers for the queue; `None` if nothing is left.
@@ -242,9 +238,21 @@ impl Source {
 
     /// Returns the triggers for primaries that have gone while their namespace could not be read: it has been listed again.
     pub(super) fn gone_meanwhile(&self, namespace: Option<&str>) -> Vec<Trigger> {
-        let left = self.state.write().left.remove(&namespace.map(Arc::from)).unwrap_or_default();
-        let gone = left.into_values().filter(|last| self.get(last.key()).is_none());
-        gone.flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true })).collect()
+        let place = namespace.map(Arc::from);
+        let left = self.state.write().left.remove(&place).unwrap_or_default();
+        let left = left.into_values().filter(|last| self.get(last.key()).is_none());
+        let (gone, unknown): (Vec<_>, Vec<_>) = left.partition(|last| self.has_ended(last));
+        if !unknown.is_empty() {
+            let unknown = unknown.into_iter().map(|last| (last.key().clone(), last));
+            self.state.write().left.entry(place).or_default().extend(unknown);
+        }
+        gone.into_iter().flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true })).collect()
+    }
+
+    /// Returns true if an object is known not to be there any more.
+    fn has_ended(&self, last: &Object) -> bool {
+        let shown_to = self.state.read().cache(last.key()).map(|cache| cache.look(last.key()).1);
+        shown_to.is_some_and(|version| last.version() <= version) && matches!(self.look(last.key()), Ok(None))
     }
 
     /// Returns a change as one of the object that was there before: a primary may have been made again while it could not be read.
@@ -261,6 +269,38 @@ impl Source {
         match old.filter(|old| old.header().uid != new.header().uid) {
             Some(old) => Change::Updated { old, new },
             None => Change::Added(new),
+        }
+    }
+}
+
+/// Returns what is new, and hands what own writes have answered that a cache has not come to yet to `keep`.
+fn taken(takes: Vec<Take>, mut keep: impl FnMut(Object)) -> IntoIter<News> {
+    let mut all = Vec::new();
+    for Take { news, own } in takes {
+        all.extend(news);
+        own.map(&mut keep);
+    }
+    all.into_iter()
+}
+
+impl Take {
+    /// Returns what follows for an object, as the cache has it now, which shows it up to a version.
+    fn of(before: Before, new: Option<Object>, up_to: Version) -> Self {
+        let news = |news| Self { news, own: None };
+        let Before { seen, shown } = before;
+        match (seen, shown, new) {
+            (None, _, None) => news(Vec::new()),
+            (None, _, Some(new)) | (Some(_), None, Some(new)) => news(vec![News::Changed(Change::Added(new))]),
+            (Some(_), Some(old), Some(new)) if old.version() < new.version() => {
+                // An heir does not have it in its look-ups yet, and a change that moves nothing would not put it there.
+                news(vec![News::Known(new.clone()), News::Changed(Change::Updated { old, new })])
+            }
+            // A newer version was seen before: it is read until this cache has it.
+            (Some(newest), Some(_), Some(new)) => Self { news: vec![News::Known(new)], own: Some(newest) },
+            (Some(last), _, None) if last.version() <= up_to => {
+                news(vec![News::Changed(Change::Deleted { last, unknown: true })])
+            }
+            (Some(last), _, None) => Self { news: Vec::new(), own: Some(last) },
         }
     }
 }

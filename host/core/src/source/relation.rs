@@ -27,10 +27,10 @@ enum Led {
 }
 
 impl Source {
-    /// Lets the source look into the primaries of its controller.
+    /// Lets the source look into the primaries of its controller, and know the own writes that they know of.
     #[must_use]
     pub fn beside(self, primaries: &Arc<Self>) -> Self {
-        let source = Self { primaries: Some(Arc::clone(primaries)), ..self };
+        let source = Self { primaries: Some(Arc::clone(primaries)), written: primaries.written.clone(), ..self };
         // An index of theirs that costs much is behind: so is what is found by it.
         source.clear_look_ups();
         source

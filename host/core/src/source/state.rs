@@ -38,7 +38,7 @@ pub(super) struct State {
     /// The places of which a list is being read.
     pub(super) listing: BTreeSet<Place>,
     pub(super) overlay: Overlay,
-    /// The own writes that the overlay can't have, as nothing is read of their namespace.
+    /// The own writes that the overlay can't have, as nothing was read of their namespace.
     pub(super) behind: Behind,
     pub(super) windows: EchoFilter,
     /// The secondaries of each primary as the caches have them (`IM-4`): candidates, to be checked by the mapper.
@@ -225,27 +225,22 @@ impl State {
     /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
     /// source: the look-ups lead to it from now on.
     pub(super) fn put(&mut self, answer: Object, facts: &Facts) {
-        self.behind.wrote(&answer.key().namespace, answer.version());
-        let Some(cache) = self.cache(answer.key()).cloned() else {
-            return self.behind.note(&answer.key().namespace, answer.version());
-        };
+        let Some(cache) = self.cache(answer.key()).cloned() else { return };
         if cache.get(answer.key()).is_some_and(|seen| seen.version() == answer.version()) {
             self.look_up(answer.key(), facts);
         }
         self.keep(answer, &cache);
     }
 
-    /// Keeps an answer (`OV-1`). The watch would never catch up with an object that a full cache leaves out, so its
-    /// answer is not kept.
+    /// Keeps an answer (`OV-1`). The watch would never catch up with an object that a full cache leaves out: of its answer only the
+    /// version is kept, until the cache has come to that.
     pub(super) fn keep(&mut self, answer: Object, cache: &Cache) {
         let (cached, seen) = cache.look(answer.key());
-        if cache.is_complete() || cached.is_some() {
-            let key = answer.key().clone();
-            self.overlay.put(answer, seen);
-            if !self.borrow() {
-                self.overlay.lose(&key);
-                self.borrow();
-            }
+        let (key, fits) = (answer.key().clone(), cache.is_complete() || cached.is_some());
+        self.overlay.put(answer, seen);
+        if !(fits && self.borrow()) {
+            self.overlay.lose(&key);
+            self.borrow();
         }
     }
 
@@ -293,9 +288,7 @@ impl State {
     pub(super) fn forget_unwatched(&mut self) {
         let Self { places, overlay, behind, windows, related, indexes, backlog, unkeyed, mapped, patience, .. } = self;
         let watched = |key: &ObjectRef| watcher(places, key).is_some();
-        for (key, version) in overlay.versions().filter(|(key, _)| !watched(key)) {
-            behind.note(&key.namespace, version);
-        }
+        behind.forget_seen(places);
         overlay.retain(|key, _| watched(key));
         windows.discard(|key| !watched(key));
         related.retain(watched);

@@ -807,6 +807,105 @@ fn what_was_written_where_nothing_was_read_is_not_known_until_the_next_cache_has
 }
 
 #[test]
+fn writes_to_any_number_of_unwatched_namespaces_keep_nobody_from_reading_a_watched_one() {
+    // OV-1
+    let source = secondaries();
+    Informer::new(&source, Some("n")).list([owned("s", 1, "p")], 10);
+    let of = |n| format!("t-{n}");
+    for n in 0..1_500 {
+        source.put(parse(&format!(r#""namespace":{:?},"name":"s","resourceVersion":"{}""#, of(n), 100 + n), ""));
+        assert_eq!(source.known(Within::Namespace("n")), Ok(()), "{n}");
+    }
+    assert_eq!(source.known(Within::Everywhere), Ok(()));
+    for n in [10, 1_400] {
+        let namespace = of(n);
+        let mut late = Informer::new(&source, Some(&namespace));
+        late.list([], 50);
+        let doubt = source.known(Within::Namespace(&namespace)).unwrap_err();
+        assert!(doubt.is_of_own_write(), "{namespace}: {doubt}");
+        assert_eq!(source.known(Within::Namespace("n")), Ok(()), "{namespace}");
+        late.list([], 2_000);
+        assert_eq!(source.known(Within::Everywhere), Ok(()), "{namespace}");
+    }
+}
+
+#[test]
+fn what_was_written_by_another_source_or_by_none_is_not_known_until_the_cache_has_it() {
+    // OV-1
+    let pages = Arc::new(primaries());
+    for watched in [true, false] {
+        let written = if watched {
+            let first = secondaries().beside(&pages);
+            Informer::new(&first, None).list([], 1);
+            first.put(owned("s", 5, "p"));
+            5
+        } else {
+            pages.wrote_unread(&gvk("Page"), &owned("s", 7, "p"));
+            7
+        };
+        // Such as one that a run registers, or that a new version has in place of another.
+        let source = secondaries().beside(&pages);
+        let mut informer = Informer::new(&source, None);
+        informer.list([], written - 1);
+        assert!(source.known(Within::Object(&key("s"))).unwrap_err().is_of_own_write(), "{watched}");
+        informer.applied(owned("s", written, "p"));
+        assert_eq!(names(&source.list(None)), [format!("n/s@{written}")]);
+        assert_eq!(source.known(Within::Everywhere), Ok(()), "{watched}");
+    }
+}
+
+#[test]
+fn what_was_written_is_not_known_where_a_namespace_comes_again_with_an_older_cache() {
+    // OV-1
+    let source = secondaries();
+    let mut informer = Informer::new(&source, Some("n"));
+    informer.list([], 1);
+    source.begin(key("s"), |_| ()).wrote(owned("s", 5, "p"));
+    informer.applied(owned("s", 5, "p"));
+    assert_eq!(source.own_writes(), 0);
+    source.detach(Some("n"));
+    let heir = Source::heir(source.spec().clone(), &source);
+    let mut older = Informer::new(&heir, Some("n"));
+    older.list([], 4);
+    assert!(heir.known(Within::Object(&key("s"))).unwrap_err().is_of_own_write());
+    older.applied(owned("s", 5, "p"));
+    assert_eq!(names(&heir.list(None)), ["n/s@5"]);
+}
+
+#[test]
+fn a_primary_that_a_cache_does_not_show_when_it_is_read_again_is_not_gone_for_that() {
+    // PO-3
+    for (case, unreadable, listed) in [("it can't be read", true, 9), ("the cache is older", false, 4)] {
+        let source = primaries();
+        let mut informer = Informer::new(&source, Some("n"));
+        informer.list([object("a", 5, "")], 5);
+        source.awaits(Some("n"));
+        let mut writer = Writer::default();
+        writer.start_list();
+        if unreadable {
+            writer.quarantine(Some(&key("a")));
+        }
+        writer.finish_list(Version(listed));
+        assert_eq!(told(&source.attach(Some("n"), writer.cache())), NOBODY, "{case}");
+        let mut again = writer;
+        let change = again.apply(Event::Applied(object("a", 10, ""))).unwrap();
+        assert_eq!(told(&source.on(change)), ["n/a changed"], "{case}");
+        let change = again.apply(Event::Deleted(object("a", 11, ""))).unwrap();
+        assert_eq!(told(&source.on(change)), ["n/a deleted@11"], "{case}");
+        assert_eq!(source.passed(Some("n")), [], "{case}");
+    }
+    // What has ended meanwhile is told of once the cache has come to it.
+    let source = primaries();
+    Informer::new(&source, Some("n")).list([object("a", 5, "")], 5);
+    source.awaits(Some("n"));
+    let mut writer = Writer::default();
+    writer.finish_list(Version(4));
+    assert_eq!(told(&source.attach(Some("n"), writer.cache())), NOBODY);
+    writer.apply(Event::Bookmark(Version(6)));
+    assert_eq!(told(&source.passed(Some("n"))), ["n/a deleted@5?"]);
+}
+
+#[test]
 fn what_the_cache_before_has_shown_to_be_gone_is_not_known_as_an_older_cache_has_it() {
     // OV-1: an own write ended it, such as one that removed the last finalizer.
     for (written, known) in [(6, false), (4, true)] {
@@ -1000,7 +1099,37 @@ fn what_a_full_cache_leaves_out_is_not_kept_elsewhere_nor_taken_for_deleted() {
     assert_eq!(source.after_list(None), []);
     assert_eq!(source.get(&key("a")), None);
     source.begin(key("b"), |_| ()).wrote(object("b", 4, ""));
+    let doubt = source.known(Within::Object(&key("b"))).unwrap_err();
+    assert!(doubt.is_of_own_write(), "it may come with a list that is under way: {doubt}");
+    writer.apply(Event::Bookmark(Version(4)));
+    assert_eq!(source.passed(None), []);
     assert!(source.state.read().overlay.is_empty());
+}
+
+#[test]
+fn what_was_written_is_read_though_the_cache_has_no_room_for_it() {
+    // OV-3
+    let source = secondaries();
+    let mut writer = Writer::bounded(2_000);
+    writer.start_list();
+    writer.list_item(owned("s", 1, "p"));
+    writer.finish_list(Version(1));
+    source.attach(None, writer.cache());
+    let large = |version| {
+        let small = owned("s", version, "p");
+        let json = small.json().replacen('{', &format!("{{\"filler\":{:?},", "x".repeat(10_000)), 1);
+        Object::parse(&json, &gvk("Page"), &Managers::default()).unwrap()
+    };
+    source.begin(key("s"), |_| ()).wrote(large(5));
+    assert_eq!(writer.apply(Event::Applied(large(5))), None);
+    writer.apply(Event::Bookmark(Version(6)));
+    source.passed(None);
+    for read in [source.list(None), source.related(&key("p")), Vec::from_iter(source.get(&key("s")))] {
+        assert_eq!(names(&read), ["n/s@5"]);
+    }
+    let change = writer.apply(Event::Applied(owned("s", 7, "p"))).unwrap();
+    source.on(change);
+    assert_eq!((names(&source.list(None)), source.own_writes()), (vec!["n/s@7".to_owned()], 0));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 
 use std::fmt;
 
+use super::behind::Kind;
 use super::{Role, Source, Trigger};
 use crate::cache::Cache;
 use crate::dependent::managed_fields;
-use crate::object::{Change, Object, ObjectRef};
+use crate::object::{Change, Gvk, Object, ObjectRef};
 
 /// An own write under way, with its window (`FW-1`). If it is dropped without an answer, the write has failed
 /// (`FW-5`).
@@ -40,7 +41,18 @@ impl Source {
     pub fn put(&self, answer: Object) {
         let answer = self.cut(answer);
         let facts = self.facts(&Change::Added(answer.clone()));
+        self.written.note(self.kind(), &answer);
         self.state.write().put(answer, &facts);
+    }
+
+    /// Takes in the answer of a write to an object that no source reads, but may read later.
+    pub fn wrote_unread(&self, gvk: &Gvk, answer: &Object) {
+        self.written.note((self.spec.cluster.clone(), gvk.clone()), answer);
+    }
+
+    /// Returns what own writes are known by.
+    pub(super) fn kind(&self) -> Kind {
+        (self.spec.cluster.clone(), self.spec.gvk.clone())
     }
 
     fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Trigger> {
@@ -51,6 +63,7 @@ impl Source {
             if answer.key() == key && state.cache(key).is_some() {
                 state.windows.answered(key, answer.version(), facts.primaries.after.clone());
             }
+            self.written.note(self.kind(), &answer);
             state.put(answer, &facts);
             state.windows.close(key)
         };
