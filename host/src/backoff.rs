@@ -121,9 +121,18 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_not_the_same() {
-        let chance = Chance::default();
-        let pauses: std::collections::BTreeSet<_> = (0..100).map(|_| chance.jitter(FIRST)).collect();
-        assert!(pauses.len() > 90, "{}", pauses.len());
+    fn a_hundred_callers_do_not_come_back_in_step() {
+        // IE-3
+        let away = Error::new(Reason::Unreachable, 0, "");
+        let pauses: [fn(&mut Backoff, &Error) -> Duration; 3] =
+            [Backoff::after, |pause, _| pause.longer(), |pause, _| pause.briefly()];
+        for pause in pauses {
+            let mut callers = vec![Backoff::up_to(Duration::from_secs(32), &Chance::default()); 100];
+            for _ in 0..6 {
+                let different: std::collections::BTreeSet<_> =
+                    callers.iter_mut().map(|caller| pause(caller, &away)).collect();
+                assert!(different.len() > 90, "{different:?}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 use rustix::fs::OFlags;
 
@@ -45,7 +46,13 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As for [`bytes()`], or if it is not UTF-8.
 pub fn text(path: &Path, limit: u64) -> io::Result<String> {
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let invalid = |error: FromUtf8Error| {
+        let why = match error.as_bytes() {
+            [b'\0', b'a', b's', b'm', ..] => "it is WebAssembly; it should be a text".to_owned(),
+            _ => format!("it is not a text: byte {} is not UTF-8", error.utf8_error().valid_up_to() + 1),
+        };
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    };
     String::from_utf8(bytes(path, limit)?).map_err(invalid)
 }
 
@@ -103,6 +110,19 @@ mod tests {
             let error = bytes(path, TEXT).unwrap_err().to_string();
             let expected = format!("it is {what}; it should be a regular file");
             assert_eq!(error, expected, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_called_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        for (content, why) in [
+            (&b"\0asm\x0d\0\x01\0\xff"[..], "it is WebAssembly; it should be a text"),
+            (b"kind: \xff", "it is not a text: byte 7 is not UTF-8"),
+        ] {
+            fs::write(&path, content).unwrap();
+            assert_eq!(text(&path, TEXT).unwrap_err().to_string(), why);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use capstan_core::permission::risk;
 use capstan_core::text;
 use serde::Serialize;
@@ -29,7 +30,7 @@ struct Finding {
 /// If a path can't be read, or standard output can't be written.
 pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
     let findings = findings(args).await?;
-    print(args.output, &findings)?;
+    print(args.output, &findings).context("write to standard output")?;
     Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -53,7 +54,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
         for (name, plugin) in &operator.plugins {
             let broken = failed.iter().find(|(broken, _)| broken == name);
             let detail = match broken {
-                Some((_, why)) => why.clone(),
+                Some((_, why)) => format!("{}: {why}", operator.origin.component(name)),
                 None => plugin.component.display().to_string(),
             };
             findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });

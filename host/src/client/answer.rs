@@ -18,6 +18,9 @@ use serde_json::value::RawValue;
 use super::transit::Unread;
 use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 
+/// What is said of an answer that is made for a browser.
+const PAGE: &str = "the answer is a web page: this is no API server, or something stands before it";
+
 /// What a request is about, for messages: `apply v1 ConfigMap default/a`; and who sends it.
 pub(super) struct About<'a> {
     pub(super) who: &'a Identity,
@@ -126,7 +129,10 @@ impl<'a> About<'a> {
             }
         };
         let Status { message, reason, details, .. } = serde_json::from_slice(&body).unwrap_or_default();
-        let text = message.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        let text = message.unwrap_or_else(|| match String::from_utf8_lossy(&body).trim() {
+            page if page.starts_with('<') => PAGE.to_owned(),
+            text => text.to_owned(),
+        });
         let causes = details.and_then(|details| details.causes).unwrap_or_default();
         let fields: Vec<_> = causes.into_iter().filter_map(|cause| cause.field).collect();
         let absent = text.contains("could not find the requested resource") || text == "404 page not found";
@@ -264,7 +270,12 @@ mod tests {
         for (code, body, reason, expected) in [
             (404, says(MISSING), Reason::Missing, "configmaps \"a\" not found (HTTP 404)"),
             (404, says("404 page not found\n"), Reason::UnknownKind, "404 page not found (HTTP 404)"),
-            (404, says("<html>no backend</html>"), Reason::Unreachable, "<html>no backend</html> (HTTP 404)"),
+            (
+                404,
+                says("<html>no backend</html>"),
+                Reason::Unreachable,
+                "the answer is a web page: this is no API server, or something stands before it (HTTP 404)",
+            ),
             (404, says(""), Reason::Unreachable, " (HTTP 404)"),
             (404, off(), Reason::Unreachable, "the API server can't be reached: its answer (HTTP 404) broke off: cut"),
             (401, says("who?"), Reason::Forbidden, "who? (HTTP 401)"),

@@ -140,7 +140,7 @@ impl CodeCache {
         match Folder::open(dir, key) {
             Ok(folder) => Self::with(Some(Arc::new(folder))),
             Err(error) => {
-                warn!(dir = %dir.display(), %error, "no folder for compiled code; components are compiled at each start");
+                warn!(dir = %dir.display(), %error, "compiled code is not kept; components are compiled at each start");
                 Self::none()
             }
         }

@@ -95,7 +95,8 @@ async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
         if loaded.is_ok() {
             wait_for_last_but_one(unit, before.as_ref(), rollout.drain).await;
         }
-        (unit.clone(), attempt.clone(), loaded)
+        let named = |refusal: Refusal| refusal.named(rollout.operator.origin.component(&unit.plugin));
+        (unit.clone(), attempt.clone(), loaded.map_err(named))
     });
     join_all(loads).await
 }

@@ -224,11 +224,11 @@ impl Status {
     }
 
     pub(super) fn refused(&self, unit: &Unit, refusal: &Refusal, goes_on: bool) {
-        let Refusal { step, message } = refusal;
+        let Refusal { step, message, at } = refusal;
         if goes_on {
-            tracing::error!(plugin = %unit, step, error = %message, "the new version can't be used; the last good one goes on");
+            tracing::error!(plugin = %unit, manifest = at, step, error = %message, "the new version can't be used; the last good one goes on");
         } else {
-            tracing::error!(plugin = %unit, step, error = %message, "the plugin can't be used; its controllers don't start");
+            tracing::error!(plugin = %unit, manifest = at, step, error = %message, "the plugin can't be used; its controllers don't start");
         }
         // What is tried again says nothing of the version.
         self.fail(unit, refusal, u64::from(refusal.again_in().is_none()));
@@ -240,7 +240,7 @@ impl Status {
         self.fail(unit, &Refusal::new("together", &message), 0);
     }
 
-    fn fail(&self, unit: &Unit, Refusal { step, message }: &Refusal, refused: u64) {
+    fn fail(&self, unit: &Unit, Refusal { step, message, .. }: &Refusal, refused: u64) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.refused += refused;
             entry.uncompiled += u64::from(*step == "compile");
@@ -276,7 +276,8 @@ impl Status {
         }
         let mended = |file: &Path| !bad.iter().any(|manifest| manifest.file == file);
         for BadManifest { file, .. } in manifests.iter().filter(|m| mended(&m.file)) {
-            tracing::info!(manifest = %file.display(), "the manifest is good again, or gone");
+            let now = if file.exists() { "good again" } else { "gone" };
+            tracing::info!(manifest = %file.display(), "the manifest is {now}");
         }
         *manifests = bad;
     }

@@ -65,13 +65,21 @@ pub enum Again {
 pub struct Refusal {
     pub(super) step: &'static str,
     pub(super) message: String,
+    /// Where the manifest names the component.
+    pub(super) at: Option<String>,
 }
 
 impl Refusal {
     /// Returns the refusal of a version, at a step.
     pub fn new(step: &'static str, message: &str) -> Self {
         let message = text::block(message);
-        Self { step, message }
+        Self { step, message, at: None }
+    }
+
+    /// Returns the same of a component that the manifest names here.
+    #[must_use]
+    pub(super) fn named(self, at: String) -> Self {
+        Self { at: Some(at), ..self }
     }
 
     /// Returns the time after which the same version is tried again although nothing has changed; `None` if it would

@@ -214,7 +214,7 @@ impl<'a> Check<'a> {
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
         let declared = plugins.map(|plugins| names(&plugins.value));
         self.clusters = Some(self.clusters(&spec.value.clusters));
-        let plugins = plugins.map(|named| self.plugins(named)).unwrap_or_default();
+        let (plugins, components) = plugins.map(|named| self.plugins(named)).unwrap_or_default();
         let (mut controllers, marks) =
             controllers.map(|named| self.controllers(named, declared.as_ref(), defaults)).unwrap_or_default();
         let account = self.service_account(&spec.value.service_account);
@@ -222,7 +222,7 @@ impl<'a> Check<'a> {
             controller.service_account.clone_from(&account);
         }
         let Located { value: Scalar(Name(name)), place } = name?;
-        let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks };
+        let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks, components };
         Some(Operator { name: Arc::clone(name), plugins, controllers, origin })
     }
 
@@ -253,16 +253,25 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn plugins(&mut self, named: &Located<Named<raw::Plugin>>) -> BTreeMap<Arc<str>, Plugin> {
+    /// Returns the plugins, and where their components are named.
+    fn plugins(
+        &mut self,
+        named: &Located<Named<raw::Plugin>>,
+    ) -> (BTreeMap<Arc<str>, Plugin>, BTreeMap<Arc<str>, Mark>) {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one plugin");
         }
         self.few(named, "plugins", MOST_PLUGINS, SHARED);
-        let mut plugins = BTreeMap::new();
-        for (name, _, plugin) in self.each(&named.value) {
+        let (mut plugins, mut components) = (BTreeMap::new(), BTreeMap::new());
+        for (name, place, plugin) in self.each(&named.value) {
+            let path = plugin.value.component.read().and_then(|component| {
+                let raw::Component::Path(path) = &component.value;
+                path.read()
+            });
+            components.insert(Arc::clone(name), self.mark(path.map_or(place, |path| path.place)));
             plugins.extend(self.plugin(plugin).map(|plugin| (Arc::clone(name), plugin)));
         }
-        plugins
+        (plugins, components)
     }
 
     /// Returns the controllers, and where their names are.

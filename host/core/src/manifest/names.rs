@@ -278,7 +278,13 @@ impl Form for FilePath {
     const WHAT: &'static str = "the path of a file";
 
     fn text(text: &str) -> Result<Self, String> {
-        if text.is_empty() { Err(format!("expected {}", Self::WHAT)) } else { Ok(Self(text.into())) }
+        match text.split_once("://") {
+            Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
+                Err(format!("expected {}: nothing is fetched from elsewhere", Self::WHAT))
+            }
+            Some(_) | None if text.is_empty() => Err(format!("expected {}", Self::WHAT)),
+            Some(_) | None => Ok(Self(text.into())),
+        }
     }
 
     fn schema() -> Schema {
@@ -368,6 +374,9 @@ mod tests {
         let (longest, longer) = ("a".repeat(128), "a".repeat(129));
         assert_eq!(right::<FieldManager>(&["web page", "", "a\n", &longest, &longer]), ["web page", &longest]);
         assert_eq!(right::<Export>(&["same-data", "sameData", "a b", "", "a\t"]), ["same-data", "sameData"]);
-        assert_eq!(right::<FilePath>(&["a b", ""]), ["a b"]);
+        assert_eq!(
+            right::<FilePath>(&["a b", "", "https://a.dev/b.wasm", "oci://a/b", "../a://b"]),
+            ["a b", "../a://b"]
+        );
     }
 }

@@ -88,7 +88,8 @@ fn documents<D: for<'de> Deserialize<'de>, T>(
     let problem = |place: &Place, fault: Fault| Problem::new(file, text, place, fault);
     let trees = yaml::documents(text).map_err(|syntax| {
         let place = Place { path: String::new(), mark: syntax.mark };
-        Errors::new(vec![problem(&place, Fault::new(0, format!("not YAML: {}", syntax.message)))])
+        let fault = Fault::new(0, format!("not YAML: {}", syntax.message));
+        Errors::new(vec![problem(&place, Fault { help: syntax.help().map(str::to_owned), ..fault })])
     })?;
     let mut problems = Vec::new();
     let mut taken = Vec::new();

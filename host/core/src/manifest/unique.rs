@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Controller, Operator};
-use crate::yaml::{Errors, Mark, Problem};
+use crate::yaml::{self, Errors, Mark, Problem};
 
 /// Where an operator is written, for messages.
 #[derive(Clone, Debug, Default)]
@@ -13,12 +13,21 @@ pub struct Origin {
     pub(super) file: PathBuf,
     pub(super) name: Mark,
     pub(super) controllers: BTreeMap<Arc<str>, Mark>,
+    /// Where the paths of components are, by plugin.
+    pub(super) components: BTreeMap<Arc<str>, Mark>,
 }
 
 impl Origin {
     /// Returns the file.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Returns where the component of a plugin is named: `webpage.yaml:7:26: spec.plugins.webpage.component.path`.
+    pub fn component(&self, plugin: &str) -> String {
+        let Mark { line, column, .. } = self.components.get(plugin).copied().unwrap_or_default();
+        let (file, path) = (self.file.display(), yaml::join("spec.plugins", plugin));
+        format!("{file}:{line}:{column}: {path}.component.path")
     }
 }
 

@@ -1,12 +1,15 @@
-//! Decides which declarations give a component, or who sends to it, more than they seem to: kinds by which rights are gained or given, and
-//! requests without a token.
+//! Decides which declarations give a component, or others, more than they seem to: kinds by which rights are gained or given, requests
+//! without a token, and secrets in a manifest.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::manifest::{Grant, Operator, Permission};
 use crate::object::Gvk;
+use crate::yaml;
 
 /// A declaration that gives more than it seems to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +95,9 @@ const KINDS: &[(&str, &[&str], &[Deed], &str)] = &[
     ),
 ];
 
+/// What names of secrets end with.
+const SECRETS: [&str; 7] = ["password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey"];
+
 /// Returns the risks of an operator, sorted.
 pub fn of(operator: &Operator) -> BTreeSet<Risk> {
     let mut risks = BTreeSet::new();
@@ -102,6 +108,7 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
             let deed = if verbs.iter().all(reads) { Deed::Read } else { Deed::Write };
             risks.extend(risk(&field, gvk, deed));
         }
+        risks.extend(secrets(&format!("spec.plugins.{name}.config"), &plugin.config));
     }
     for (name, controller) in &operator.controllers {
         let field = format!("spec.controllers.{name}");
@@ -127,6 +134,27 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
     risks
 }
 
+/// Returns the texts of a configuration that are called as secrets are, without their values.
+fn secrets(field: &str, config: &Value) -> Vec<Risk> {
+    let below = |name: &str, value: &Value| {
+        let field = yaml::join(field, name);
+        let plain = name.to_lowercase().replace(['-', '_', '.'], "");
+        let is_told = value.as_str().is_some_and(|text| !text.is_empty());
+        if !(is_told && SECRETS.iter().any(|word| plain.ends_with(word))) {
+            return secrets(&field, value);
+        }
+        let why = "whoever reads the manifest has it; `configFrom` takes it from a Secret";
+        vec![Risk { field, what: "a secret in the manifest".to_owned(), why }]
+    };
+    match config {
+        Value::Object(fields) => fields.iter().flat_map(|(name, value)| below(name, value)).collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().flat_map(|(i, item)| secrets(&format!("{field}[{i}]"), item)).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    }
+}
+
 fn risk(field: &str, gvk: &Gvk, deed: Deed) -> Option<Risk> {
     let mut kinds = KINDS.iter();
     let (_, _, _, why) = kinds.find(|(group, kinds, deeds, _)| {
@@ -149,6 +177,17 @@ mod tests {
 
     use super::*;
     use crate::manifest::parse;
+
+    #[test]
+    fn a_secret_in_a_configuration_is_told_of_without_its_value() {
+        let config = serde_json::json!({
+            "password": "hunter2", "url": "https://a.dev", "token": "", "tokens": 3,
+            "users": [{ "api-key": "hunter3", "name": "x" }], "tokenLifetime": "1h",
+        });
+        let told: Vec<String> = secrets("config", &config).iter().map(ToString::to_string).collect();
+        let why = "a secret in the manifest gives more than it seems to: whoever reads the manifest has it; `configFrom` takes it from a Secret";
+        assert_eq!(told, [format!("config.password: {why}"), format!("config.users[0].api-key: {why}")]);
+    }
 
     #[test]
     fn kinds_that_give_rights_are_told_wherever_they_are_declared() {

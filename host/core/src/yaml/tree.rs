@@ -44,6 +44,20 @@ pub(crate) struct Syntax {
     pub(crate) message: String,
 }
 
+/// What the reader says, and what is wrong mostly when it says that.
+const USUAL: [(&str, &str); 4] = [
+    (
+        "did not find expected key",
+        "the fields of one mapping begin at the same column: this line, or the one above, is indented otherwise",
+    ),
+    (
+        "mapping values are not allowed",
+        "a line with a field is indented too far, or a text with `: ` in it lacks its quotes",
+    ),
+    ("did not find expected '-' indicator", "the entries of one list begin at the same column, each with `- `"),
+    ("cannot start any token", "YAML is indented by spaces, and a text that begins with this character needs quotes"),
+];
+
 /// Returns the documents of a file, without the empty ones.
 ///
 /// # Errors
@@ -114,7 +128,7 @@ fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Ya
 
 /// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.
 pub(crate) fn join(path: &str, key: &str) -> String {
-    if !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
         return format!("{path}[{key:?}]");
     }
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
@@ -123,6 +137,15 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 fn mark(location: Location) -> Mark {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).max(1);
     Mark { line: number(location.line()), column: number(location.column()), width: number(location.span().len()) }
+}
+
+// === impl Syntax ===
+
+impl Syntax {
+    /// Returns what is wrong mostly with a text of which the reader says this.
+    pub(crate) fn help(&self) -> Option<&'static str> {
+        USUAL.iter().find(|(says, _)| self.message.contains(says)).map(|(_, help)| *help)
+    }
 }
 
 // === impl Tree ===

@@ -68,7 +68,8 @@ impl Folder {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let dir = walk(&path.canonicalize()?, key.is_none())?;
         let key = match key {
-            Some(file) => key_of(file).map_err(|error| named(&error, &file.display().to_string())),
+            Some(file) => key_of(file)
+                .map_err(|error| named(&error, &format!("the key {} (--code-cache-key-file)", file.display()))),
             None => own_key(&dir).map_err(|error| named(&error, KEY)),
         }?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
@@ -470,7 +471,7 @@ mod tests {
         mode(&key, 0o444);
         assert!(with(&key).contains("its mode is 0444"));
         let refused = with("/dev/zero".as_ref());
-        assert_eq!(refused, "/dev/zero: it is a device; it should be a regular file");
+        assert_eq!(refused, "the key /dev/zero (--code-cache-key-file): it is a device; it should be a regular file");
         open(&path, None).unwrap();
         mode(&path.join("key"), 0o640);
         assert!(open(&path, None).unwrap_err().contains("key: others can use it"));

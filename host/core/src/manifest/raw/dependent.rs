@@ -95,7 +95,7 @@ pub(in crate::manifest) struct Dependent {
     /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
     pub(in crate::manifest) namespace: Maybe<ObjectName>,
     /// What becomes of its object once `desired` answers another name: it stays as long as the primary, or goes once the new one is
-    /// ready. Only what bears the mark of this dependent goes.
+    /// ready. Only what bears the mark of this dependent goes (`KD-4`).
     #[schemars(extend("default" = "keep"))]
     pub(in crate::manifest) on_rename: Maybe<OnRename>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
