@@ -35,7 +35,7 @@ use capstan_core::room::Room;
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
 use capstan_core::source::registered::Registered;
-use capstan_core::source::{Bounded, Role, Source, Spec, Trigger, TriggerKind};
+use capstan_core::source::{Bounded, Role, Source, Spec, Trigger, TriggerKind, Within};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -2041,6 +2041,41 @@ async fn what_one_source_waits_to_see_of_an_own_write_is_not_read_from_another_o
         assert!(answer.starts_with("Unreachable: source cm does not know all"), "{answers:?}");
     }
     assert_eq!((answers.len(), writes.len()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_while_a_source_rests_is_known_once_its_cache_has_it() {
+    // OV-1, WF-12
+    let key = || ObjectRef::namespaced("n", "safe");
+    for (mode, known) in [(WriteMode::MatchAndFilter, false), (WriteMode::Plain, true)] {
+        let ask = move |run: Arc<dyn Context>| async move {
+            let metadata = json!({ "namespace": "n", "name": "safe" });
+            let document = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata });
+            let options = WriteOptions { mode, ..WriteOptions::default() };
+            let verb = WriteVerb::Apply(document.to_string());
+            vec![told(run.write(WriteRequest { verb, options }).await)]
+        };
+        let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [create, apply] }";
+        let mut bench = asking(grants, EXPLICITLY, ask);
+        let controller = Arc::get_mut(&mut bench.controller).unwrap();
+        let source = Source::new(controller.secondaries["cm"].spec().clone()).beside(&controller.primaries);
+        let source = Arc::new(source);
+        source.rests("it rests");
+        controller.secondaries.insert("cm".into(), Arc::clone(&source));
+        assert_eq!(asked_and_written(&bench).await.0, ["done"], "{mode:?}");
+        let written = bench.server.objects.lock()[&(config_map(), key())].clone();
+        let version = written["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let mut writer = Writer::default();
+        writer.finish_list(Version(version - 1));
+        source.is_demanded();
+        source.attach(None, writer.cache());
+        let said = source.known(Within::Object(&key()));
+        assert_eq!(said.as_ref().is_ok(), known, "{mode:?}");
+        assert!(said.map_or_else(|doubt| doubt.is_of_own_write(), |()| true));
+        writer.apply(Watch::Bookmark(Version(version)));
+        source.passed(None);
+        assert_eq!(source.known(Within::Object(&key())), Ok(()), "{mode:?}");
+    }
 }
 
 /// Returns what was asked and written in a run.
