@@ -49,6 +49,22 @@ fn s030_a_run_under_way_ends_before_the_daemon_does() {
 }
 
 #[test]
+fn a_run_under_way_at_the_end_sees_what_the_watches_still_show() {
+    // ES-3
+    let place = Place::new("last-event");
+    let mut daemon = place.daemon(&place.able_manifest(""));
+    let held = json!({ "log": { "message": "is held" } });
+    place.probe("p", json!({ "reconcile": { "do": [held, place.gate()], "status": {} } }));
+    daemon.await_line("is held");
+    daemon.terminate();
+    daemon.await_line("letting runs under way finish");
+    place.open_gate();
+    assert!(daemon.await_end().success());
+    let probe = place.find(&place.probes(), "p").unwrap();
+    assert_eq!(probe["status"]["observedGeneration"], 1);
+}
+
+#[test]
 fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
     let place = Place::new("defaults");
     let file = tempfile::NamedTempFile::new().unwrap();
