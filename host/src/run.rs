@@ -76,6 +76,7 @@ pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
         log: log.clone(),
     });
     let control = control.await?;
+    tracing::info!(address = %control.address(), "serving probes and metrics");
     serve(&args, stop, &control, log).await?;
     Ok(ExitCode::SUCCESS)
 }
@@ -85,7 +86,6 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     check(&args.source)?;
     let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
-    tracing::info!(address = %control.address(), "serving probes and metrics");
     let home = home(args, namespace);
     let gate = Gate::new(client.clone());
     let memory = Memory::new(args.cache_size, args.cache_memory());
