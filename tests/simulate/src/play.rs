@@ -433,32 +433,17 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Deletes what is left behind by a deletion with force, or because its kind was not served.
+    /// Deletes what is left behind by a deletion with force.
     fn tidy(&self) {
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
             let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
             let mark: Value = serde_json::from_str(mark).unwrap_or_default();
-            let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-            let key = (text("namespace").to_owned(), text("name").to_owned());
-            let uid = &mark["primary"]["uid"];
-            let is_taken = self.stage.is_taken_for_gone(&key, &object) && !self.is_wanted(&key, uid);
-            if is_taken || self.forced.contains(&uid.to_string()) {
+            if self.forced.contains(&mark["primary"]["uid"].to_string()) {
+                let text = |field: &str| metadata[field].as_str().unwrap_or_default();
                 self.stage.model.delete(MAPS, Some(text("namespace")), text("name"));
             }
         }
-    }
-
-    /// True if the primary with this uid is there and wants this object.
-    fn is_wanted(&self, (namespace, name): &(String, String), uid: &Value) -> bool {
-        let primaries = Thing::all().filter(|thing| thing.namespace() == namespace);
-        let primaries = primaries.filter_map(|thing| Some((thing, self.object(thing)?)));
-        let mut wanted =
-            primaries.filter(|(_, primary)| primary["metadata"]["uid"] == *uid).flat_map(|(thing, primary)| {
-                let wanted = world::DEPENDENTS.into_iter().filter(move |dependent| dependent.is_wanted(&primary));
-                wanted.map(move |dependent| dependent.object_name(thing.name()))
-            });
-        wanted.any(|wanted| wanted == *name)
     }
 
     /// Lets nothing go wrong any more, and restores the state of the beginning.

@@ -63,9 +63,6 @@ struct State {
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
-    /// Objects, with their uids, that the daemon has taken for gone when it deleted them: KD-9, what is of a kind that is
-    /// not served is gone.
-    taken: BTreeMap<Key, String>,
     /// The number of writes to each primary without an answer of success, since it was created last.
     refused: BTreeMap<Key, u32>,
     /// The number of runs of each primary, since it was created last.
@@ -164,7 +161,6 @@ impl Stage {
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
-                taken: BTreeMap::new(),
                 refused: BTreeMap::new(),
                 runs: BTreeMap::new(),
                 met: BTreeSet::new(),
@@ -274,14 +270,9 @@ impl Stage {
             let (Some(namespace), Some(plural), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
                 return;
             };
-            let key = (namespace.to_owned(), name.to_owned());
             if plural == "things" {
+                let key = (namespace.to_owned(), name.to_owned());
                 *self.state.lock().refused.entry(key).or_default() += 1;
-            } else if *method == Method::DELETE
-                && code == Some(404)
-                && let Some(there) = self.model.object(MAPS, Some(namespace), name)
-            {
-                self.state.lock().taken.insert(key, there["metadata"]["uid"].to_string());
             }
         }
     }
@@ -297,9 +288,7 @@ impl Stage {
         };
         let later = (namespace.to_owned(), format!("{primary}{}", Dependent::Later.name()));
         let kept = self.there(&(namespace.to_owned(), name.to_owned()));
-        let waits = |there: Value| {
-            made_for(&there) == kept.as_ref().and_then(made_for) && !self.is_taken_for_gone(&later, &there)
-        };
+        let waits = |there: Value| made_for(&there) == kept.as_ref().and_then(made_for);
         if self.there(&later).is_some_and(waits) {
             self.wrong(format!("{namespace}/{name} is deleted before what depends on it"));
         }
@@ -307,12 +296,6 @@ impl Stage {
 
     fn there(&self, (namespace, name): &Key) -> Option<Value> {
         self.model.object(MAPS, Some(namespace), name)
-    }
-
-    /// True if the daemon has taken this object for gone when it deleted it.
-    pub(crate) fn is_taken_for_gone(&self, key: &Key, object: &Value) -> bool {
-        let uid = object["metadata"]["uid"].to_string();
-        self.state.lock().taken.get(key) == Some(&uid)
     }
 
     /// Takes in that the daemon knows what an object is after a write of its own.

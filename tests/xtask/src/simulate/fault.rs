@@ -22,7 +22,7 @@ impl Fault {
     }
 }
 
-pub(crate) const FAULTS: [Fault; 10] = [
+pub(crate) const FAULTS: [Fault; 11] = [
     Fault {
         name: "deaf-to-siblings",
         what: "what a component writes of another primary is no news to that one",
@@ -99,6 +99,13 @@ pub(crate) const FAULTS: [Fault; 10] = [
         right: "self.verdicts.keep_verdict(&object, &slot, verdict);
         self.primaries.put(object);",
         wrong: "self.verdicts.keep_verdict(&object, &slot, verdict);",
+    },
+    Fault {
+        name: "unserved-as-gone",
+        what: "what is of a kind that is not served counts as deleted",
+        file: "host/src/client/answer.rs",
+        right: "Err(error) if deletes && error.reason == Reason::Missing => Ok(None),",
+        wrong: "Err(error) if deletes && error.code == 404 => Ok(None),",
     },
 ];
 
