@@ -397,7 +397,15 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
             }
             None
         }
-        Item::Unreadable { key: Some(key), gone: true, .. } => writer.lose(&key),
+        Item::Unreadable { key: Some(key), gone: true, .. } => {
+            let change = writer.lose(&key);
+            if change.is_none() {
+                for (_, subscriber) in &subscribers.present {
+                    subscriber.tell(subscriber.source.lost(&key));
+                }
+            }
+            change
+        }
         Item::Unreadable { key, error, .. } => {
             // IE-2: one object that can't be read does not stop the others.
             if writer.quarantine(key.as_ref()) {

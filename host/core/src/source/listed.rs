@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::state::State;
-use super::watched::{Place, is_in};
+use super::watched::{Place, is_in, watcher};
 use super::{Role, Source, Trigger};
 use crate::object::{Change, ObjectRef};
 
@@ -78,6 +78,26 @@ impl Source {
         };
         let gone = self.gone_meanwhile(namespace);
         gone.into_iter().chain(released.into_iter().flat_map(|held| self.released(held))).collect()
+    }
+
+    /// Takes in that an object has been deleted of which the cache has had no version that could be read. Returns the triggers for the
+    /// queue, if it was read all the same: as an own write made it, or as the cache before had it (`OV-5`, `PO-3`).
+    pub fn lost(&self, object: &ObjectRef) -> Vec<Trigger> {
+        let (ghosts, place) = {
+            let mut state = self.state.write();
+            let Some((place, synced)) =
+                watcher(&state.places, object).map(|(place, cache)| (place.clone(), cache.version()))
+            else {
+                return Vec::new();
+            };
+            // One that is newer may have been made since.
+            let own = state.overlay.get(object).filter(|own| own.version() <= synced).cloned();
+            let ghosts = state.drop_overtaken(own.into_iter().map(|own| (true, own)).collect());
+            state.borrow();
+            (ghosts, place)
+        };
+        self.miss_lost(&place);
+        ghosts.into_iter().flat_map(|last| self.triggers_of(Change::Deleted { last, unknown: true })).collect()
     }
 
     /// Takes in that a list has overtaken own writes whose answers have found no memory. Of objects among them that are not there it is known

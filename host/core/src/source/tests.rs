@@ -1056,6 +1056,30 @@ fn an_object_that_nobody_can_read_stays_as_an_own_write_made_it() {
 }
 
 #[test]
+fn what_only_the_cache_before_could_read_is_told_as_gone_when_it_is_deleted() {
+    // PO-3, OV-5
+    for newer in [false, true] {
+        let source = primaries();
+        Informer::new(&source, None).list([object("odd", 3, "")], 5);
+        let mut writer = Writer::default();
+        writer.start_list();
+        writer.quarantine(Some(&key("odd")));
+        writer.finish_list(Version(9));
+        assert_eq!(told(&source.attach(None, writer.cache())), NOBODY);
+        assert_eq!(names(&source.list(None)), ["n/odd@3"]);
+        assert_eq!(writer.lose(&key("odd")), None);
+        if newer {
+            source.put(object("odd", 12, ""));
+        }
+        let (gone, left): (&[&str], &[&str]) = if newer { (&[], &["n/odd@12"]) } else { (&["n/odd deleted@3?"], &[]) };
+        assert_eq!(told(&source.lost(&key("odd"))), gone, "{newer}");
+        assert_eq!(names(&source.list(None)), left, "{newer}");
+        assert_eq!(told(&source.lost(&key("odd"))), NOBODY, "{newer}");
+        assert_eq!(told(&source.lost(&ObjectRef::namespaced("elsewhere", "x"))), NOBODY);
+    }
+}
+
+#[test]
 fn that_a_primary_is_gone_is_told_before_what_comes_under_its_name() {
     // FW-2, FW-6
     let source = primaries();
