@@ -3,7 +3,7 @@
 //! In reading order: [`run`] plays seeds one after the other; `plan` draws from a seed what happens, `world` has the
 //! objects and the manifest, `play` makes it happen (`play/calm`: retries, timers and starts, one at a time), `stage` is
 //! what all parts share, `line` carries requests, `script` is the component, `folder` has its manifest and component,
-//! `daemon` puts the daemon together, `verdict` finds what is wrong, and `shrink` leaves out steps that the failure does
+//! `daemon` puts the daemon together, `verdict` finds what is wrong, `panics` what the daemon has caught, and `shrink` leaves out steps that the failure does
 //! not need.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
@@ -12,6 +12,7 @@ mod chance;
 mod daemon;
 mod folder;
 mod line;
+mod panics;
 mod plan;
 mod play;
 mod script;
@@ -46,7 +47,7 @@ pub fn run(seed: u64) -> Result<(), String> {
 pub fn shorten(seed: u64) -> Failure {
     let plan = Plan::of(seed);
     let played = play(&plan);
-    let (plan, played) = shrink::shrink(&plan, played);
+    let (plan, played) = shrink::shrink(&plan, played, play);
     let mut trace = vec![format!("{:?}, lag {:?}, way {:?}", plan.setup, plan.lag, plan.way)];
     trace.extend(played.lines);
     Failure { seed, wrong: played.wrong.unwrap_or_default(), trace }

@@ -49,6 +49,10 @@ pub(crate) enum Act {
     Replace(Thing, u64),
     EditDependent(Thing, Dependent),
     DeleteDependent(Thing, Dependent),
+    /// Somebody changes this of an object: one of all that exist, by its number.
+    EditAny(u64, Part),
+    /// Somebody deletes an object: one of all that exist, by its number.
+    DeleteAny(u64),
     /// The next request of this sort goes wrong.
     Trouble(Sort, Fault),
     /// The daemon crashes, and starts again after this time.
@@ -80,8 +84,8 @@ pub(crate) enum Wrong {
     Late(Kind, Duration),
     /// A kind is not served.
     Unserved(Kind),
-    /// Something is forbidden.
-    Forbidden(Kind, Verb),
+    /// Something is forbidden, in one namespace or in all.
+    Forbidden(Kind, Verb, Option<&'static str>),
     /// Every request is answered with this code; `None`: connections break.
     Away(Option<u16>),
     /// An object can't be read.
@@ -124,9 +128,31 @@ pub(crate) enum Kind {
 pub(crate) enum Verb {
     List,
     Watch,
+    Create,
+    Update,
     Patch,
+    Delete,
     All,
 }
+
+const VERBS: [Verb; 7] = [Verb::List, Verb::Watch, Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::All];
+
+/// A part of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A label that nobody asks for.
+    Label,
+    /// What dependents say, and the status of primaries.
+    Content,
+    /// The owner references.
+    Owners,
+    /// The mark that says for whom the daemon has made it.
+    Mark,
+    /// The finalizers of what is not being deleted.
+    Finalizers,
+}
+
+const PARTS: [Part; 5] = [Part::Label, Part::Content, Part::Owners, Part::Mark, Part::Finalizers];
 
 /// What a component does once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +175,17 @@ pub(crate) enum Whim {
     Mark,
     /// It asks to run again.
     Again(Duration),
+    /// It does not answer what it desires.
+    FailDesired,
+    /// It traps when it is asked what it desires.
+    TrapDesired,
+}
+
+impl Whim {
+    /// True if it is about what the component desires, and not about its run.
+    pub(crate) fn is_of_desired(self) -> bool {
+        matches!(self, Self::FailDesired | Self::TrapDesired)
+    }
 }
 
 /// A class of steps, which a simulation may have or not have.
@@ -157,6 +194,7 @@ enum Class {
     Edits,
     Deletions,
     Dependents,
+    Anything,
     Labels,
     Writes,
     Reads,
@@ -172,10 +210,11 @@ enum Class {
     Oddities,
 }
 
-const CLASSES: [Class; 16] = [
+const CLASSES: [Class; 17] = [
     Class::Edits,
     Class::Deletions,
     Class::Dependents,
+    Class::Anything,
     Class::Labels,
     Class::Writes,
     Class::Reads,
@@ -252,11 +291,13 @@ impl Plan {
     }
 
     /// True if runs may fail before the component is asked: for what the controller has started without, or for
-    /// finalizers of versions before; or because the primary itself can't be read for a while, which only an account can lose the right to.
+    /// finalizers of versions before; because the primary itself can't be read for a while, which only an account can lose the
+    /// right to; or because nothing says any more whose an object is.
     pub(crate) fn hides(&self) -> bool {
-        let loses = |step: &Step| matches!(step.act, Act::For(_, Wrong::Forbidden(Kind::Things, _)));
+        let robs = |step: &Step| matches!(step.act, Act::EditAny(_, Part::Owners | Part::Mark));
+        let loses = |step: &Step| matches!(step.act, Act::For(_, Wrong::Forbidden(Kind::Things, ..)));
         let unread = self.setup.account && self.steps.iter().any(loses);
-        self.setup.hurry == Some(OnStartError::GoOn) || self.renames() || unread
+        self.setup.hurry == Some(OnStartError::GoOn) || self.renames() || unread || self.steps.iter().any(robs)
     }
 
     /// True if primaries leave the selection for a while.
@@ -303,6 +344,10 @@ impl Draw {
                 0 => Act::EditDependent(one, dependent),
                 _ => Act::DeleteDependent(one, dependent),
             },
+            Class::Anything => match chance.below(4) {
+                0 => Act::DeleteAny(number),
+                _ => Act::EditAny(number, *chance.pick(&PARTS)),
+            },
             Class::Labels => Act::Label(one, chance.one_in(2)),
             Class::Writes => Act::Trouble(Sort::Write, fault(chance)),
             Class::Reads => Act::Trouble(Sort::Read, fault(chance)),
@@ -318,9 +363,9 @@ impl Draw {
             Class::Lags => Act::For(while_(chance), Wrong::Late(kind, while_(chance))),
             Class::Kinds => Act::For(while_(chance), Wrong::Unserved(kind)),
             Class::Rights => {
-                let verbs = [Verb::List, Verb::Watch, Verb::Patch, Verb::All];
-                let verb = *chance.pick(&verbs);
-                Act::For(while_(chance), Wrong::Forbidden(kind, verb))
+                let verb = *chance.pick(&VERBS);
+                let namespace = *chance.pick(&[None, Some("a"), Some("b")]);
+                Act::For(while_(chance), Wrong::Forbidden(kind, verb, namespace))
             }
             Class::Outages => {
                 let codes = [None, Some(500), Some(503), Some(429)];
@@ -385,7 +430,7 @@ impl Draw {
     fn whim(&mut self) -> Whim {
         let (number, time) = (self.value(), while_(&mut self.chance));
         let other = *self.chance.pick(&Thing::ALL);
-        match self.chance.below(13) {
+        match self.chance.below(15) {
             0 => Whim::Trap,
             1 => Whim::Fail,
             2 | 3 => Whim::Wait(time),
@@ -395,6 +440,8 @@ impl Draw {
             7 | 8 => Whim::Tidy,
             9 => Whim::Hide(number),
             10 | 11 => Whim::Mark,
+            12 => Whim::FailDesired,
+            13 => Whim::TrapDesired,
             _ => Whim::Again(time),
         }
     }
@@ -406,7 +453,7 @@ fn lack(chance: &mut Chance) -> Option<Step> {
     let wrong = match chance.below(3) {
         0 => return None,
         1 => Wrong::Unserved(kind),
-        _ => Wrong::Forbidden(kind, *chance.pick(&[Verb::List, Verb::All])),
+        _ => Wrong::Forbidden(kind, *chance.pick(&[Verb::List, Verb::All]), None),
     };
     Some(Step { at: Duration::ZERO, act: Act::For(Duration::from_secs(1) + while_(chance), wrong) })
 }
@@ -415,10 +462,11 @@ fn lack(chance: &mut Chance) -> Option<Step> {
 fn versions(chance: &mut Chance) -> Vec<Step> {
     let count = if chance.one_in(3) { 1 + chance.below(4) } else { 0 };
     let mut step = |_| {
-        let act = match chance.below(5) {
+        let act = match chance.below(6) {
             0 => Act::Swap(Variant::More),
             1 => Act::Swap(Variant::Usual),
             2 => Act::Bare(chance.one_in(2)),
+            3 => Act::Swap(Variant::Paced),
             _ => Act::Swap(Variant::Renamed),
         };
         Step { at: chance.time(CHAOS), act }

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::daemon::Daemon;
 use crate::folder::Folder;
-use crate::plan::{Act, CHAOS, Kind, Plan, Verb, Wrong};
+use crate::panics;
+use crate::plan::{Act, CHAOS, Kind, Part, Plan, Verb, Wrong};
 use crate::stage::Stage;
 use crate::verdict;
 use crate::world::{self, Dependent, MAPS, OnStartError, THINGS, Thing, Variant};
@@ -60,10 +61,15 @@ struct Play<'a> {
     number: u64,
     /// Primaries that were deleted with force: the daemon is not to blame for what they leave behind.
     forced: BTreeSet<String>,
+    /// Primaries whose finalizers somebody has removed.
+    stripped: BTreeSet<String>,
+    /// Objects of which somebody has removed what says whose they are, with the uid of that primary.
+    robbed: BTreeMap<String, String>,
 }
 
 /// Plays a simulation on a runtime of its own.
 pub(crate) fn play(plan: &Plan) -> Played {
+    panics::watch();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -72,6 +78,9 @@ pub(crate) fn play(plan: &Plan) -> Played {
     runtime.block_on(async {
         let mut play = Play::new(plan);
         play.run().await;
+        if let Some(panic) = panics::take() {
+            play.stage.wrong(panic);
+        }
         Played { wrong: play.stage.is_wrong(), lines: play.stage.lines() }
     })
 }
@@ -102,6 +111,8 @@ impl<'a> Play<'a> {
             due: BTreeMap::new(),
             number: 0,
             forced: BTreeSet::new(),
+            stripped: BTreeSet::new(),
+            robbed: BTreeMap::new(),
         }
     }
 
@@ -223,8 +234,8 @@ impl<'a> Play<'a> {
         self.stage.note("=== all primaries are deleted");
         let model = &self.stage.model;
         for object in model.objects(THINGS) {
-            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-            model.delete(THINGS, Some(text("namespace")), text("name"));
+            let (namespace, name) = place(&object);
+            model.delete(THINGS, Some(namespace), name);
         }
         if !self.quiet(QUIET).await {
             self.stage.wrong("the daemon goes on writing");
@@ -353,7 +364,7 @@ impl<'a> Play<'a> {
                 let watched = if watched { "yes" } else { "no" };
                 object["metadata"]["labels"]["watched"] = watched.into();
             }),
-            Act::Delete(thing) => drop(model.delete(THINGS, Some(thing.namespace()), thing.name())),
+            Act::Delete(thing) => self.delete(thing.namespace(), thing.name()),
             Act::Replace(thing, value) => self.replace(thing, value),
             Act::EditDependent(thing, dependent) => {
                 self.edit_map(thing, dependent, |object| {
@@ -363,6 +374,16 @@ impl<'a> Play<'a> {
             Act::DeleteDependent(thing, dependent) => {
                 let name = dependent.object_name(thing.name());
                 model.delete(MAPS, Some(thing.namespace()), &name);
+            }
+            Act::EditAny(number, part) => self.edit_any(number, part),
+            Act::DeleteAny(number) => {
+                if let Some((kind, object)) = self.any(number) {
+                    let (namespace, name) = place(&object);
+                    match kind {
+                        Kind::Things => self.delete(namespace, name),
+                        Kind::Maps => drop(model.delete(MAPS, Some(namespace), name)),
+                    }
+                }
             }
             Act::Trouble(sort, fault) => self.stage.trouble(sort, fault),
             Act::Crash(moment, down) => {
@@ -398,7 +419,7 @@ impl<'a> Play<'a> {
         match state {
             Wrong::Late(kind, lag) => model.delay(kind.which(), lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), false),
-            Wrong::Forbidden(kind, verb) => model.forbid(denied(kind, verb)),
+            Wrong::Forbidden(kind, verb, namespace) => model.forbid(denied(kind, verb, namespace)),
             Wrong::Unreadable(thing, dependent) => self.generation(thing, dependent, Some("odd")),
             Wrong::Away(None) => self.stage.outage(Some(Fault::LoseRequest(Loss::Broken))),
             Wrong::Garbled => self.folder.change(|files| files.garbled = true),
@@ -414,7 +435,7 @@ impl<'a> Play<'a> {
         match state {
             Wrong::Late(kind, _) => model.delay(kind.which(), self.plan.lag),
             Wrong::Unserved(kind) => model.serve(kind.which(), true),
-            Wrong::Forbidden(kind, verb) => model.permit(&denied(kind, verb)),
+            Wrong::Forbidden(kind, verb, namespace) => model.permit(&denied(kind, verb, namespace)),
             Wrong::Garbled => self.folder.change(|files| files.garbled = false),
             Wrong::Refused(_) => self.folder.change(|files| files.refused = None),
             Wrong::Slow(_) => self.folder.change(|files| files.load = Duration::ZERO),
@@ -433,17 +454,102 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Deletes what is left behind by a deletion with force.
+    /// Deletes what is left behind by a deletion with force, or because somebody has removed what says whose it is.
     fn tidy(&self) {
         for object in self.stage.model.objects(MAPS) {
             let metadata = &object["metadata"];
             let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
             let mark: Value = serde_json::from_str(mark).unwrap_or_default();
-            if self.forced.contains(&mark["primary"]["uid"].to_string()) {
-                let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-                self.stage.model.delete(MAPS, Some(text("namespace")), text("name"));
+            let is_forced = self.forced.contains(&mark["primary"]["uid"].to_string());
+            if is_forced || self.is_ownerless(&object) {
+                let (namespace, name) = place(&object);
+                self.stage.model.delete(MAPS, Some(namespace), name);
             }
         }
+    }
+
+    /// True if nothing says any more whose an object is, or not all that did and its primary is gone or does not want it.
+    fn is_ownerless(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let (unmarked, unowned) = (metadata["annotations"][MARK].is_null(), metadata["ownerReferences"].is_null());
+        if unmarked && unowned {
+            return true;
+        }
+        let Some(uid) = self.robbed.get(&metadata["uid"].to_string()).filter(|_| unmarked || unowned) else {
+            return false;
+        };
+        let mut primaries = Thing::all().filter_map(|thing| Some((thing, self.object(thing)?)));
+        let wants = |(thing, primary): (Thing, Value)| {
+            let is_it = |one: &Dependent| one.object_name(thing.name()) == place(object).1 && one.is_wanted(&primary);
+            primary["metadata"]["uid"].to_string() == *uid && world::DEPENDENTS.iter().any(is_it)
+        };
+        !primaries.any(wants)
+    }
+
+    /// Returns one of all objects.
+    fn any(&self, number: u64) -> Option<(Kind, Value)> {
+        let of = |kind: Kind| {
+            self.stage.model.objects(kind.which()).into_iter().map(move |object| (kind, Arc::unwrap_or_clone(object)))
+        };
+        let mut all: Vec<_> = of(Kind::Things).chain(of(Kind::Maps)).collect();
+        let at = usize::try_from(number).ok()?.checked_rem(all.len())?;
+        Some(all.swap_remove(at))
+    }
+
+    fn edit_any(&mut self, number: u64, part: Part) {
+        let Some((kind, object)) = self.any(number) else { return };
+        let metadata = &object["metadata"];
+        let uid = metadata["uid"].to_string();
+        let (namespace, name) = place(&object);
+        let content = match kind {
+            Kind::Things => "/status/value",
+            Kind::Maps => "/data/spec",
+        };
+        match part {
+            Part::Finalizers if metadata["deletionTimestamp"].is_string() => return,
+            Part::Finalizers => drop(self.stripped.insert(uid)),
+            Part::Owners | Part::Mark => {
+                let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
+                let mark: Value = serde_json::from_str(mark).unwrap_or_default();
+                if !mark.is_null() {
+                    self.robbed.insert(uid, mark["primary"]["uid"].to_string());
+                }
+            }
+            Part::Label | Part::Content => {}
+        }
+        self.change(kind, (namespace, name), |object| {
+            if part == Part::Label {
+                object["metadata"]["labels"]["foreign"] = number.to_string().into();
+            }
+            let metadata = object["metadata"].as_object_mut().expect("objects have metadata");
+            match part {
+                Part::Owners => drop(metadata.remove("ownerReferences")),
+                Part::Finalizers => drop(metadata.remove("finalizers")),
+                Part::Mark => {
+                    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+                        annotations.remove(MARK);
+                    }
+                }
+                Part::Label => {}
+                Part::Content => {
+                    if let Some(content) = object.pointer_mut(content) {
+                        *content = if content.is_number() { number.into() } else { "foreign".into() };
+                    }
+                }
+            }
+        });
+    }
+
+    /// Deletes a primary as a user does.
+    fn delete(&mut self, namespace: &str, name: &str) {
+        let model = &self.stage.model;
+        let object = model.object(THINGS, Some(namespace), name).unwrap_or_default();
+        let uid = object["metadata"]["uid"].to_string();
+        // Nothing holds it until it is cleaned up.
+        if self.stripped.contains(&uid) && object["metadata"]["finalizers"].is_null() {
+            self.forced.insert(uid);
+        }
+        model.delete(THINGS, Some(namespace), name);
     }
 
     /// Lets nothing go wrong any more, and restores the state of the beginning.
@@ -469,6 +575,7 @@ impl<'a> Play<'a> {
         if self.plan.renames() {
             self.act(Act::Bare(false));
         }
+        self.tidy();
         self.start();
     }
 
@@ -510,16 +617,20 @@ impl<'a> Play<'a> {
     }
 
     fn edit_map(&self, thing: Thing, dependent: Dependent, change: impl FnOnce(&mut Value)) {
-        let (namespace, name) = (thing.namespace(), dependent.object_name(thing.name()));
+        let name = dependent.object_name(thing.name());
+        self.change(Kind::Maps, (thing.namespace(), &name), change);
+    }
+
+    fn change(&self, kind: Kind, (namespace, name): (&str, &str), change: impl FnOnce(&mut Value)) {
         let model = &self.stage.model;
-        let there = model.object(MAPS, Some(namespace), &name);
+        let there = model.object(kind.which(), Some(namespace), name);
         // An edit would forget who manages what of an object that can't be read.
         if let Some(mut odd) = there.filter(|there| there["metadata"]["generation"].is_string()) {
             change(&mut odd);
             model.put(&odd);
             return;
         }
-        model.edit(MAPS, Some(namespace), &name, change);
+        model.edit(kind.which(), Some(namespace), name, change);
     }
 
     fn edit(&self, thing: Thing, change: impl FnOnce(&mut Value)) {
@@ -536,10 +647,19 @@ impl Kind {
     }
 }
 
-fn denied(kind: Kind, verb: Verb) -> Denied {
+/// Returns the namespace and the name of an object.
+fn place(object: &Value) -> (&str, &str) {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    (text("namespace"), text("name"))
+}
+
+fn denied(kind: Kind, verb: Verb, namespace: Option<&str>) -> Denied {
     let verb = match verb {
         Verb::List => Some("list"),
         Verb::Watch => Some("watch"),
+        Verb::Create => Some("create"),
+        Verb::Update => Some("update"),
+        Verb::Delete => Some("delete"),
         Verb::Patch => Some("patch"),
         Verb::All => None,
     };
@@ -547,5 +667,6 @@ fn denied(kind: Kind, verb: Verb) -> Denied {
         Kind::Things => "things.sim.dev",
         Kind::Maps => "configmaps",
     };
-    Denied { verb: verb.map(str::to_owned), kind: Some(kind.to_owned()), ..Denied::default() }
+    let namespace = namespace.map(str::to_owned);
+    Denied { user: None, verb: verb.map(str::to_owned), kind: Some(kind.to_owned()), namespace }
 }

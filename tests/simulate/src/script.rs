@@ -122,7 +122,7 @@ impl Scene {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
         self.look(&primary).await;
         let mut reschedule = None;
-        if let Some(whim) = self.stage.next_whim() {
+        if let Some(whim) = self.stage.next_whim(false) {
             let again = tokio::time::timeout(LONGEST, self.act(whim)).await;
             if matches!(whim, Whim::Fail | Whim::Trap) {
                 self.stage.fails(&self.key);
@@ -141,7 +141,7 @@ impl Scene {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
         self.look(&primary).await;
         self.stage.note(format!("{:?} cleans up", self.key));
-        if let Some(whim) = self.stage.next_whim() {
+        if let Some(whim) = self.stage.next_whim(false) {
             let done = tokio::time::timeout(LONGEST, self.act(whim)).await;
             done.map_err(|_| Failure::new(Cause::Timeout, "it takes too long"))??;
         }
@@ -151,6 +151,11 @@ impl Scene {
     async fn desired(&self, name: &str, primary: &str) -> Result<String, Failure> {
         let primary: Value = serde_json::from_str(primary).unwrap_or_default();
         self.look(&primary).await;
+        if let Some(whim) = self.stage.next_whim(true) {
+            // How the run ends depends on its other dependents, too: if one can't be written for want of the API server, it waits
+            // for that.
+            self.act(whim).await?;
+        }
         let mut dependents = DEPENDENTS.into_iter().chain([Dependent::More]);
         let dependent = dependents.find(|one| one.name() == name);
         let dependent = dependent.ok_or_else(|| Failure::other(name))?;
@@ -161,8 +166,8 @@ impl Scene {
     async fn act(&self, whim: Whim) -> Result<Option<Duration>, Failure> {
         self.stage.note(format!("{:?} does {whim:?}", self.key));
         match whim {
-            Whim::Trap => return Err(Failure::new(Cause::Trap, "unreachable")),
-            Whim::Fail => return Err(Failure::new(Cause::Returned, "it does not work")),
+            Whim::Trap | Whim::TrapDesired => return Err(Failure::new(Cause::Trap, "unreachable")),
+            Whim::Fail | Whim::FailDesired => return Err(Failure::new(Cause::Returned, "it does not work")),
             Whim::Wait(time) => sleep(time).await,
             // A write to its own primary does not trigger it.
             Whim::Poke(other, _) if (other.namespace(), other.name()) == self.names() => {}

@@ -1,11 +1,12 @@
 //! Leaves out the steps of a failing simulation without which it still fails in the same way.
 
 use crate::plan::Plan;
-use crate::play::{Played, play};
+use crate::play::Played;
 use crate::world::{DEPENDENTS, Dependent, NAMES};
 
 /// Returns a simulation that still fails in the same way, with as few steps as can be found by leaving some out, and how it went.
-pub(crate) fn shrink(plan: &Plan, played: Played) -> (Plan, Played) {
+/// `play` plays one.
+pub(crate) fn shrink(plan: &Plan, played: Played, play: impl Fn(&Plan) -> Played) -> (Plan, Played) {
     let (mut plan, mut played) = (plan.clone(), played);
     let wanted = played.wrong.as_deref().map(way);
     let mut part = plan.steps.len().div_ceil(2);
@@ -40,7 +41,35 @@ fn way(wrong: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::way;
+    use super::*;
+    use crate::plan::Act;
+    use crate::world::Thing;
+
+    #[test]
+    fn what_is_left_is_what_it_takes_to_fail_in_the_same_way() {
+        let mut plan = Plan::of(7);
+        let (delete, create) = (plan.steps.len() / 4, plan.steps.len() / 2);
+        plan.steps.retain(|step| !matches!(step.act, Act::Delete(_) | Act::Create(..) | Act::Compact));
+        plan.steps[delete].act = Act::Delete(Thing(1));
+        plan.steps[create].act = Act::Create(Thing(1), 77);
+        plan.steps.last_mut().unwrap().act = Act::Compact;
+        // Without the first it fails as well, but otherwise.
+        let play = |plan: &Plan| {
+            let has = |wanted: fn(&Act) -> bool| plan.steps.iter().any(|step| wanted(&step.act));
+            let deletes = has(|act| matches!(act, Act::Delete(_)));
+            let creates = has(|act| matches!(act, Act::Create(..)));
+            let wrong = match (deletes, creates) {
+                (true, true) => Some(format!("a/one has {} steps", plan.steps.len())),
+                (false, true) => Some("b/two is left behind".to_owned()),
+                (_, false) => None,
+            };
+            Played { wrong, lines: vec![plan.steps.len().to_string()] }
+        };
+        let (less, played) = shrink(&plan, play(&plan), play);
+        let acts: Vec<_> = less.steps.iter().map(|step| format!("{:?}", step.act)).collect();
+        assert_eq!(acts, ["Delete(Thing(1))", "Create(Thing(1), 77)"]);
+        assert_eq!((played.wrong.as_deref(), played.lines), (Some("a/one has 2 steps"), vec!["2".to_owned()]));
+    }
 
     #[test]
     fn a_way_to_fail_has_no_names_and_numbers() {

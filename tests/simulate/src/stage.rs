@@ -288,7 +288,10 @@ impl Stage {
         };
         let later = (namespace.to_owned(), format!("{primary}{}", Dependent::Later.name()));
         let kept = self.there(&(namespace.to_owned(), name.to_owned()));
-        let waits = |there: Value| made_for(&there) == kept.as_ref().and_then(made_for);
+        let waits = |there: Value| {
+            let whose = made_for(&there);
+            whose.is_some() && whose == kept.as_ref().and_then(made_for)
+        };
         if self.there(&later).is_some_and(waits) {
             self.wrong(format!("{namespace}/{name} is deleted before what depends on it"));
         }
@@ -463,8 +466,11 @@ impl Stage {
         std::mem::take(&mut self.state.lock().ran)
     }
 
-    pub(crate) fn next_whim(&self) -> Option<Whim> {
-        self.state.lock().whims.pop_front()
+    /// Returns the next whim of a run, or of what the component desires.
+    pub(crate) fn next_whim(&self, of_desired: bool) -> Option<Whim> {
+        let whims = &mut self.state.lock().whims;
+        let at = whims.iter().position(|whim| whim.is_of_desired() == of_desired)?;
+        whims.remove(at)
     }
 
     pub(crate) fn seen(&self, key: &Key) -> Option<Seen> {

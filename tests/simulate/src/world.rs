@@ -1,6 +1,7 @@
 //! Decides the objects of the cluster: the primaries, the dependents that they want, and the manifest about them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use capstan_core::manifest;
 use model::Which;
@@ -89,7 +90,15 @@ pub(crate) enum Variant {
     Renamed,
     /// One more dependent.
     More,
+    /// An interval, and a rate limit.
+    Paced,
 }
+
+/// The interval of [`Variant::Paced`].
+pub(crate) const INTERVAL: Duration = Duration::from_secs(20);
+
+/// Its rate limit: this many runs of a primary in this time.
+pub(crate) const RATE: (u32, Duration) = (2, Duration::from_secs(10));
 
 /// The versions in which a run leads to the same.
 pub(crate) const VARIANTS: [Variant; 5] =
@@ -116,13 +125,14 @@ impl Variant {
             Self::Source => 2,
             Self::Renamed => 3,
             Self::More => 4,
+            Self::Paced => 5,
         };
         run(self) == run(other)
     }
 
     fn namespaces(self) -> &'static str {
         match self {
-            Self::Usual | Self::Settings | Self::Source | Self::Renamed | Self::More => "[a, b]",
+            Self::Usual | Self::Settings | Self::Source | Self::Renamed | Self::More | Self::Paced => "[a, b]",
             Self::Fewer => "[a]",
             Self::All => "all",
         }
@@ -133,8 +143,19 @@ impl Variant {
             Self::Source => {
                 "{ more: { informer: { apiVersion: v1, kind: ConfigMap, labelSelector: more=yes, mapper: ownerReference } } }"
             }
-            Self::Usual | Self::Settings | Self::Fewer | Self::All | Self::Renamed | Self::More => "{}",
+            Self::Usual | Self::Settings | Self::Fewer | Self::All | Self::Renamed | Self::More | Self::Paced => "{}",
         }
+    }
+
+    fn pace(self) -> String {
+        if self != Self::Paced {
+            return "maxReconciliationInterval: none".to_owned();
+        }
+        let (interval, (count, within)) = (INTERVAL.as_secs(), (RATE.0, RATE.1.as_secs()));
+        format!(
+            "maxReconciliationInterval: {interval}s
+      rateLimit: {{ maxReconciliations: {count}, within: {within}s }}"
+        )
     }
 
     fn finalizer(self) -> &'static str {
@@ -257,7 +278,7 @@ pub(crate) fn operator(setup: Setup, variant: Variant) -> manifest::Operator {
     let swap = if quiet_swap { "nothing" } else { "reconcileAll" };
     let account = if account { "  serviceAccount: { name: sim, namespace: a }\n" } else { "" };
     let filters = if asks { "{ generic: { cel: has(object.metadata.name) } }" } else { "{}" };
-    let (finalizer, more) = (variant.finalizer(), variant.more(filters));
+    let (finalizer, more, pace) = (variant.finalizer(), variant.more(filters), variant.pace());
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1
 kind: Operator
@@ -282,7 +303,7 @@ spec:
       finalizers: {{ formerly: [sim.dev/finalizer, sim.dev/renamed] }}
       generationAware: {generation_aware}
       serverSideApply: {server_side_apply}
-      maxReconciliationInterval: none
+      {pace}
       retry: {{ initialInterval: 1s, multiplier: 1.5, maxAttempts: {attempts}, maxInterval: 4s }}
 {hurry}      filters: {filters}
       sources: {sources}

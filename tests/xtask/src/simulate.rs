@@ -99,7 +99,7 @@ fn hunt(
     (mut first, mut left): (u64, u64),
 ) -> Result<Option<(String, String)>> {
     let Fault { name, what, .. } = fault;
-    let copy = copies::make(workspace, "faults", &[fault.edit()])?;
+    let copy = copies::make(workspace, "faults", fault.edits)?;
     let mut task = ui.task(name);
     let mut play = |folder: &Path, span| {
         let mut command = command(span);

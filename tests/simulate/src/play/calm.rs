@@ -9,7 +9,7 @@ use super::{Play, QUIET, SHORTLY};
 use crate::plan::{Kind, Verb, Whim, Wrong};
 use crate::stage::Told;
 use crate::verdict;
-use crate::world::Thing;
+use crate::world::{INTERVAL, RATE, Thing, Variant};
 
 /// The delays before the first retries, as they follow from the manifest.
 const DELAYS: [Duration; 4] =
@@ -29,6 +29,7 @@ impl Play<'_> {
         self.retries(thing).await;
         self.outage(thing).await;
         self.again(thing).await;
+        self.paced(thing).await;
     }
 
     /// RT-1, RT-2, RT-3, EP-34, EP-35: as many retries as the manifest says, each at its time, and told its number.
@@ -108,6 +109,42 @@ impl Play<'_> {
         }
     }
 
+    /// IV-1, RL-1: with an interval, a primary runs again though nothing happens; with a rate limit it runs as often as
+    /// that says at most, and sees the last change all the same.
+    async fn paced(&mut self, thing: Thing) {
+        self.stage.note("=== there are an interval and a rate limit");
+        self.swap(Variant::Paced);
+        self.until(Instant::now() + SHORTLY).await;
+        // The interval counts from the next run on.
+        self.set(thing, "value", 6399.into());
+        self.until(Instant::now() + 2 * INTERVAL).await;
+        self.stage.take_told();
+        self.until(Instant::now() + 2 * INTERVAL + SHORTLY).await;
+        let runs = self.told_of(thing);
+        self.are_told(&runs, &vec![None; runs.len().max(2)], false);
+        for pair in runs.windows(2) {
+            self.begins(&pair[0], &pair[1], INTERVAL);
+        }
+        let (most, within) = RATE;
+        self.stage.take_told();
+        for value in 0..40_u32 {
+            self.set(thing, "value", (6400 + value).into());
+            self.until(Instant::now() + within / 20).await;
+        }
+        let runs = self.told_of(thing).len();
+        // Two such times have passed, and each edit is a reason to run; no more than three have begun.
+        let most = usize::try_from(most).unwrap_or_default();
+        if !(2 * most..=3 * most).contains(&runs) {
+            self.stage.wrong(format!("{runs} runs in {:?}, where {most} may be in {within:?}", 2 * within));
+        }
+        self.until(Instant::now() + within + SHORTLY).await;
+        self.judge(verdict::unseen(&self.stage, self.plan.setup));
+        self.swap(Variant::Usual);
+        if !self.quiet(SHORTLY).await {
+            self.stage.wrong("the daemon goes on writing");
+        }
+    }
+
     /// IE-1, EP-35: starts the daemon without what dependents are of, for longer than there are retries. Once that comes,
     /// all primaries run that were in need of it, and nothing else has to happen.
     pub(super) async fn lack(&mut self) {
@@ -117,8 +154,8 @@ impl Play<'_> {
         self.stage.note("=== the daemon starts without what it needs");
         let lacking = match self.plan.seed % 3 {
             0 => Wrong::Unserved(Kind::Maps),
-            1 => Wrong::Forbidden(Kind::Maps, Verb::All),
-            _ => Wrong::Forbidden(Kind::Maps, Verb::List),
+            1 => Wrong::Forbidden(Kind::Maps, Verb::All, None),
+            _ => Wrong::Forbidden(Kind::Maps, Verb::List, None),
         };
         self.begin(lacking);
         self.end().await;
