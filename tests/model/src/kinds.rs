@@ -143,6 +143,11 @@ fn with_metadata(schema: Schema) -> Schema {
     Schema::Map(map)
 }
 
+/// Returns `deployments.apps`, or `configmaps`.
+pub(crate) fn full_name(plural: &str, group: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
+}
+
 impl Kind {
     /// Returns `apps/v1`, or `v1`.
     pub(crate) fn api_version(&self) -> String {
@@ -151,7 +156,7 @@ impl Kind {
 
     /// Returns `deployments.apps`, or `configmaps`.
     pub(crate) fn full_name(&self) -> String {
-        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+        full_name(&self.plural, &self.group)
     }
 
     /// Returns the empty object that stands for an object before it is created.

@@ -43,6 +43,13 @@ pub(crate) struct Place {
     pub(crate) subresource: Option<String>,
 }
 
+impl Place {
+    /// Returns the group; it is empty for the kinds of `v1`.
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
 /// How a write is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {

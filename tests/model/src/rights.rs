@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::Kind;
+use crate::kinds::full_name;
 use crate::request::{Asked, Place};
 use crate::status::Refusal;
 
@@ -49,11 +49,13 @@ impl Rights {
         !self.denied.iter().any(|denied| denied.covers(wish))
     }
 
-    /// Refuses a request that is not permitted.
-    pub(crate) fn check(&self, asked: &Asked, place: &Place, kind: &Kind) -> Result<(), Refusal> {
+    /// Refuses a request that is not permitted, whether or not the kind is served.
+    pub(crate) fn check(&self, asked: &Asked, place: &Place) -> Result<(), Refusal> {
         let part = place.subresource.as_ref().map_or_else(String::new, |part| format!("/{part}"));
         let verb = asked.verb(place);
-        let wish = Wish { user: &asked.user, verb, kind: &kind.full_name(), namespace: place.namespace.as_deref() };
+        let group = place.group();
+        let kind = full_name(&place.plural, group);
+        let wish = Wish { user: &asked.user, verb, kind: &kind, namespace: place.namespace.as_deref() };
         if self.allow(&wish) {
             return Ok(());
         }
@@ -61,9 +63,9 @@ impl Rights {
             Some(namespace) => format!(" in the namespace {namespace:?}"),
             None => " at the cluster scope".to_owned(),
         };
-        let (user, plural, group) = (&asked.user, &kind.plural, &kind.group);
+        let (user, plural) = (&asked.user, &place.plural);
         let why = format!("User {user:?} cannot {verb} resource \"{plural}{part}\" in API group {group:?}{scope}");
-        Err(Refusal::forbidden(kind, place.name.as_deref().unwrap_or_default(), &why))
+        Err(Refusal::forbidden((plural, group), place.name.as_deref().unwrap_or_default(), &why))
     }
 
     /// Answers a `SelfSubjectAccessReview`; `None` if it is another request.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::Kind;
+use crate::kinds::{Kind, full_name};
 use crate::wrong::Wrong;
 
 /// A request that is not carried out.
@@ -26,10 +26,14 @@ impl Refusal {
         Self { code, reason, message, details: None, warnings: Vec::new(), plain: false, goes_on: None }
     }
 
-    fn about(mut self, kind: &Kind, name: &str) -> Self {
-        let mut details = json!({ "kind": kind.plural });
+    fn about(self, kind: &Kind, name: &str) -> Self {
+        self.about_one((&kind.plural, &kind.group), name)
+    }
+
+    fn about_one(mut self, (plural, group): (&str, &str), name: &str) -> Self {
+        let mut details = json!({ "kind": plural });
         if let Some(details) = details.as_object_mut() {
-            let parts = [("group", kind.group.as_str()), ("name", name)];
+            let parts = [("group", group), ("name", name)];
             details.extend(
                 parts
                     .into_iter()
@@ -166,15 +170,16 @@ impl Refusal {
     }
 
     /// The request is not permitted.
-    pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
-        let what = if name.is_empty() { kind.full_name() } else { format!("{} {name:?}", kind.full_name()) };
-        Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(kind, name)
+    pub(crate) fn forbidden((plural, group): (&str, &str), name: &str, why: &str) -> Self {
+        let full_name = full_name(plural, group);
+        let what = if name.is_empty() { full_name } else { format!("{full_name} {name:?}") };
+        Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about_one((plural, group), name)
     }
 
     /// No object can be created in this namespace any more.
     pub(crate) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-        let mut refusal = Self::forbidden(kind, name, &why);
+        let mut refusal = Self::forbidden((&kind.plural, &kind.group), name, &why);
         if let Some(details) = refusal.details.as_mut().and_then(Value::as_object_mut) {
             let cause = json!({ "reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"), "field": "metadata.namespace" });
             details.insert("causes".to_owned(), json!([cause]));

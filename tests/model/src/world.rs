@@ -168,6 +168,7 @@ impl World {
         if let Some(answer) = self.rights.review(asked, &place) {
             return answer.map(|body| Answer::Whole(Whole { code: 201, ..Whole::ok(body) }));
         }
+        self.rights.check(asked, &place)?;
         let served = |(_, served): &(usize, &Served)| {
             served.on && served.kind.plural == place.plural && served.kind.api_version() == place.api_version
         };
@@ -175,7 +176,6 @@ impl World {
         let (number, kind) = found
             .map(|(number, served)| (number, Arc::clone(&served.kind)))
             .ok_or_else(|| self.nothing_at(&place.api_version))?;
-        self.rights.check(asked, &place, &kind)?;
         let part = match place.subresource.as_deref() {
             None => Part::Main,
             Some("status") if kind.status => Part::Status,

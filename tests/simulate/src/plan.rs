@@ -300,6 +300,11 @@ impl Plan {
         self.setup.hurry == Some(OnStartError::GoOn) || self.renames() || unread || self.steps.iter().any(robs)
     }
 
+    /// True if somebody may change the status of a primary, which is no reason for it to run.
+    pub(crate) fn defaces(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.act, Act::EditAny(_, Part::Content)))
+    }
+
     /// True if primaries leave the selection for a while.
     pub(crate) fn forgets(&self) -> bool {
         let leaves = |step: &Step| matches!(step.act, Act::Label(_, false) | Act::Swap(Variant::Fewer));

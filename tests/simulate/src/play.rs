@@ -126,7 +126,7 @@ impl<'a> Play<'a> {
         self.at(begun, Due::Start);
         self.until(begun + CHAOS + Duration::from_secs(5)).await;
         self.heal();
-        if self.plan.setup.attempts.is_some() {
+        if self.plan.setup.attempts.is_some() || self.plan.defaces() {
             self.wake(7777);
         }
         self.revive().await;
@@ -160,7 +160,7 @@ impl<'a> Play<'a> {
         self.delete_all().await;
     }
 
-    /// Edits all primaries: nothing but an event makes those run whose retries are used up.
+    /// Edits all primaries: nothing but an event makes those run whose retries are used up, or whose status somebody has changed.
     fn wake(&self, number: u64) {
         for thing in Thing::all() {
             self.set(thing, "poked", number.into());

@@ -6,13 +6,13 @@ use crate::normal;
 use crate::side::{Answer, Side};
 use crate::sides;
 
-const JSON: &str = "application/json";
-const MERGE: &str = "application/merge-patch+json";
-const PATCH: &str = "application/json-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const PATCH: &str = "application/json-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// A request: method, path, content type, body.
-type Request = (&'static str, &'static str, &'static str, Value);
+pub(crate) type Request = (&'static str, &'static str, &'static str, Value);
 
 /// The requests, in their order; `~` is the namespace, `!` the path of things in it.
 fn requests() -> Vec<Request> {
@@ -177,7 +177,7 @@ const INSIDES: [&str; 10] = [
 ];
 
 /// Returns what is compared of two answers: of an object, only that it is one.
-fn comparable(real: Answer, modelled: Answer) -> [Value; 2] {
+pub(crate) fn comparable(real: Answer, modelled: Answer) -> [Value; 2] {
     let message = real.body["message"].as_str().unwrap_or_default();
     let free = INSIDES.iter().any(|words| message.contains(words));
     [real, modelled].map(|Answer { code, mut body, .. }| {

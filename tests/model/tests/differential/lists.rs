@@ -164,7 +164,8 @@ pub(crate) async fn too_old(real: &Side, modelled: &Side, model: &Model) -> Vec<
     }
 }
 
-async fn until<F: Future<Output = bool>>(look: impl Fn() -> F) {
+/// Waits until `look` says that it is so.
+pub(crate) async fn until<F: Future<Output = bool>>(look: impl Fn() -> F) {
     let end = Instant::now() + LIMIT;
     while !look().await {
         assert!(Instant::now() < end, "not within {LIMIT:?}");

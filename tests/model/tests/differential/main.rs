@@ -16,6 +16,7 @@ mod lists;
 mod normal;
 mod object;
 mod operation;
+mod refused;
 mod side;
 
 use std::collections::BTreeSet;
@@ -211,6 +212,10 @@ async fn differences(cluster: &Cluster) -> Vec<String> {
     let mut differences = cases::differences(&side, &modelled, "cases").await;
     let ([side, modelled], _) = places("lists", 1, &real).await;
     differences.extend(lists::changing(&side, &modelled).await);
+    let ([side, modelled], model) = places("forbidden", 1, &real).await;
+    differences.extend(refused::forbidden(&side, &modelled, &model).await);
+    let ([side, modelled], model) = places("unserved", 1, &real).await;
+    differences.extend(refused::unserved(&side, &modelled, &model).await);
     // Each has a namespace of its own, so they don't meet.
     let mut sequences = JoinSet::new();
     for seed in seeds(SEQUENCES) {

@@ -14,6 +14,8 @@ use crate::operation::{Act, Kind, Operation, Said};
 /// An API server, and what is known of the objects there.
 pub(crate) struct Side {
     client: kube::Client,
+    /// The user whose requests these are; `None`: one who may do everything.
+    user: Option<&'static str>,
     namespace: String,
     known: BTreeMap<(Kind, &'static str), Known>,
 }
@@ -35,7 +37,12 @@ pub(crate) struct Answer {
 
 impl Side {
     pub(crate) fn new(client: kube::Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned(), known: BTreeMap::new() }
+        Self { client, user: None, namespace: namespace.to_owned(), known: BTreeMap::new() }
+    }
+
+    /// Returns the same API server, as it is to a user.
+    pub(crate) fn of(&self, user: &'static str) -> Self {
+        Self { user: Some(user), ..Self::new(self.client.clone(), &self.namespace) }
     }
 
     /// Carries an operation out, and returns what is compared of its answer.
@@ -118,8 +125,11 @@ impl Side {
     /// Sends a request and returns the whole answer.
     pub(crate) async fn send(&self, method: &str, path: &str, content: &str, body: &Value) -> Answer {
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let request =
+        let mut request =
             Request::builder().method(method).uri(path).header("content-type", content).header("user-agent", "agent/1");
+        if let Some(user) = self.user {
+            request = request.header("impersonate-user", user);
+        }
         let response = self.client.send(request.body(Body::from(bytes)).unwrap()).await.unwrap();
         let (code, warned) = (response.status().as_u16(), response.headers().contains_key("warning"));
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
