@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::Error;
+use tokio::time::{Instant, sleep_until};
 
 /// The first pause.
 const FIRST: Duration = Duration::from_secs(1);
@@ -64,6 +65,14 @@ impl Default for Chance {
 impl fmt::Debug for Chance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Chance")
+    }
+}
+
+/// Waits until then; for ever without a time.
+pub(crate) async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
