@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::client::{Broken, USER_AGENT, chain, collect};
+use crate::http::bearer;
 
 /// How long a verdict is cached.
 const FRESH: Duration = Duration::from_secs(10);
@@ -101,7 +102,7 @@ impl Gate {
 
     /// Returns the status and text to answer a request with, as an error, if it may not pass.
     async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), (StatusCode, String)> {
-        let Some(token) = token(headers) else {
+        let Some(token) = bearer(headers) else {
             let text = "a token is needed: Authorization: Bearer TOKEN\n";
             return Err((StatusCode::UNAUTHORIZED, text.to_owned()));
         };
@@ -164,13 +165,6 @@ pub async fn guard(State(gate): State<Arc<Gate>>, request: axum::extract::Reques
         }
         Err(refused) => refused.into_response(),
     }
-}
-
-fn token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 fn key(token: &str, path: &str) -> Key {
