@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::backoff::shorter;
 use capstan_core::cluster::Error;
 use tokio::time::{Instant, sleep_until};
 
@@ -48,7 +49,7 @@ impl Chance {
 
     /// Returns a random time from half of `whole` to all of it.
     pub fn jitter(&self, whole: Duration) -> Duration {
-        whole.mul_f64(0.5 + self.share() / 2.0)
+        shorter(whole, 0.5, 1.0 - self.share())
     }
 }
 

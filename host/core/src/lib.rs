@@ -15,6 +15,7 @@
 //! again, decides, walks the workflow, calls the guest, writes, and says how it ended; the queue decides when to run
 //! again.
 
+pub mod backoff;
 pub mod bucket;
 pub mod budget;
 pub mod cache;

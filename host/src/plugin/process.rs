@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use capstan_core::backoff::doubled;
 use capstan_core::text::{LONGEST, said_within};
 use parking_lot::Mutex;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -286,8 +287,7 @@ impl Deaths {
 
     /// Returns when the next process may be begun; none: at once.
     fn again(&self) -> Option<Instant> {
-        let delay = AGAIN.saturating_mul(1 << self.number.saturating_sub(1).min(16));
-        Some(self.last.as_ref()?.at + delay.min(AGAIN_AT_MOST))
+        Some(self.last.as_ref()?.at + doubled(AGAIN, self.number, AGAIN_AT_MOST))
     }
 }
 
