@@ -30,6 +30,7 @@ pub mod guest;
 pub mod health;
 pub mod kinds;
 pub mod kubeconfig;
+pub mod lately;
 pub mod manifest;
 pub mod network;
 pub mod object;
