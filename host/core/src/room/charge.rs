@@ -50,8 +50,7 @@ impl Charge {
 
     /// Gives so much back.
     pub fn give_back(&mut self, bytes: u64) {
-        // To take less never fails.
-        let _fits = self.set(self.bytes.saturating_sub(bytes));
+        self.set(self.bytes.saturating_sub(bytes));
     }
 }
 
