@@ -5,7 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::backoff::shorter;
 use capstan_core::cluster::Error;
+use tokio::time::{Instant, sleep_until};
 
 /// The first pause.
 const FIRST: Duration = Duration::from_secs(1);
@@ -47,7 +49,7 @@ impl Chance {
 
     /// Returns a random time from half of `whole` to all of it.
     pub fn jitter(&self, whole: Duration) -> Duration {
-        whole.mul_f64(0.5 + self.share() / 2.0)
+        shorter(whole, 0.5, 1.0 - self.share())
     }
 }
 
@@ -64,6 +66,14 @@ impl Default for Chance {
 impl fmt::Debug for Chance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Chance")
+    }
+}
+
+/// Waits until then; for ever without a time.
+pub(crate) async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -16,7 +16,9 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{Config, Event, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
+
+use crate::backoff::until;
 
 /// A change counts as complete when nothing has happened for this long.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -145,13 +147,6 @@ impl Files {
     /// Returns the files that are being written, by their real paths.
     pub fn writing(&self) -> BTreeSet<PathBuf> {
         self.shared.state.lock().open.keys().cloned().collect()
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

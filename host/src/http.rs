@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use capstan_core::bucket::{Bucket, Rate};
 use http::Request;
@@ -83,6 +83,14 @@ struct Connection {
 /// leaves its turn to the next.
 #[derive(Default)]
 struct Handshakes(tokio::sync::Mutex<Bucket>);
+
+/// Returns the token of a request.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
 
 /// Serves until `stop` is cancelled, then closes all connections.
 pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {

@@ -13,10 +13,10 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, watch};
 use tokio::task::block_in_place;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, until};
 use crate::client::transit::Transit;
 use crate::client::{ApiServer, Kind};
 use crate::metrics::InformerMetrics;
@@ -183,7 +183,7 @@ impl Shared {
             let next = rests.or(again.filter(|again| *again > now));
             tokio::select! {
                 () = self.relist.notified() => {}
-                () = sleep_until(next.unwrap_or(now)), if next.is_some() => {}
+                () = until(next) => {}
             }
         }
     }

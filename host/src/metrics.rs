@@ -25,11 +25,75 @@ pub struct Metrics {
     pub plugins: Plugins,
 }
 
+/// Declares metrics with the same labels: a family of each, and those of one label, looked up once.
+macro_rules! metrics {
+    ($(#[$about:meta])* $one:ident of $families:ident by $label:ident {
+        $($metric:ident: $kind:ident, $name:literal, $help:literal;)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone)]
+        pub struct $one { $(#[doc = $help] pub $metric: $kind,)* }
+
+        #[derive(Default)]
+        struct $families { $($metric: Family<$label, $kind>,)* }
+
+        impl $families {
+            fn of(&self, label: &$label) -> $one {
+                $one { $($metric: self.$metric.get_or_create_owned(label),)* }
+            }
+
+            fn register(&self, registry: &mut Registry) {
+                $(registry.register($name, $help, self.$metric.clone());)*
+            }
+        }
+    };
+}
+
+metrics! {
+    /// The metrics of one controller that only count.
+    RunCounts of RunFamilies by ByController {
+        active: Gauge, "reconciliations_active", "Runs under way";
+        started: Counter, "reconciliations_started", "Runs started";
+        succeeded: Counter, "reconciliations_success", "Runs that ended well";
+        failed: Counter, "reconciliations_failure", "Runs that failed";
+        retried: Counter, "reconciliations_retries", "Runs that were retries";
+        outages: Counter, "reconciliations_outage_retries",
+            "Runs that failed because the API server was away, and are repeated";
+        exceeded: Counter, "reconciliations_over_budget",
+            "Runs whose work on documents cost more than it may; the log says what and whose";
+        recalled: Counter, "reconciliations_recalled",
+            "Objects that runs read from the API server because a bounded cache had forgotten them";
+        primaries: Gauge, "custom_resources", "Primaries there are";
+        paused: Gauge, "custom_resources_paused",
+            "Primaries that are paused, by their annotation or with their controller";
+    }
+}
+
+metrics! {
+    /// The metrics of one informer.
+    InformerMetrics of InformerFamilies by ByInformer {
+        objects: Gauge, "informer_objects", "Objects in the cache";
+        bytes: Gauge, "informer_bytes", "Bytes that the objects in the cache take";
+        unreadable: Gauge, "informer_unreadable",
+            "Objects whose newest version can't be read, and which count as they were before";
+        synced: Gauge, "informer_synced", "1 once the cache is filled";
+        failures: Counter, "informer_failures", "Lists and watches that failed";
+    }
+}
+
+metrics! {
+    /// The metrics of one plugin.
+    PluginMetrics of PluginFamilies by ByPlugin {
+        throttled: Counter, "plugin_requests_throttled",
+            "Requests that waited because the plugin has too many a second";
+        dropped: Counter, "plugin_events_dropped", "Kubernetes Events of the plugin that were dropped";
+    }
+}
+
 /// Metrics of what plugins ask for: requests and Events that were held back or dropped, and connections.
 #[derive(Default)]
 pub struct Plugins {
-    throttled: Family<ByPlugin, Counter>,
-    dropped: Family<ByPlugin, Counter>,
+    families: PluginFamilies,
     connections: Family<ByDestination, Counter>,
     inbound: Family<ByRequest, Counter>,
 }
@@ -42,98 +106,35 @@ pub struct Connections {
     plugin: Arc<str>,
 }
 
-/// The metrics of one plugin.
-#[derive(Clone)]
-pub struct PluginMetrics {
-    /// Requests that waited because there were too many.
-    pub throttled: Counter,
-    /// Kubernetes Events that were dropped.
-    pub dropped: Counter,
-}
-
 /// Metrics of the runs of controllers.
 pub struct Runs {
-    active: Family<ByController, Gauge>,
-    started: Family<ByController, Counter>,
-    succeeded: Family<ByController, Counter>,
-    failed: Family<ByController, Counter>,
-    retried: Family<ByController, Counter>,
-    outages: Family<ByController, Counter>,
-    exceeded: Family<ByController, Counter>,
-    recalled: Family<ByController, Counter>,
+    families: RunFamilies,
     events: Family<ByEvent, Counter>,
     callbacks: Family<ByCallback, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
-    primaries: Family<ByController, Gauge>,
-    paused: Family<ByController, Gauge>,
 }
 
 /// The metrics of one controller, looked up once.
 #[derive(Clone)]
 pub struct ControllerRuns {
-    /// Runs under way.
-    pub active: Gauge,
-    /// Runs started.
-    pub started: Counter,
-    /// Runs that ended well.
-    pub succeeded: Counter,
-    /// Runs that failed.
-    pub failed: Counter,
-    /// Runs that were retries.
-    pub retried: Counter,
-    /// Runs that failed because the API server was away, and are repeated.
-    pub outages: Counter,
-    /// Runs whose work on documents went over its budget.
-    pub exceeded: Counter,
-    /// Objects that runs read from the API server because a bounded cache had forgotten them.
-    pub recalled: Counter,
-    /// Events of primaries.
-    pub primary_events: Counter,
-    /// Events of secondaries.
-    pub secondary_events: Counter,
-    /// Filters without an answer.
-    pub failed_filters: Counter,
-    /// Mappers without an answer.
-    pub failed_mappers: Counter,
-    /// Indexes without an answer.
-    pub failed_indexes: Counter,
-    /// Polls that failed.
-    pub failed_polls: Counter,
-    /// Requests from outside that were not understood.
-    pub failed_requests: Counter,
-    /// How long runs take.
-    pub duration: Histogram,
-    /// The number of primaries.
-    pub primaries: Gauge,
-    /// Those of them that are paused.
-    pub paused: Gauge,
+    /// Those that only count.
+    pub counts: RunCounts,
+    primary_events: Counter,
+    secondary_events: Counter,
+    failed_filters: Counter,
+    failed_mappers: Counter,
+    failed_indexes: Counter,
+    failed_polls: Counter,
+    failed_requests: Counter,
+    duration: Histogram,
 }
 
 /// Metrics of informers.
 #[derive(Default)]
 pub struct Informers {
-    objects: Family<ByInformer, Gauge>,
-    bytes: Family<ByInformer, Gauge>,
-    unreadable: Family<ByInformer, Gauge>,
-    synced: Family<ByInformer, Gauge>,
-    failures: Family<ByInformer, Counter>,
+    families: InformerFamilies,
     /// How many informers count under each label: it does not tell selectors apart, nor what leads to another cluster.
     used: Mutex<HashMap<ByInformer, usize>>,
-}
-
-/// The metrics of one informer.
-#[derive(Clone)]
-pub struct InformerMetrics {
-    /// Objects in its cache.
-    pub objects: Gauge,
-    /// Bytes that these objects take.
-    pub bytes: Gauge,
-    /// Objects whose newest version can't be read.
-    pub unreadable: Gauge,
-    /// 1 once its cache is filled.
-    pub synced: Gauge,
-    /// Lists and watches that failed.
-    pub failures: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -173,7 +174,7 @@ struct ByRequest {
     /// Empty if the request is to no source.
     controller: String,
     source: String,
-    status: &'static str,
+    status: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -185,49 +186,15 @@ struct ByInformer {
 }
 
 /// The statuses that are told apart: a component may answer with any.
-const STATUSES: [(u16, &str); 22] = [
-    (200, "200"),
-    (201, "201"),
-    (202, "202"),
-    (204, "204"),
-    (400, "400"),
-    (401, "401"),
-    (403, "403"),
-    (404, "404"),
-    (405, "405"),
-    (408, "408"),
-    (409, "409"),
-    (410, "410"),
-    (413, "413"),
-    (414, "414"),
-    (415, "415"),
-    (422, "422"),
-    (429, "429"),
-    (500, "500"),
-    (502, "502"),
-    (503, "503"),
-    (504, "504"),
-    (507, "507"),
-];
+const STATUSES: [u16; 22] =
+    [200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 414, 415, 422, 429, 500, 502, 503, 504, 507];
 
 impl Default for Runs {
     fn default() -> Self {
         let buckets = || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
-        Self {
-            active: Family::default(),
-            started: Family::default(),
-            succeeded: Family::default(),
-            failed: Family::default(),
-            retried: Family::default(),
-            outages: Family::default(),
-            exceeded: Family::default(),
-            recalled: Family::default(),
-            events: Family::default(),
-            callbacks: Family::default(),
-            duration: Family::new_with_constructor(buckets),
-            primaries: Family::default(),
-            paused: Family::default(),
-        }
+        let duration = Family::new_with_constructor(buckets as fn() -> Histogram);
+        let (families, events, callbacks) = (RunFamilies::default(), Family::default(), Family::default());
+        Self { families, events, callbacks, duration }
     }
 }
 
@@ -239,14 +206,7 @@ impl Runs {
         let failed =
             |callback| self.callbacks.get_or_create_owned(&ByCallback { controller: controller.to_owned(), callback });
         ControllerRuns {
-            active: self.active.get_or_create_owned(&label),
-            started: self.started.get_or_create_owned(&label),
-            succeeded: self.succeeded.get_or_create_owned(&label),
-            failed: self.failed.get_or_create_owned(&label),
-            retried: self.retried.get_or_create_owned(&label),
-            outages: self.outages.get_or_create_owned(&label),
-            exceeded: self.exceeded.get_or_create_owned(&label),
-            recalled: self.recalled.get_or_create_owned(&label),
+            counts: self.families.of(&label),
             primary_events: event("primary"),
             secondary_events: event("secondary"),
             failed_filters: failed("filter"),
@@ -255,40 +215,20 @@ impl Runs {
             failed_polls: failed("poller"),
             failed_requests: failed("inbound"),
             duration: self.duration.get_or_create_owned(&label),
-            primaries: self.primaries.get_or_create_owned(&label),
-            paused: self.paused.get_or_create_owned(&label),
         }
     }
 
     /// Removes the gauges of a controller that has ended; its counters stay, as what they count has happened.
     pub fn forget(&self, controller: &str) {
         let label = ByController { controller: controller.to_owned() };
-        self.active.remove(&label);
-        self.primaries.remove(&label);
-        self.paused.remove(&label);
+        let RunFamilies { active, primaries, paused, .. } = &self.families;
+        for gauge in [active, primaries, paused] {
+            gauge.remove(&label);
+        }
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register("reconciliations_active", "Runs under way", self.active.clone());
-        registry.register("reconciliations_started", "Runs started", self.started.clone());
-        registry.register("reconciliations_success", "Runs that ended well", self.succeeded.clone());
-        registry.register("reconciliations_failure", "Runs that failed", self.failed.clone());
-        registry.register("reconciliations_retries", "Runs that were retries", self.retried.clone());
-        registry.register(
-            "reconciliations_outage_retries",
-            "Runs that failed because the API server was away, and are repeated",
-            self.outages.clone(),
-        );
-        registry.register(
-            "reconciliations_over_budget",
-            "Runs whose work on documents cost more than it may; the log says what and whose",
-            self.exceeded.clone(),
-        );
-        registry.register(
-            "reconciliations_recalled",
-            "Objects that runs read from the API server because a bounded cache had forgotten them",
-            self.recalled.clone(),
-        );
+        self.families.register(registry);
         registry.register("events_received", "Events that reached a controller", self.events.clone());
         registry.register(
             "callback_failures",
@@ -297,29 +237,26 @@ impl Runs {
         );
         let help = "How long a run takes";
         registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
-        registry.register("custom_resources", "Primaries there are", self.primaries.clone());
-        let help = "Primaries that are paused, by their annotation or with their controller";
-        registry.register("custom_resources_paused", help, self.paused.clone());
     }
 }
 
 impl ControllerRuns {
     /// Sets the number of primaries.
     pub fn count_primaries(&self, primaries: usize) {
-        self.primaries.set(i64::try_from(primaries).unwrap_or(i64::MAX));
+        self.counts.primaries.set(i64::try_from(primaries).unwrap_or(i64::MAX));
     }
 
     /// Sets how many primaries are paused.
     pub fn count_paused(&self, primaries: usize) {
-        self.paused.set(i64::try_from(primaries).unwrap_or(i64::MAX));
+        self.counts.paused.set(i64::try_from(primaries).unwrap_or(i64::MAX));
     }
 
     /// Counts the start of a run.
     pub fn start(&self, retry: bool) {
-        self.active.inc();
-        self.started.inc();
+        self.counts.active.inc();
+        self.counts.started.inc();
         if retry {
-            self.retried.inc();
+            self.counts.retried.inc();
         }
     }
 
@@ -342,12 +279,12 @@ impl ControllerRuns {
 
     /// Counts the end of a run.
     pub fn finish(&self, took: Duration, succeeded: bool) {
-        self.active.dec();
+        self.counts.active.dec();
         self.duration.observe(took.as_secs_f64());
         if succeeded {
-            self.succeeded.inc()
+            self.counts.succeeded.inc()
         } else {
-            self.failed.inc()
+            self.counts.failed.inc()
         };
     }
 }
@@ -364,13 +301,7 @@ impl Informers {
     pub fn of(&self, kind: &str, namespace: Option<&str>, cluster: Option<&str>) -> InformerMetrics {
         let label = ByInformer::new(kind, namespace, cluster);
         *self.used.lock().entry(label.clone()).or_default() += 1;
-        InformerMetrics {
-            objects: self.objects.get_or_create_owned(&label),
-            bytes: self.bytes.get_or_create_owned(&label),
-            unreadable: self.unreadable.get_or_create_owned(&label),
-            synced: self.synced.get_or_create_owned(&label),
-            failures: self.failures.get_or_create_owned(&label),
-        }
+        self.families.of(&label)
     }
 
     /// Removes the metrics of an informer that has ended, unless there is another one like it.
@@ -384,34 +315,18 @@ impl Informers {
             }
             used.remove(&label);
         }
-        self.objects.remove(&label);
-        self.bytes.remove(&label);
-        self.unreadable.remove(&label);
-        self.synced.remove(&label);
-        self.failures.remove(&label);
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        registry.register("informer_objects", "Objects in the cache", self.objects.clone());
-        registry.register("informer_bytes", "Bytes that the objects in the cache take", self.bytes.clone());
-        registry.register(
-            "informer_unreadable",
-            "Objects whose newest version can't be read, and which count as they were before",
-            self.unreadable.clone(),
-        );
-        registry.register("informer_synced", "1 once the cache is filled", self.synced.clone());
-        registry.register("informer_failures", "Lists and watches that failed", self.failures.clone());
+        let InformerFamilies { objects, bytes, unreadable, synced, failures } = &self.families;
+        for gauge in [objects, bytes, unreadable, synced] {
+            gauge.remove(&label);
+        }
+        failures.remove(&label);
     }
 }
 
 impl Plugins {
     /// Returns the metrics of one plugin.
     pub fn of(&self, operator: &str, plugin: &str) -> PluginMetrics {
-        let label = ByPlugin { operator: operator.to_owned(), plugin: plugin.to_owned() };
-        PluginMetrics {
-            throttled: self.throttled.get_or_create_owned(&label),
-            dropped: self.dropped.get_or_create_owned(&label),
-        }
+        self.families.of(&ByPlugin { operator: operator.to_owned(), plugin: plugin.to_owned() })
     }
 
     /// Returns what counts the connections of one plugin.
@@ -423,8 +338,7 @@ impl Plugins {
     /// Counts a request from outside to a source of a controller, or to none.
     pub fn count_request(&self, to: Option<(&str, &str)>, status: u16) {
         let [controller, source] = to.map_or(["", ""], |(controller, source)| [controller, source]).map(str::to_owned);
-        let known = STATUSES.iter().find(|(code, _)| *code == status);
-        let status = known.map_or("other", |(_, text)| *text);
+        let status = if STATUSES.contains(&status) { status.to_string() } else { "other".to_owned() };
         self.inbound.get_or_create_owned(&ByRequest { controller, source, status }).inc();
     }
 
@@ -436,16 +350,7 @@ impl Plugins {
             "HTTP requests and TCP connections of the plugin, by entry of its manifest and by result",
             self.connections.clone(),
         );
-        registry.register(
-            "plugin_requests_throttled",
-            "Requests that waited because the plugin has too many a second",
-            self.throttled.clone(),
-        );
-        registry.register(
-            "plugin_events_dropped",
-            "Kubernetes Events of the plugin that were dropped",
-            self.dropped.clone(),
-        );
+        self.families.register(registry);
     }
 }
 
@@ -463,7 +368,7 @@ impl Metrics {
     pub fn registry(self: &Arc<Self>) -> Registry {
         let mut registry = Registry::with_prefix("capstan");
         self.runs.register(&mut registry);
-        self.informers.register(&mut registry);
+        self.informers.families.register(&mut registry);
         self.plugins.register(&mut registry);
         registry
     }

@@ -10,6 +10,7 @@ pub mod loader;
 mod asking;
 mod bindings;
 mod code;
+mod command;
 mod compiler;
 mod convert;
 mod ending;

@@ -16,7 +16,7 @@ use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -29,6 +29,7 @@ pub mod status;
 pub mod supply;
 mod values;
 
+use crate::backoff::until;
 use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
 use leaving::Leaving;
@@ -439,13 +440,5 @@ impl Supervisor {
     fn runs_any(&self, attempt: &Attempt) -> bool {
         let mut names = attempt.controllers.keys();
         names.any(|name| self.controllers.contains_key(name))
-    }
-}
-
-/// Waits until then; for ever without a time.
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::object::{Gvk, Object, ObjectRef, Scope, Version, is_path_segment};
+use crate::object::{Gvk, Object, ObjectRef, Scope, is_path_segment};
 use crate::patch::Patch;
 use crate::text;
 
@@ -242,12 +242,5 @@ impl Verb {
             Self::Replace { .. } => "update",
             Self::Delete(_) => "delete",
         }
-    }
-}
-
-impl Deletion {
-    /// Returns the deletion of exactly this version.
-    pub fn of_version(uid: &str, version: Version) -> Self {
-        Self { uid: Some(uid.to_owned()), version: Some(version.to_string()), ..Self::default() }
     }
 }

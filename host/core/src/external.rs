@@ -13,6 +13,7 @@ use crate::manifest;
 use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 use crate::room::Holding;
+use crate::room::charge::Charge;
 
 mod known;
 mod pushed;
@@ -54,10 +55,9 @@ struct State {
     primaries: BTreeMap<ObjectRef, Known>,
     /// All things, and the bytes that they take.
     things: usize,
-    bytes: u64,
+    taken: Charge,
     /// The same of the primaries of each namespace, if they are polled by themselves.
     homes: BTreeMap<Arc<str>, Taken>,
-    holding: Option<Holding>,
     /// Whether it has been polled for all primaries at once.
     outcome: Outcome,
     /// Failures in a row.
@@ -300,8 +300,8 @@ impl External {
 
     /// Returns what there is in it.
     pub fn counts(&self) -> Counts {
-        let State { primaries, things, bytes, failures, .. } = &*self.state.lock();
-        Counts { primaries: primaries.len(), things: *things, bytes: *bytes, failures: *failures }
+        let State { primaries, things, taken, failures, .. } = &*self.state.lock();
+        Counts { primaries: primaries.len(), things: *things, bytes: taken.bytes(), failures: *failures }
     }
 }
 
@@ -393,7 +393,7 @@ impl State {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
         let home = |home| self.homes.get(home).copied().unwrap_or_default();
-        let all = Taken { things: self.things as u64, bytes: self.bytes };
+        let all = Taken { things: self.things as u64, bytes: self.taken.bytes() };
         let before = self.primaries.get(primary).map(Known::taken).unwrap_or_default();
         if by_itself {
             let most = Taken { things: spec.things as u64, bytes: spec.memory };
@@ -439,8 +439,8 @@ impl State {
         if let Some(known) = self.primaries.remove(primary) {
             let before = known.taken();
             self.move_in(primary, before, Taken::default());
-            let (things, bytes) = (self.things - known.things.len(), self.bytes - before.bytes);
-            self.shrink(things, bytes);
+            self.things -= known.things.len();
+            self.taken.give_back(before.bytes);
         }
     }
 
@@ -455,30 +455,15 @@ impl State {
         if too_many && things > self.things {
             return Err(Refused::Things { found: things, most: spec.things });
         }
-        if too_large && bytes > self.bytes {
+        if too_large && bytes > self.taken.bytes() {
             return Err(Refused::Bytes { found: bytes, most: spec.memory });
         }
-        if self.holding.is_none() {
-            self.holding = holding();
+        self.taken.begin(holding);
+        if !self.taken.set(bytes) {
+            return Err(Refused::Memory(bytes.saturating_sub(self.taken.bytes())));
         }
-        let more = bytes.saturating_sub(self.bytes);
-        if let Some(holding) = &mut self.holding
-            && more > 0
-            && !holding.try_grow(more)
-        {
-            return Err(Refused::Memory(more));
-        }
-        let least = bytes.max(self.bytes);
-        self.bytes = least;
-        self.shrink(things, bytes);
+        self.things = things;
         Ok(())
-    }
-
-    fn shrink(&mut self, things: usize, bytes: u64) {
-        if let Some(holding) = &mut self.holding {
-            holding.shrink(self.bytes.saturating_sub(bytes));
-        }
-        (self.things, self.bytes) = (things, bytes);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::object::{Gvk, Scope};
 
@@ -14,11 +15,14 @@ struct Table {
     cluster_scoped: BTreeSet<String>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    #[expect(clippy::expect_used, reason = "the text is fixed, and a test reads it")]
+static TABLE: LazyLock<Table> = LazyLock::new(of_chart);
+
+/// Reads a part of the chart's table.
+#[expect(clippy::expect_used, reason = "the text is fixed, and a test reads it")]
+pub(crate) fn of_chart<T: DeserializeOwned>() -> T {
     serde_yaml::from_str(include_str!("../../../charts/capstan/files/rbac.yaml"))
         .expect("the table of the chart is right")
-});
+}
 
 /// Returns the name of a kind in tables and settings: `Kind.group`, or `Kind` in the core group.
 pub fn kind_name(gvk: &Gvk) -> String {

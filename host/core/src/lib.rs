@@ -15,6 +15,7 @@
 //! again, decides, walks the workflow, calls the guest, writes, and says how it ended; the queue decides when to run
 //! again.
 
+pub mod backoff;
 pub mod bucket;
 pub mod budget;
 pub mod cache;
@@ -29,6 +30,7 @@ pub mod guest;
 pub mod health;
 pub mod kinds;
 pub mod kubeconfig;
+pub mod lately;
 pub mod manifest;
 pub mod network;
 pub mod object;

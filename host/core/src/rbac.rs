@@ -123,11 +123,7 @@ struct Capabilities {
     delete: Vec<Verb>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    #[expect(clippy::expect_used, reason = "the text is fixed, and a test reads it")]
-    serde_yaml::from_str(include_str!("../../../charts/capstan/files/rbac.yaml"))
-        .expect("the table of the chart is right")
-});
+static TABLE: LazyLock<Table> = LazyLock::new(kinds::of_chart);
 
 /// The namespace of Events about cluster-scoped primaries (`ER-3`).
 const DEFAULT: &str = "default";

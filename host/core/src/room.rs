@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::budget::Lender;
 
+pub mod charge;
 mod state;
 
 use state::State;

@@ -18,6 +18,7 @@ use crate::object::fields::Fields;
 use crate::object::{Change, Gvk, Object, ObjectRef};
 use crate::queue::Urgency;
 use crate::room::Holding;
+use crate::room::charge::Charge;
 
 mod answers;
 mod backlog;
@@ -212,7 +213,7 @@ impl Source {
     /// Lets the plugin borrow the memory that the keys of its look-ups take, and the objects that a bounded source has whole.
     #[must_use]
     pub fn charging(self, holding: impl Fn() -> Option<Holding>) -> Self {
-        self.state.write().borrowed = Borrowed::by(holding());
+        self.state.write().borrowed = Borrowed(Charge::by(holding()));
         if let Some(recent) = &self.recent {
             recent.lock().charge(holding());
         }

@@ -1,6 +1,5 @@
 //! Decides who may read a page from another host: the API server says whose a token is, and what that user may do.
 
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capstan_core::bucket::{Bucket, Rate};
+use capstan_core::lately::Lately;
 use capstan_core::text::said;
 use futures::future::BoxFuture;
 use k8s_openapi::Resource;
@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::client::{Broken, USER_AGENT, chain, collect};
+use crate::http::bearer;
 
 /// How long a verdict is cached.
 const FRESH: Duration = Duration::from_secs(10);
@@ -79,12 +80,12 @@ pub enum Verdict {
 type Key = [u8; 32];
 
 /// The cached verdicts. Those that permit are kept apart, so that a client that tries tokens can't evict them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Verdicts {
-    permitted: HashMap<Key, (Instant, Verdict)>,
-    refused: HashMap<Key, (Instant, Verdict)>,
-    /// Until when each token that was permitted counts as known.
-    known: HashMap<Key, Instant>,
+    permitted: Lately<Key, Verdict>,
+    refused: Lately<Key, Verdict>,
+    /// The tokens that count as known.
+    known: Lately<Key, ()>,
 }
 
 // === impl Gate ===
@@ -101,7 +102,7 @@ impl Gate {
 
     /// Returns the status and text to answer a request with, as an error, if it may not pass.
     async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), (StatusCode, String)> {
-        let Some(token) = token(headers) else {
+        let Some(token) = bearer(headers) else {
             let text = "a token is needed: Authorization: Bearer TOKEN\n";
             return Err((StatusCode::UNAUTHORIZED, text.to_owned()));
         };
@@ -166,13 +167,6 @@ pub async fn guard(State(gate): State<Arc<Gate>>, request: axum::extract::Reques
     }
 }
 
-fn token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
-}
-
 fn key(token: &str, path: &str) -> Key {
     let digest = ring::digest::digest(&ring::digest::SHA256, format!("{path}\0{token}").as_bytes());
     let mut key = Key::default();
@@ -190,37 +184,31 @@ impl Default for Lane {
 
 // === impl Verdicts ===
 
+impl Default for Verdicts {
+    fn default() -> Self {
+        let [permitted, refused] = [FRESH; 2].map(|time| Lately::new(KEPT, time));
+        Self { permitted, refused, known: Lately::new(KEPT, KNOWN) }
+    }
+}
+
 impl Verdicts {
     /// True if this token was permitted this path lately.
     fn knows(&self, key: &Key, now: Instant) -> bool {
-        self.known.get(key).is_some_and(|until| now < *until)
+        self.known.get(key, now).is_some()
     }
 
     fn get(&self, key: &Key, now: Instant) -> Option<Verdict> {
-        let (until, verdict) = self.permitted.get(key).or_else(|| self.refused.get(key))?;
-        (now < *until).then(|| verdict.clone())
+        self.permitted.get(key, now).or_else(|| self.refused.get(key, now)).cloned()
     }
 
     fn put(&mut self, key: Key, verdict: Verdict, now: Instant) {
+        // What finds no room is asked about again.
         if verdict == Verdict::Permitted {
-            if self.known.len() >= KEPT {
-                self.known.retain(|_, until| now < *until);
-            }
-            if self.known.len() < KEPT || self.known.contains_key(&key) {
-                self.known.insert(key, now + KNOWN);
-            }
+            self.known.put(key, (), now);
+            self.permitted.put(key, verdict, now);
         } else {
-            self.known.remove(&key);
-        }
-        let kept = match verdict {
-            Verdict::Permitted => &mut self.permitted,
-            Verdict::Forbidden(_) | Verdict::Unknown => &mut self.refused,
-        };
-        if kept.len() >= KEPT {
-            kept.retain(|_, (until, _)| now < *until);
-        }
-        if kept.len() < KEPT {
-            kept.insert(key, (now + FRESH, verdict));
+            self.known.forget(&key);
+            self.refused.put(key, verdict, now);
         }
     }
 }
@@ -354,7 +342,7 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), burst);
         assert_eq!(code(&gate, "Bearer new", "/metrics").await, 429);
         assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
-        assert!(gate.verdicts.lock().refused.len() <= KEPT);
+        assert!(gate.verdicts.lock().refused.count() <= KEPT);
     }
 
     #[tokio::test]

@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::until;
 use crate::client::Access;
 
 mod bounds;
@@ -186,7 +187,7 @@ impl Writer {
                 // Whichever it is, all are looked at next.
                 biased;
                 Some(plugin) = lanes.next(), if !lanes.is_empty() => self.shared.outbox.lock().sent(&plugin),
-                () = sleep_until(at.unwrap_or_else(Instant::now)), if at.is_some() => {}
+                () = until(at) => {}
                 () = self.shared.posted.notified() => {}
                 () = stop.cancelled(), if !stop.is_cancelled() => {}
             }

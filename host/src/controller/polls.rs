@@ -19,12 +19,12 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::Instrument as _;
 
 use super::declared::Environment;
 use super::handle::Handle;
-use crate::backoff::Chance;
+use crate::backoff::{Chance, until};
 
 /// How often it is looked whether the runs about primaries that have gone are over.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -144,7 +144,7 @@ impl Poller {
                 }
                 keys = touched.take() => leaving.extend(keys.into_iter().filter(|key| !self.look(&mut schedule, key))),
                 _ = farewell.tick(), if !leaving.is_empty() => leaving.retain(|key| !self.look(&mut schedule, key)),
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+                () = until(next) => {}
             }
         }
     }

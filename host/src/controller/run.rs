@@ -35,9 +35,9 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
-    metrics.recalled.inc_by(recalled.into());
+    metrics.counts.recalled.inc_by(recalled.into());
     if let Some(exceeded) = exceeded {
-        metrics.exceeded.inc();
+        metrics.counts.exceeded.inc();
         tracing::warn!(%exceeded, "what this run does with documents costs more than it may");
     }
     let now = Instant::now();
@@ -66,7 +66,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     }
     metrics.count_paused(controller.verdicts.paused());
     if matches!(what.next, Next::Outage(_)) {
-        metrics.outages.inc();
+        metrics.counts.outages.inc();
     }
     counted.end(what.outcome == Outcome::Succeeded);
     log(&what, error.as_deref().map(|error| (error, blame.class)), now.duration_since(started));

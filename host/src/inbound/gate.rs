@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::rollout::values::Known;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use crate::http::bearer;
 
 /// Requests to one source at once, with those whose body is still coming and those that wait for the component.
 const AT_ONCE: usize = 32;
@@ -123,9 +125,8 @@ pub(super) fn check(headers: &HeaderMap, known: Option<&Known>) -> Result<(), (R
         Some(Err(why)) => return Err(unknown(why.to_string())),
         Some(Ok(token)) => usable(token).map_err(unknown)?,
     };
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.to_str().ok()?));
     let refused = |text: &str| Err(((StatusCode::UNAUTHORIZED, text.to_owned()), None));
-    match given {
+    match bearer(headers) {
         None => refused("a token is needed: Authorization: Bearer TOKEN\n"),
         Some(given) if fits(given, token) => Ok(()),
         Some(_) => refused("this is not the token of this source\n"),
@@ -142,11 +143,6 @@ fn usable(token: &str) -> Result<&str, String> {
         return Err("its token has spaces or other characters that a header can't have".to_owned());
     }
     Ok(token)
-}
-
-fn bearer(value: &str) -> Option<&str> {
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Whether two tokens are the same, in a time that says nothing of either.
@@ -265,6 +261,7 @@ impl Drop for Place<'_> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header;
     use futures::FutureExt as _;
 
     use super::*;

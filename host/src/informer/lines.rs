@@ -1,10 +1,11 @@
 //! Decides where a line of a watch ends, and by when it should have.
 
-use std::future::pending;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
+
+use crate::backoff::until;
 
 /// How long an event of a watch may take from its first byte to its last.
 pub(super) const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -50,9 +51,6 @@ impl Lines {
 
     /// Waits until the end of a line that has begun should have come; for ever, if none has begun.
     pub(super) async fn late(&self) {
-        match self.begun {
-            Some(begun) => sleep_until(begun + EVENT_TIMEOUT).await,
-            None => pending().await,
-        }
+        until(self.begun.map(|begun| begun + EVENT_TIMEOUT)).await;
     }
 }

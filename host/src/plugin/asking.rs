@@ -11,6 +11,7 @@ use capstan_core::guest::{
 use tokio::time::Instant;
 
 use super::Facts;
+use super::ending::early;
 use super::instance::called;
 
 /// A component in a call. Cheap to make.
@@ -81,9 +82,7 @@ impl Asking {
         declaration: String,
         deadline: Instant,
     ) -> Result<bool, CallError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let by = deadline.checked_sub(left / 8).unwrap_or(deadline);
-        self.run()?.register(name, declaration, by).await
+        self.run()?.register(name, declaration, early(deadline)).await
     }
 
     pub(super) fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {

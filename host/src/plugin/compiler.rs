@@ -14,19 +14,17 @@ use std::time::Duration;
 use capstan_core::manifest::{Bytes, Time};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setpriority_process, setrlimit};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Child;
 use tokio::time::timeout;
 use wasmtime::Engine;
 
+use super::command;
 use super::engine::config;
 use crate::read;
 
 /// The most that compiled code may have.
 const CODE: u64 = 256 << 20;
-
-/// What of the process's last words is read.
-const WORDS: u64 = 16 << 10;
 
 /// Characters of them that are told.
 const TOLD: usize = 1000;
@@ -158,16 +156,9 @@ pub(super) async fn compile(command: &[OsString], limits: &Limits, wasm: &[u8], 
             drop(stdin.write_all(wasm).await);
         }
     };
-    let listen = async move {
-        let mut words = Vec::new();
-        if let Some(stderr) = stderr {
-            drop(stderr.take(WORDS).read_to_end(&mut words).await);
-        }
-        String::from_utf8_lossy(&words).into_owned()
-    };
-    let end = async { tokio::join!(feed, listen, child.wait()) };
+    let end = async { tokio::join!(feed, command::words(stderr), child.wait()) };
     match timeout(limits.clock, end).await {
-        Ok(((), words, Ok(status))) => verdict(status, words.trim(), limits),
+        Ok(((), words, Ok(status))) => verdict(status, &words, limits),
         Ok(((), _, Err(error))) => Err(Error::Unable(error.to_string())),
         Err(_elapsed) => {
             // Dropped with the future of its end; this waits until it is gone.
@@ -178,23 +169,9 @@ pub(super) async fn compile(command: &[OsString], limits: &Limits, wasm: &[u8], 
 }
 
 fn spawn(command: &[OsString], limits: &Limits, code: File) -> io::Result<Child> {
-    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    Command::new(program)
-        .args(arguments)
-        .args(limits.arguments())
-        // It needs no secrets.
-        .env_clear()
-        .env("RAYON_NUM_THREADS", limits.threads().to_string())
-        // mimalloc reserves a gigabyte before `main`: as address space, not as memory that counts.
-        .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-        .env("MIMALLOC_ALLOW_THP", "0")
-        .stdin(Stdio::piped())
-        .stdout(code)
-        .stderr(Stdio::piped())
-        // A signal from the terminal is for this process, which ends the other one.
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
+    let mut command = command::of(command)?;
+    let command = command.args(limits.arguments()).env("RAYON_NUM_THREADS", limits.threads().to_string());
+    command.stdin(Stdio::piped()).stdout(code).spawn()
 }
 
 /// Says what the end of the process means.

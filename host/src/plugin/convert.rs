@@ -14,6 +14,20 @@ use super::bindings::exports::capstan::operator::{
 };
 use super::output;
 
+/// Makes of each word of one type that of the same name of another, with what it stands for.
+macro_rules! same {
+    ($from:ty => $to:ty { $($word:ident $(($what:ident))?),* $(,)? }) => {
+        impl From<$from> for $to {
+            fn from(from: $from) -> Self {
+                type Word = $from;
+                match from {
+                    $(Word::$word $(($what))? => Self::$word $(($what))?,)*
+                }
+            }
+        }
+    };
+}
+
 mod outward;
 
 /// The longest `detail` of a condition, in bytes: those of all conditions of a workflow are kept until its run ends.
@@ -27,16 +41,7 @@ impl From<reconciler::UpdateControl> for guest::UpdateControl {
     }
 }
 
-impl From<reconciler::PrimaryUpdate> for guest::PrimaryUpdate {
-    fn from(update: reconciler::PrimaryUpdate) -> Self {
-        match update {
-            reconciler::PrimaryUpdate::Nothing => Self::Nothing,
-            reconciler::PrimaryUpdate::Object(json) => Self::Object(json),
-            reconciler::PrimaryUpdate::Status(json) => Self::Status(json),
-            reconciler::PrimaryUpdate::ObjectAndStatus(json) => Self::ObjectAndStatus(json),
-        }
-    }
-}
+same!(reconciler::PrimaryUpdate => guest::PrimaryUpdate { Nothing, Object(json), Status(json), ObjectAndStatus(json) });
 
 impl From<cleaner::DeleteControl> for guest::DeleteControl {
     fn from(control: cleaner::DeleteControl) -> Self {
@@ -79,14 +84,7 @@ impl From<error_handler::NextStep> for guest::NextStep {
     }
 }
 
-impl From<types::MatchResult> for guest::MatchResult {
-    fn from(result: types::MatchResult) -> Self {
-        match result {
-            types::MatchResult::Matches => Self::Matches,
-            types::MatchResult::Differs(what) => Self::Differs(what),
-        }
-    }
-}
+same!(types::MatchResult => guest::MatchResult { Matches, Differs(what) });
 
 impl From<condition::ConditionResult> for guest::ConditionResult {
     fn from(result: condition::ConditionResult) -> Self {
@@ -251,30 +249,9 @@ impl From<operations::WriteOptions> for guest::WriteOptions {
     }
 }
 
-impl From<operations::WriteMode> for guest::WriteMode {
-    fn from(mode: operations::WriteMode) -> Self {
-        match mode {
-            operations::WriteMode::Usual => Self::Usual,
-            operations::WriteMode::MatchAndFilter => Self::MatchAndFilter,
-            operations::WriteMode::Optimistic => Self::Optimistic,
-            operations::WriteMode::CacheOnly => Self::CacheOnly,
-            operations::WriteMode::ForceFilter => Self::ForceFilter,
-            operations::WriteMode::Plain => Self::Plain,
-        }
-    }
-}
+same!(operations::WriteMode => guest::WriteMode { Usual, MatchAndFilter, Optimistic, CacheOnly, ForceFilter, Plain });
 
-impl From<operations::Comparison> for guest::Comparison {
-    fn from(comparison: operations::Comparison) -> Self {
-        match comparison {
-            operations::Comparison::ByVerb => Self::ByVerb,
-            operations::Comparison::Applied => Self::Applied,
-            operations::Comparison::Generic => Self::Generic,
-            operations::Comparison::StatusOnly => Self::StatusOnly,
-            operations::Comparison::Equality => Self::Equality,
-        }
-    }
-}
+same!(operations::Comparison => guest::Comparison { ByVerb, Applied, Generic, StatusOnly, Equality });
 
 impl From<operations::RemoveOptions> for cluster::Deletion {
     fn from(options: operations::RemoveOptions) -> Self {
@@ -289,15 +266,7 @@ impl From<operations::RemoveOptions> for cluster::Deletion {
     }
 }
 
-impl From<memo::Lifetime> for guest::Lifetime {
-    fn from(lifetime: memo::Lifetime) -> Self {
-        match lifetime {
-            memo::Lifetime::Run => Self::Run,
-            memo::Lifetime::Primary => Self::Primary,
-            memo::Lifetime::Plugin => Self::Plugin,
-        }
-    }
-}
+same!(memo::Lifetime => guest::Lifetime { Run, Primary, Plugin });
 
 impl From<recorder::Event> for guest::Event {
     fn from(event: recorder::Event) -> Self {
@@ -312,17 +281,7 @@ impl From<recorder::Event> for guest::Event {
     }
 }
 
-impl From<log::Level> for output::Level {
-    fn from(level: log::Level) -> Self {
-        match level {
-            log::Level::Trace => Self::Trace,
-            log::Level::Debug => Self::Debug,
-            log::Level::Info => Self::Info,
-            log::Level::Warn => Self::Warn,
-            log::Level::Error => Self::Error,
-        }
-    }
-}
+same!(log::Level => output::Level { Trace, Debug, Info, Warn, Error });
 
 // === answers of imports ===
 

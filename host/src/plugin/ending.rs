@@ -6,6 +6,7 @@ use capstan_core::guest::{Cause, Failure};
 use capstan_core::manifest::{Bytes, Limits, Time};
 use capstan_core::text::{LONGEST, said, said_within};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -158,6 +159,13 @@ fn unusable(why: &str) -> Failure {
 pub(super) fn overdue(timeout: Duration) -> Failure {
     let message = format!("the component took longer than {} (limits.timeout)", Time(timeout));
     Failure::new(Cause::Timeout, message)
+}
+
+/// Returns by when to give up what a call waits for that has to be over then: early enough that the reason is told, and not that the call
+/// took too long.
+pub(super) fn early(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline.checked_sub(left / 8).unwrap_or(deadline)
 }
 
 /// Returns the functions on the stack when it trapped, innermost first.

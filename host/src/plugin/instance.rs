@@ -21,7 +21,7 @@ use super::bindings::exports::capstan::operator::{
     cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
 use super::convert::{named, polled_all, polled_one, received};
-use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue};
+use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
 use super::network::http::Http;
@@ -175,9 +175,7 @@ impl State {
     /// Sets when the call that begins has to be over.
     fn due(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Early enough that the reason is told, and not that the call took too long.
-        self.limiter.deadline = deadline.checked_sub(left / 8).unwrap_or(deadline);
+        self.limiter.deadline = early(deadline);
         self.limiter.answer = 0;
         self.http.line().begin(deadline);
     }

@@ -39,14 +39,6 @@ pub use needs::{Need, needs};
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
 
-/// Where a component's bytes are.
-enum Wasm {
-    /// In the file that the manifest names.
-    File,
-    /// Here.
-    Bytes(Vec<u8>),
-}
-
 /// A component that is compiled.
 struct Ready {
     code: Code,
@@ -71,35 +63,10 @@ impl Plugin {
     /// # Errors
     /// [`Error`], with the file and all that is wrong with its imports or its exports.
     pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
-        Self::made(engine, cache, operator, name, Wasm::File).await
-    }
-
-    /// The same with bytes that have been read already, so that what was looked at is what is loaded. The file's name is
-    /// used in messages only.
-    ///
-    /// # Errors
-    /// As for [`Plugin::load`], but for [`Error::Read`].
-    pub async fn load_bytes(
-        engine: &Engine,
-        cache: &CodeCache,
-        operator: &Operator,
-        name: &str,
-        wasm: Vec<u8>,
-    ) -> Result<Self, Error> {
-        Self::made(engine, cache, operator, name, Wasm::Bytes(wasm)).await
-    }
-
-    async fn made(
-        engine: &Engine,
-        cache: &CodeCache,
-        operator: &Operator,
-        name: &str,
-        wasm: Wasm,
-    ) -> Result<Self, Error> {
         let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let path = &plugin.component;
         let begun = Instant::now();
-        let ready = compiled(engine, cache, path, wasm).await?;
+        let ready = compiled(engine, cache, path).await?;
         if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
@@ -260,12 +227,10 @@ impl Loaded {
 
 /// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
 /// memory, but read again.
-async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -> Result<Ready, Error> {
-    let wasm = Arc::new(wasm);
+async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Ready, Error> {
     let look = async || {
-        let (engine, cache_there) = (engine.clone(), cache.clone());
-        let (path_there, wasm) = (path.to_owned(), Arc::clone(&wasm));
-        let look = cache.reading(move || look(&engine, &cache_there, &path_there, &wasm));
+        let (engine, cache_there, path_there) = (engine.clone(), cache.clone(), path.to_owned());
+        let look = cache.reading(move || look(&engine, &cache_there, &path_there));
         look.await.map_err(|error| Error::of(path, error))?
     };
     let mut turn = None;
@@ -284,8 +249,8 @@ async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path, wasm: Wasm) -
 }
 
 /// Reads a component, and finds it in the cache or decides that it may be compiled.
-fn look(engine: &Engine, cache: &CodeCache, path: &Path, wasm: &Wasm) -> Result<Look, Error> {
-    let wasm = wasm.bytes(path)?;
+fn look(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Look, Error> {
+    let wasm = read::bytes(path, read::COMPONENT).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     verify(&wasm, path)?;
     let digest = digest(&wasm);
     if let Some(code) = cache.recall(engine, &digest) {
@@ -298,15 +263,4 @@ fn look(engine: &Engine, cache: &CodeCache, path: &Path, wasm: &Wasm) -> Result<
     let remembered = cache.remembered(&digest);
     remembered.map_err(|error| Error::of(path, error))?;
     Ok(Look::New(digest, wasm))
-}
-
-impl Wasm {
-    fn bytes(&self, path: &Path) -> Result<Vec<u8>, Error> {
-        match self {
-            Self::Bytes(wasm) => Ok(wasm.clone()),
-            Self::File => {
-                read::bytes(path, read::COMPONENT).map_err(|source| Error::Read { path: path.to_owned(), source })
-            }
-        }
-    }
 }

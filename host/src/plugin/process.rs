@@ -17,27 +17,28 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{ExitCode, ExitStatus, Stdio};
+use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use capstan_core::backoff::doubled;
 use capstan_core::text::{LONGEST, said_within};
 use parking_lot::Mutex;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use super::Facts;
 use super::ending::Ending;
 use super::usage::Counters;
+use super::{Facts, command};
 use frames::{HEAD, Ready, Setup, frame};
 pub(super) use remote::Remote;
 pub(super) use wire::Wire;
@@ -59,9 +60,6 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How long is waited for how a process ended that has hung up.
 const VERDICT: Duration = Duration::from_secs(2);
-
-/// What of its last words is read.
-const WORDS: u64 = 16 << 10;
 
 /// The longest answer to its setup.
 const READY: usize = 64 << 10;
@@ -238,22 +236,8 @@ impl Shared {
     }
 
     fn spawn(&self, socket: OwnedFd) -> io::Result<Child> {
-        let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        Command::new(program)
-            .args(arguments)
-            // It needs no secrets.
-            .env_clear()
-            // mimalloc reserves a gigabyte before `main`: as address space, not as memory that counts.
-            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-            .env("MIMALLOC_ALLOW_THP", "0")
-            .stdin(Stdio::from(socket))
-            // Only to be read.
-            .stdout(Stdio::from(self.code.try_clone()?))
-            .stderr(Stdio::piped())
-            // A signal from the terminal is for this process, which ends the other one.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
+        // The code is only to be read.
+        command::of(&self.command)?.stdin(socket).stdout(self.code.try_clone()?).spawn()
     }
 
     fn tell_of(&self, walls: &[confine::Wall]) {
@@ -286,8 +270,7 @@ impl Deaths {
 
     /// Returns when the next process may be begun; none: at once.
     fn again(&self) -> Option<Instant> {
-        let delay = AGAIN.saturating_mul(1 << self.number.saturating_sub(1).min(16));
-        Some(self.last.as_ref()?.at + delay.min(AGAIN_AT_MOST))
+        Some(self.last.as_ref()?.at + doubled(AGAIN, self.number, AGAIN_AT_MOST))
     }
 }
 
@@ -407,14 +390,7 @@ impl Watch {
     /// Waits until it has ended, for whatever reason, and says which.
     async fn run(self) {
         let Self { plugin, mut child, end, condemned, tell } = self;
-        let stderr = child.stderr.take();
-        let listen = async move {
-            let mut words = Vec::new();
-            if let Some(stderr) = stderr {
-                drop(stderr.take(WORDS).read_to_end(&mut words).await);
-            }
-            String::from_utf8_lossy(&words).into_owned()
-        };
+        let listen = command::words(child.stderr.take());
         let finish = async {
             tokio::select! {
                 status = child.wait() => (status, false),
@@ -428,7 +404,7 @@ impl Watch {
         let why = condemned.lock().clone();
         // Nobody wants it any more.
         let unwanted = ended && why.is_none();
-        let why = why.unwrap_or_else(|| verdict(&plugin, status, words.trim()));
+        let why = why.unwrap_or_else(|| verdict(&plugin, status, &words));
         if !unwanted {
             warn!(%plugin, why, "its process has ended; the next call starts another");
         }

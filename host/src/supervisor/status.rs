@@ -45,7 +45,7 @@ pub(super) struct BadManifest {
 }
 
 /// What is known of a plugin.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
     component: PathBuf,
     controllers: Vec<Arc<str>>,
@@ -62,8 +62,9 @@ struct Entry {
     earlier: Usage,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Loading,
     Settled,
 }
@@ -168,17 +169,7 @@ impl Status {
         controllers: impl Iterator<Item = &'a Arc<str>>,
     ) {
         let mut plugins = self.plugins.lock();
-        let entry = plugins.entry(unit.clone()).or_insert_with(|| Entry {
-            component: PathBuf::new(),
-            controllers: Vec::new(),
-            phase: Phase::Loading,
-            in_force: None,
-            problem: None,
-            placed: 0,
-            refused: 0,
-            uncompiled: 0,
-            earlier: Usage::default(),
-        });
+        let entry = plugins.entry(unit.clone()).or_default();
         entry.phase = Phase::Loading;
         // What is in force is shown until something else is.
         if entry.in_force.is_none() {

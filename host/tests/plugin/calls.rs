@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::guests::{Guest, RECONCILER};
-use crate::runs::{Script, operator, script};
+use crate::runs::{Script, operator, script, write};
 
 /// A reconciler with these functions, and `reconcile` that runs `body` and answers how often this instance was called,
 /// in `reschedule`.
@@ -59,9 +59,10 @@ pub async fn load_declared(
     limits: Limits,
     declare: impl FnOnce(&mut manifest::Plugin),
 ) -> Result<Plugin, Error> {
-    let mut operator = operator("guest.wasm".as_ref(), limits);
+    let dir = tempfile::tempdir().unwrap();
+    let mut operator = operator(&write(&dir, "guest", wasm), limits);
     declare(operator.plugins.get_mut("guest").unwrap());
-    Plugin::load_bytes(engine, &CodeCache::none(), &operator, "guest", wasm.to_owned()).await
+    Plugin::load(engine, &CodeCache::none(), &operator, "guest").await
 }
 
 /// Returns an engine that can start processes.

@@ -335,52 +335,35 @@ fn paths(node: &IdedExpr, variable: &str, found: &mut Vec<Vec<String>>) {
         names.push(select.field.clone());
         at = &select.operand;
     }
-    match &at.expr {
-        Expr::Ident(name) if name == variable => {
-            names.reverse();
-            found.push(names);
+    if matches!(&at.expr, Expr::Ident(name) if name == variable) {
+        names.reverse();
+        found.push(names);
+    } else {
+        for child in children(at) {
+            paths(child, variable, found);
         }
-        Expr::Call(_)
-        | Expr::Comprehension(_)
-        | Expr::Ident(_)
-        | Expr::List(_)
-        | Expr::Literal(_)
-        | Expr::Map(_)
-        | Expr::Select(_)
-        | Expr::Struct(_)
-        | Expr::Unspecified => children(at).into_iter().for_each(|child| paths(child, variable, found)),
     }
 }
 
 /// Adds to `found` every variable that no comprehension around it binds.
 fn names<'e>(node: &'e IdedExpr, bound: &mut Vec<&'e str>, found: &mut Vec<(u64, &'e str)>) {
-    match &node.expr {
-        Expr::Ident(name) => {
-            if !name.starts_with('@') && !bound.contains(&name.as_str()) {
-                found.push((node.id, name));
-            }
+    if let Expr::Ident(name) = &node.expr {
+        if !name.starts_with('@') && !bound.contains(&name.as_str()) {
+            found.push((node.id, name));
         }
-        Expr::Comprehension(all) => {
-            names(&all.iter_range, bound, found);
-            names(&all.accu_init, bound, found);
-            let outside = bound.len();
-            bound.extend([all.iter_var.as_str(), all.accu_var.as_str()]);
-            bound.extend(all.iter_var2.as_deref());
-            for inner in [&all.loop_cond, &all.loop_step, &all.result] {
-                names(inner, bound, found);
-            }
-            bound.truncate(outside);
+    } else if let Expr::Comprehension(all) = &node.expr {
+        names(&all.iter_range, bound, found);
+        names(&all.accu_init, bound, found);
+        let outside = bound.len();
+        bound.extend([all.iter_var.as_str(), all.accu_var.as_str()]);
+        bound.extend(all.iter_var2.as_deref());
+        for inner in [&all.loop_cond, &all.loop_step, &all.result] {
+            names(inner, bound, found);
         }
-        Expr::Call(_)
-        | Expr::List(_)
-        | Expr::Literal(_)
-        | Expr::Map(_)
-        | Expr::Select(_)
-        | Expr::Struct(_)
-        | Expr::Unspecified => {
-            for child in children(node) {
-                names(child, bound, found);
-            }
+        bound.truncate(outside);
+    } else {
+        for child in children(node) {
+            names(child, bound, found);
         }
     }
 }

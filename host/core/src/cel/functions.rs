@@ -182,30 +182,27 @@ fn added<'v>(a: &Value<'v>, b: &Value<'v>, budget: &mut Budget) -> Outcome<'v> {
     }
 }
 
+/// Calculates with whole numbers of one type; `None` if the result is none of them.
+macro_rules! checked {
+    ($name:expr, $a:expr, $b:expr) => {
+        match $name {
+            "_+_" => $a.checked_add($b),
+            "_-_" => $a.checked_sub($b),
+            "_*_" => $a.checked_mul($b),
+            "_/_" => $a.checked_div($b),
+            _ => $a.checked_rem($b),
+        }
+    };
+}
+
 fn calculated<'v>(name: &str, a: &Value<'v>, b: &Value<'v>) -> Outcome<'v> {
     let undefined = |text: &str| Err(Error::Undefined(text.to_owned()));
     match (name, a, b) {
         ("_/_" | "_%_", Value::Int(_), Value::Int(0)) | ("_/_" | "_%_", Value::Uint(_), Value::Uint(0)) => {
             undefined("division by zero")
         }
-        (_, Value::Int(a), Value::Int(b)) => match name {
-            "_+_" => a.checked_add(*b),
-            "_-_" => a.checked_sub(*b),
-            "_*_" => a.checked_mul(*b),
-            "_/_" => a.checked_div(*b),
-            _ => a.checked_rem(*b),
-        }
-        .map(Value::Int)
-        .ok_or_else(overflow),
-        (_, Value::Uint(a), Value::Uint(b)) => match name {
-            "_+_" => a.checked_add(*b),
-            "_-_" => a.checked_sub(*b),
-            "_*_" => a.checked_mul(*b),
-            "_/_" => a.checked_div(*b),
-            _ => a.checked_rem(*b),
-        }
-        .map(Value::Uint)
-        .ok_or_else(overflow),
+        (_, Value::Int(a), Value::Int(b)) => checked!(name, a, *b).map(Value::Int).ok_or_else(overflow),
+        (_, Value::Uint(a), Value::Uint(b)) => checked!(name, a, *b).map(Value::Uint).ok_or_else(overflow),
         ("_+_", Value::Double(a), Value::Double(b)) => Ok(Value::Double(a + b)),
         ("_-_", Value::Double(a), Value::Double(b)) => Ok(Value::Double(a - b)),
         ("_*_", Value::Double(a), Value::Double(b)) => Ok(Value::Double(a * b)),

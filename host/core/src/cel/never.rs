@@ -83,30 +83,21 @@ impl<'e> Search<'e> {
 
     /// Whether it names nothing but types and what it binds itself.
     fn is_constant(&self, node: &'e IdedExpr, inside: &mut Vec<&'e str>) -> bool {
-        match &node.expr {
-            Expr::Ident(name) => {
-                let is_type = functions::is_type(name) && !self.bound.contains(&name.as_str());
-                is_type || inside.contains(&name.as_str())
-            }
-            Expr::Comprehension(all) => {
-                let is_outside =
-                    [&all.iter_range, &all.accu_init].into_iter().all(|part| self.is_constant(part, inside));
-                let outer = inside.len();
-                inside.extend([all.iter_var.as_str(), all.accu_var.as_str()]);
-                inside.extend(all.iter_var2.as_deref());
-                let mut parts = [&all.loop_cond, &all.loop_step, &all.result].into_iter();
-                let is_inside = parts.all(|part| self.is_constant(part, inside));
-                inside.truncate(outer);
-                is_outside && is_inside
-            }
-            Expr::Call(_)
-            | Expr::List(_)
-            | Expr::Literal(_)
-            | Expr::Map(_)
-            | Expr::Select(_)
-            | Expr::Struct(_)
-            | Expr::Unspecified => children(node).into_iter().all(|part| self.is_constant(part, inside)),
+        if let Expr::Ident(name) = &node.expr {
+            let is_type = functions::is_type(name) && !self.bound.contains(&name.as_str());
+            return is_type || inside.contains(&name.as_str());
         }
+        let Expr::Comprehension(all) = &node.expr else {
+            return children(node).into_iter().all(|part| self.is_constant(part, inside));
+        };
+        let is_outside = [&all.iter_range, &all.accu_init].into_iter().all(|part| self.is_constant(part, inside));
+        let outer = inside.len();
+        inside.extend([all.iter_var.as_str(), all.accu_var.as_str()]);
+        inside.extend(all.iter_var2.as_deref());
+        let mut parts = [&all.loop_cond, &all.loop_step, &all.result].into_iter();
+        let is_inside = parts.all(|part| self.is_constant(part, inside));
+        inside.truncate(outer);
+        is_outside && is_inside
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::{doubled, shorter};
 use crate::manifest::polls::SHORTEST;
 use crate::object::ObjectRef;
 
@@ -59,9 +60,7 @@ pub enum Polled {
 
 /// Returns the time to the next poll, after so many failures in a row.
 pub fn pause(every: Duration, failures: u32, chance: f64) -> Duration {
-    let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).and_then(|times| every.checked_mul(times));
-    let pause = doubled.unwrap_or(LONGEST).min(LONGEST.max(every));
-    pause.mul_f64(1.0 - JITTER * chance.clamp(0.0, 1.0))
+    shorter(doubled(every, failures, LONGEST.max(every)), JITTER, chance)
 }
 
 impl Schedule {
@@ -173,6 +172,7 @@ mod tests {
             (10_000, 6, 1.0, 270_000),
             (10_000, 4_000_000_000, 0.0, 300_000),
             (600_000, 9, 0.0, 600_000),
+            (600_000, 4_000_000_000, 0.0, 600_000),
             (100, 3, 0.0, 400),
         ] {
             let found = pause(Duration::from_millis(every), failures, chance);

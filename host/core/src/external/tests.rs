@@ -261,7 +261,7 @@ fn a_write_costs_what_its_thing_does_however_many_others_there_are() {
     let state = source.state.lock();
     let known = &state.primaries[&a];
     let sizes = (known.things.len(), size(&a, &known.things) + known.written.size());
-    assert_eq!((state.things, state.bytes), sizes);
+    assert_eq!((state.things, state.taken.bytes()), sizes);
     assert_eq!(known.bytes, sizes.1);
 }
 
@@ -278,7 +278,7 @@ fn a_write_that_finds_no_room_changes_nothing_and_the_last_thing_takes_its_prima
     assert_eq!((source.of(&a, "u"), source.counts().things), (Things::new(), 0));
     let state = source.state.lock();
     let known = &state.primaries[&a];
-    assert_eq!((state.bytes, known.bytes), (known.written.size(), known.written.size()));
+    assert_eq!((state.taken.bytes(), known.bytes), (known.written.size(), known.written.size()));
 }
 
 #[test]

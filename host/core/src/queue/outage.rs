@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::{doubled, shorter};
 use crate::object::ObjectRef;
 
 /// The longest pause of a key after its first such failure; each further one is twice as long, up to [`LONGEST`].
@@ -38,11 +39,10 @@ pub(super) struct Outage {
 impl Outage {
     /// Returns the time that a key waits after this number of such failures in a row.
     pub(super) fn pause(&self, key: &ObjectRef, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(8);
-        let own = (FIRST * (1 << doublings)).min(LONGEST);
+        let own = doubled(FIRST, failures, LONGEST);
         let waiting = u32::try_from(self.waiting).unwrap_or(u32::MAX);
         let longest = STEP.saturating_mul(waiting).min(FARTHEST).max(own);
-        longest.mul_f64(0.5 + share(key, failures) / 2.0)
+        shorter(longest, 0.5, 1.0 - share(key, failures))
     }
 
     /// Takes in that the API server works again. Returns true if keys are to be brought forward: not while an earlier

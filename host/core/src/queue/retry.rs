@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::{grown, shorter};
 use crate::guest::{FailureClass, RetryInfo};
 use crate::manifest::Retry;
 
@@ -95,12 +96,9 @@ impl Attempts {
 /// Returns the delay before the retry of this number, counted from one. The second is as long as the first (`RT-2`).
 /// `chance` is a number from 0 to 1.
 pub(super) fn delay(retry: &Retry, number: u32, chance: f64) -> Duration {
-    let steps = i32::try_from(number.saturating_sub(2)).unwrap_or(i32::MAX);
-    let seconds = retry.initial_interval.as_secs_f64() * retry.multiplier.powi(steps);
-    // A delay that does not fit into a `Duration` becomes the longest one; the bounds below shorten it.
-    let delay = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    let delay = delay.min(retry.max_interval.unwrap_or(super::FOREVER)).min(super::FOREVER);
-    if retry.jitter > 0.0 { delay.mul_f64(1.0 - retry.jitter * chance) } else { delay }
+    let longest = retry.max_interval.unwrap_or(super::FOREVER).min(super::FOREVER);
+    let delay = grown(retry.initial_interval, retry.multiplier, number.saturating_sub(2), longest);
+    shorter(delay, retry.jitter, chance)
 }
 
 #[cfg(test)]

@@ -34,26 +34,19 @@ pub(super) struct Beside {
 impl Beside {
     /// Returns one for calls about a primary, or about none.
     pub(super) fn new(controller: &Arc<Controller>, primary: Option<Object>) -> Arc<Self> {
-        let budget = Mutex::new(budget(controller));
+        let budget = Mutex::new(controller.budget());
         let (controller, requests) = (Arc::clone(controller), AtomicU32::new(0));
         Arc::new(Self { controller, primary, requests, budget })
     }
 
     /// Begins another call of the same session: it may cost as much as the first.
     pub(super) fn again(&self) {
-        *self.budget.lock() = budget(&self.controller);
+        *self.budget.lock() = self.controller.budget();
     }
 
     fn reader(&self) -> Reader<'_> {
         let Self { controller, primary, budget, .. } = self;
         Reader { controller, primary: primary.as_ref(), budget, waits: true, run: None }
-    }
-}
-
-fn budget(controller: &Controller) -> Budget {
-    match controller.guest.holding() {
-        Some(holding) => Budget::borrowing(Box::new(holding)),
-        None => Budget::of_run(),
     }
 }
 

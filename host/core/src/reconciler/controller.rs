@@ -85,6 +85,11 @@ impl Controller {
         used.then_some(&*self.finalizer)
     }
 
+    /// Returns what a run, or what is asked beside one, may spend on documents.
+    pub(super) fn budget(&self) -> Budget {
+        self.guest.holding().map_or_else(Budget::of_run, |holding| Budget::borrowing(Box::new(holding)))
+    }
+
     /// Returns the API server that has the objects of a source.
     pub(super) fn cluster_of(&self, source: &Source) -> &dyn Cluster {
         self.elsewhere_of(source).map_or(&*self.cluster, |elsewhere| &*elsewhere.cluster)

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::object::{Object, ObjectRef};
 use crate::room::Holding;
+use crate::room::charge::Charge;
 
 /// The most bytes of all objects of a controller, in all-events mode: of what is beyond, only names are kept.
 const MOST: u64 = 32 << 20;
@@ -23,8 +24,7 @@ pub struct Departed(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     objects: HashMap<ObjectRef, Object>,
-    bytes: u64,
-    holding: Option<Holding>,
+    taken: Charge,
 }
 
 /// What is kept of a primary that is gone.
@@ -56,9 +56,7 @@ impl Departed {
     pub fn keep(&self, last: &Object, holding: impl FnOnce() -> Option<Holding>) -> Trace {
         let mut kept = self.0.lock();
         kept.forget(last.key());
-        if kept.holding.is_none() {
-            kept.holding = holding();
-        }
+        kept.taken.begin(holding);
         if kept.take(last, MOST) {
             return Trace::Whole;
         }
@@ -104,10 +102,9 @@ impl Departed {
 
 impl Kept {
     fn take(&mut self, object: &Object, most: u64) -> bool {
-        let size = size(object);
-        let fits = self.bytes + size <= most && self.holding.as_mut().is_none_or(|holding| holding.try_grow(size));
+        let bytes = self.taken.bytes() + size(object);
+        let fits = bytes <= most && self.taken.set(bytes);
         if fits {
-            self.bytes += size;
             self.objects.insert(object.key().clone(), object.clone());
         }
         fits
@@ -115,15 +112,11 @@ impl Kept {
 
     fn forget(&mut self, key: &ObjectRef) {
         if let Some(last) = self.objects.remove(key) {
-            let size = size(&last);
-            self.bytes -= size;
-            if let Some(holding) = &mut self.holding {
-                holding.shrink(size);
-            }
+            self.taken.give_back(size(&last));
         }
         if self.objects.is_empty() {
             // The next version of the plugin may be another.
-            self.holding = None;
+            self.taken = Charge::default();
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::guest::{CallError, CallReason};
 use crate::room::Holding;
+use crate::room::charge::Charge;
 
 /// The memory that a memo takes besides its text, in bytes.
 const EACH: usize = 128;
@@ -14,7 +15,7 @@ pub struct Memos {
     values: BTreeMap<String, String>,
     /// Bytes of all keys and values.
     size: usize,
-    holding: Option<Holding>,
+    taken: Charge,
 }
 
 impl Memos {
@@ -43,14 +44,9 @@ impl Memos {
             return exhausted(format!("memo {key:?} would make {size} bytes, {bound} are allowed ({limit})"));
         }
         let [had, has] = [old, new].map(|text| text.map_or(0, |text| bytes(EACH + text)));
-        if self.holding.is_none() {
-            self.holding = holding();
-        }
-        if let Some(holding) = &mut self.holding {
-            if has > had && !holding.try_grow(has - had) {
-                return exhausted(format!("memo {key:?}: there is no memory for it (--plugin-memory)"));
-            }
-            holding.shrink(had.saturating_sub(has));
+        self.taken.begin(holding);
+        if !self.taken.set(self.taken.bytes() - had + has) {
+            return exhausted(format!("memo {key:?}: there is no memory for it (--plugin-memory)"));
         }
         self.size = size;
         match value {

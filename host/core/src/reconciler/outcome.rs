@@ -160,24 +160,25 @@ fn tied_as_before(
     }
 }
 
+/// Returns what a write of the object itself is about.
+fn without_status(mut document: Map<String, Value>) -> Map<String, Value> {
+    document.remove("status");
+    if let Some(Value::Object(meta)) = document.get_mut("metadata") {
+        clean_metadata(meta);
+    }
+    document
+}
+
 fn object(
-    mut document: Map<String, Value>,
+    document: Map<String, Value>,
     primary: &Object,
     manner: &Manner,
     budget: &mut Budget,
 ) -> Result<Option<Planned>, Failure> {
     let target = Target::object(manner.gvk.clone(), primary.key().clone());
-    document.remove("status");
-    if let Some(Value::Object(meta)) = document.get_mut("metadata") {
-        clean_metadata(meta);
-    }
-    let document = tied_as_before(document, primary, manner, budget)?;
+    let mut document = tied_as_before(without_status(document), primary, manner, budget)?;
     if !manner.apply {
-        let mut before = tree(primary, budget)?;
-        before.remove("status");
-        if let Some(Value::Object(meta)) = before.get_mut("metadata") {
-            clean_metadata(meta);
-        }
+        let before = without_status(tree(primary, budget)?);
         let document = without_nulls(document, &before);
         // UC-4: a version that the guest left in makes the patch fail if another client has written since.
         let version = document.get("metadata").and_then(|meta| meta.get("resourceVersion")).cloned();
@@ -185,7 +186,6 @@ fn object(
         not_torn(&difference, "object", primary)?;
         return Ok(patched(target, difference, manner));
     }
-    let mut document = document;
     if let Some(Value::Object(meta)) = document.get_mut("metadata") {
         meta.insert("uid".to_owned(), (&*primary.header().uid).into());
         if let Some(finalizer) = &manner.finalizer {

@@ -53,10 +53,7 @@ pub(super) struct Kept {
 
 impl Run {
     pub(crate) fn new(controller: Arc<Controller>, primary: Object, info: RunInfo) -> Arc<Self> {
-        let budget = match controller.guest.holding() {
-            Some(holding) => Budget::borrowing(Box::new(holding)),
-            None => Budget::of_run(),
-        };
+        let budget = controller.budget();
         let make = |me: &Weak<Self>| Self {
             me: Weak::clone(me),
             controller,

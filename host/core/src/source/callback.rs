@@ -4,7 +4,7 @@
 //! They are asked where events come in, for all controllers that watch the same. So each has a small budget of its own.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::budget::{Budget, Exceeded, weight};
 use crate::cel::{self, Expression};
 use crate::guest::Failure;
+use crate::lately::Lately;
 use crate::object::{self, Object, ObjectRef};
 
 /// The steps that one question may take: about a millisecond.
@@ -69,8 +70,8 @@ pub struct Asked<'a> {
 pub struct Faults {
     controller: Arc<str>,
     count: Box<dyn Fn(Callback) + Send + Sync>,
-    /// When each cause was logged last.
-    logged: Mutex<BTreeMap<String, Instant>>,
+    /// The causes that were logged lately.
+    logged: Mutex<Lately<String, ()>>,
 }
 
 /// Returns the budget of one question.
@@ -143,7 +144,7 @@ pub(super) fn read(object: &Object) -> Result<Arc<Value>, Problem> {
 impl Faults {
     /// Returns those of a controller; `count` is called for each.
     pub fn new(controller: &str, count: impl Fn(Callback) + Send + Sync + 'static) -> Self {
-        Self { controller: controller.into(), count: Box::new(count), logged: Mutex::default() }
+        Self { controller: controller.into(), count: Box::new(count), logged: Mutex::new(Lately::new(CAUSES, QUIET)) }
     }
 
     /// Returns true if a failure of this cause is to be logged now.
@@ -232,13 +233,8 @@ impl fmt::Debug for Faults {
 }
 
 /// Decides whether a cause is logged now.
-fn is_due(logged: &mut BTreeMap<String, Instant>, cause: String, now: Instant) -> bool {
-    logged.retain(|_, last| now.saturating_duration_since(*last) < QUIET);
-    if logged.len() >= CAUSES || logged.contains_key(&cause) {
-        return false;
-    }
-    logged.insert(cause, now);
-    true
+fn is_due(logged: &mut Lately<String, ()>, cause: String, now: Instant) -> bool {
+    logged.get(&cause, now).is_none() && logged.put(cause, (), now)
 }
 
 #[cfg(test)]
@@ -270,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_cause_is_logged_once_in_a_while_and_too_many_are_not() {
-        let (start, mut logged) = (Instant::now(), BTreeMap::new());
+        let (start, mut logged) = (Instant::now(), Lately::new(CAUSES, QUIET));
         for (seconds, cause, due) in
             [(0, "a", true), (1, "a", false), (2, "b", true), (59, "a", false), (60, "a", true), (61, "a", false)]
         {
@@ -278,6 +274,6 @@ mod tests {
             assert_eq!(is_due(&mut logged, cause.to_owned(), now), due, "{cause} after {seconds} s");
         }
         let many = (0..2 * CAUSES).filter(|n| is_due(&mut logged, n.to_string(), start + QUIET)).count();
-        assert_eq!((many, logged.len()), (CAUSES - 2, CAUSES));
+        assert_eq!((many, logged.count()), (CAUSES - 2, CAUSES));
     }
 }

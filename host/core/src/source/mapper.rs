@@ -42,28 +42,12 @@ impl Mapper {
 
     /// Returns the index of primaries that leads to them, if that is how they are found.
     pub(super) fn index(&self) -> Option<&ByIndex> {
-        match &self.declared {
-            Declared::Index(by) => Some(by),
-            Declared::OwnerReference
-            | Declared::OwnerKind
-            | Declared::Annotations(_)
-            | Declared::Labels(_)
-            | Declared::Named(_)
-            | Declared::Export(_) => None,
-        }
+        if let Declared::Index(by) = &self.declared { Some(by) } else { None }
     }
 
     /// Returns the name of the export that says whose a secondary is, if one does.
     pub(super) fn export(&self) -> Option<&Arc<str>> {
-        match &self.declared {
-            Declared::Export(name) => Some(name),
-            Declared::OwnerReference
-            | Declared::OwnerKind
-            | Declared::Annotations(_)
-            | Declared::Labels(_)
-            | Declared::Named(_)
-            | Declared::Index(_) => None,
-        }
+        if let Declared::Export(name) = &self.declared { Some(name) } else { None }
     }
 
     /// Returns whether primaries live in namespaces.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::doubled;
 use crate::object::ObjectRef;
 
 /// The pause after the first failure; each further one in a row doubles it.
@@ -41,7 +42,7 @@ impl Patience {
         let times = self.objects.get(object).map_or(0, |failed| failed.times).saturating_add(1);
         // Before that, nobody is asked; and others come first, which may have an answer.
         let first = self.slow.get(field).map_or(now, |slow| now.max(slow.due));
-        self.put(object, Failed { times, due: first + pause(times, LONGEST) });
+        self.put(object, Failed { times, due: first + doubled(FIRST, times, LONGEST) });
     }
 
     /// Takes in that the export of a field was not asked about an object, as it rests.
@@ -107,7 +108,7 @@ impl Patience {
     pub(super) fn ended(&mut self, field: &'static str, slow: bool, now: Instant) {
         if slow {
             let times = self.slow.get(field).map_or(0, |failed| failed.times).saturating_add(1);
-            self.slow.insert(field, Failed { times, due: now + pause(times, LONGEST_REST) });
+            self.slow.insert(field, Failed { times, due: now + doubled(FIRST, times, LONGEST_REST) });
         } else {
             self.slow.remove(field);
         }
@@ -117,12 +118,6 @@ impl Patience {
     pub(super) fn rests(&self, field: &'static str, now: Instant) -> bool {
         self.slow.get(field).is_some_and(|failed| now < failed.due)
     }
-}
-
-/// Returns the pause after so many failures in a row.
-fn pause(times: u32, longest: Duration) -> Duration {
-    let doubled = 2_u32.saturating_pow(times.saturating_sub(1));
-    FIRST.saturating_mul(doubled).min(longest)
 }
 
 #[cfg(test)]

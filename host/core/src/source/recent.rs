@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::manifest::Bound;
 use crate::object::{Object, ObjectRef, Version};
 use crate::room::Holding;
+use crate::room::charge::Charge;
 
 /// What an entry takes beside the text.
 const EACH: usize = 512;
@@ -20,9 +21,8 @@ pub(super) struct Recent {
     order: BTreeMap<u64, ObjectRef>,
     /// The number of the last use.
     uses: u64,
-    bytes: usize,
-    /// The memory that the plugin borrows for them; `None`: nobody counts it.
-    holding: Option<Holding>,
+    /// The memory that the plugin borrows for them.
+    taken: Charge,
 }
 
 #[derive(Debug)]
@@ -34,12 +34,12 @@ struct Entry {
 
 impl Recent {
     pub(super) fn new(bound: Bound) -> Self {
-        Self { bound, objects: HashMap::new(), order: BTreeMap::new(), uses: 0, bytes: 0, holding: None }
+        Self { bound, objects: HashMap::new(), order: BTreeMap::new(), uses: 0, taken: Charge::default() }
     }
 
     /// Lets the plugin borrow the memory: what finds none is not remembered.
     pub(super) fn charge(&mut self, holding: Option<Holding>) {
-        self.holding = holding;
+        self.taken = Charge::by(holding);
     }
 
     /// Returns an object, if it is there and at least as new as `version`, and notes its use.
@@ -61,15 +61,13 @@ impl Recent {
             return;
         }
         self.remove(&key);
-        let size = (EACH + object.size()) as u64;
-        if self.holding.as_mut().is_some_and(|holding| !holding.try_grow(size)) {
+        if !self.taken.set(self.taken.bytes() + size(&object)) {
             return;
         }
-        self.bytes += EACH + object.size();
         self.objects.insert(key.clone(), Entry { object, number: 0, used: now });
         self.touch(&key, now);
         self.expire(now);
-        while self.objects.len() > self.bound.objects || self.bytes > self.bound.bytes {
+        while self.objects.len() > self.bound.objects || self.taken.bytes() > self.bound.bytes as u64 {
             let Some((_, oldest)) = self.order.first_key_value() else {
                 break;
             };
@@ -82,10 +80,7 @@ impl Recent {
     pub(super) fn remove(&mut self, key: &ObjectRef) {
         if let Some(Entry { object, number, .. }) = self.objects.remove(key) {
             self.order.remove(&number);
-            self.bytes -= EACH + object.size();
-            if let Some(holding) = &mut self.holding {
-                holding.shrink((EACH + object.size()) as u64);
-            }
+            self.taken.give_back(size(&object));
         }
     }
 
@@ -117,6 +112,10 @@ impl Recent {
             self.remove(&oldest);
         }
     }
+}
+
+fn size(object: &Object) -> u64 {
+    (EACH + object.size()) as u64
 }
 
 #[cfg(test)]
@@ -154,7 +153,7 @@ mod tests {
         recent.put(object("e", 1, 8_500), at(3));
         assert_eq!(names(&recent), "de", "by bytes");
         recent.put(object("f", 1, 20_000), at(3));
-        assert_eq!((names(&recent).as_str(), recent.bytes), ("", 0), "too large for any");
+        assert_eq!((names(&recent).as_str(), recent.taken.bytes()), ("", 0), "too large for any");
         recent.put(object("a", 5, 10), at(4));
         recent.put(object("a", 4, 10), at(4));
         recent.put(object("b", 1, 10), at(60));
@@ -162,6 +161,6 @@ mod tests {
         assert_eq!(version(recent.get(&key("a"), Version(4), at(60))), Some(5), "the newer one stays");
         assert_eq!(version(recent.get(&key("b"), Version(2), at(60))), None, "the cache has a newer one");
         assert_eq!(version(recent.get(&key("a"), Version(5), at(120))), None, "not used for long");
-        assert_eq!((recent.len(), recent.order.len(), recent.bytes), (0, 0, 0));
+        assert_eq!((recent.len(), recent.order.len(), recent.taken.bytes()), (0, 0, 0));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::source::answers::Answers;
-use crate::source::backlog::Backlog;
+use crate::source::backlog::{Backlog, is_at_home};
 use crate::source::behind::Behind;
 use crate::source::borrowed::Borrowed;
 use crate::source::echo::{EchoFilter, Listing, Released, Verdict};
@@ -172,7 +172,7 @@ impl State {
     pub(super) fn unasked(&self, namespace: Option<&str>) -> impl Iterator<Item = &ObjectRef> {
         let unkeyed = self.unkeyed.iter().filter(|key| !self.backlog.contains(key));
         let all = self.backlog.keys().chain(unkeyed);
-        all.filter(move |key| namespace.is_none() || key.namespace.is_none() || key.namespace.as_deref() == namespace)
+        all.filter(move |key| is_at_home(key, namespace))
     }
 
     /// Lets so many objects wait again whose keys have found no room, those after the `last` first. Returns the last of them; `None` if

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use super::backlog::Waiting;
 use super::callback::{Callback, questions};
@@ -14,7 +14,7 @@ use super::echo::Released;
 use super::exports::Exports;
 use super::filter::Sort;
 use super::known::{MANY, Within};
-use super::state::{Facts, Move};
+use super::state::{Facts, Move, State};
 use super::{Listener, Role, Source, Spec, Trigger, TriggerKind};
 use crate::cpu;
 use crate::manifest::Keys;
@@ -231,10 +231,15 @@ impl Source {
     /// now. Somebody has to call [`Source::answer`].
     pub async fn settled(&self) {
         let mark = self.state.read().backlog.mark();
+        self.progressed(|state| state.backlog.is_past(mark)).await;
+    }
+
+    /// Waits until something is so.
+    async fn progressed(&self, is_so: impl Fn(&State) -> bool) {
         loop {
             let mut progress = pin!(self.progress.notified());
             progress.as_mut().enable();
-            if self.state.read().backlog.is_past(mark) {
+            if is_so(&self.state.read()) {
                 return;
             }
             progress.await;
@@ -249,21 +254,9 @@ impl Source {
         }
         let (home, moment) = (primary.and_then(|primary| self.home_of(primary)), Instant::now() + MOMENT);
         let mark = self.state.read().backlog.mark();
-        loop {
-            let mut progress = pin!(self.progress.notified());
-            progress.as_mut().enable();
-            let behind = {
-                let backlog = &self.state.read().backlog;
-                if backlog.is_past(mark) { 0 } else { backlog.behind_in(home) }
-            };
-            if behind == 0 {
-                return;
-            }
-            tokio::select! {
-                biased;
-                () = progress => {}
-                () = sleep_until(moment), if behind <= MANY => return,
-            }
+        let behind = |State { backlog, .. }: &State| if backlog.is_past(mark) { 0 } else { backlog.behind_in(home) };
+        if timeout_at(moment, self.progressed(|state| behind(state) == 0)).await.is_err() {
+            self.progressed(|state| behind(state) <= MANY).await;
         }
     }
 
@@ -273,18 +266,8 @@ impl Source {
             Within::Related(_) | Within::Indexed => (self.home_within(within), Instant::now() + LONG),
             Within::Object(_) | Within::Namespace(_) | Within::Everywhere => return,
         };
-        loop {
-            let mut progress = pin!(self.progress.notified());
-            progress.as_mut().enable();
-            if self.state.read().backlog.behind_in(home) <= MANY {
-                return;
-            }
-            tokio::select! {
-                biased;
-                () = progress => {}
-                () = sleep_until(until) => return,
-            }
-        }
+        // If it takes longer, reads ask about themselves.
+        drop(timeout_at(until, self.progressed(|state| state.backlog.behind_in(home) <= MANY)).await);
     }
 
     /// Lets the look-ups follow an object later.

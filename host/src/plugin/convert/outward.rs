@@ -54,34 +54,13 @@ impl From<&guest::FailedRun> for retry_policy::FailedRun {
     }
 }
 
-impl From<guest::FailureClass> for retry_policy::FailureClass {
-    fn from(class: guest::FailureClass) -> Self {
-        match class {
-            guest::FailureClass::Returned => Self::Returned,
-            guest::FailureClass::Workflow => Self::Workflow,
-            guest::FailureClass::Conflict => Self::Conflict,
-            guest::FailureClass::Rejected => Self::Rejected,
-            guest::FailureClass::Trap => Self::Trap,
-            guest::FailureClass::Timeout => Self::Timeout,
-            guest::FailureClass::OutOfMemory => Self::OutOfMemory,
-            guest::FailureClass::Other => Self::Other,
-        }
-    }
-}
+same!(guest::FailureClass => retry_policy::FailureClass {
+    Returned, Workflow, Conflict, Rejected, Trap, Timeout, OutOfMemory, Other,
+});
 
-impl From<guest::FailureOrigin> for error_handler::FailureOrigin {
-    fn from(origin: guest::FailureOrigin) -> Self {
-        match origin {
-            guest::FailureOrigin::Reconciler => Self::Reconciler,
-            guest::FailureOrigin::Workflow => Self::Workflow,
-            guest::FailureOrigin::Update => Self::Update,
-            guest::FailureOrigin::Trap => Self::Trap,
-            guest::FailureOrigin::Timeout => Self::Timeout,
-            guest::FailureOrigin::OutOfMemory => Self::OutOfMemory,
-            guest::FailureOrigin::Other => Self::Other,
-        }
-    }
-}
+same!(guest::FailureOrigin => error_handler::FailureOrigin {
+    Reconciler, Workflow, Update, Trap, Timeout, OutOfMemory, Other,
+});
 
 impl From<guest::RunInfo> for context::RunInfo {
     fn from(info: guest::RunInfo) -> Self {
@@ -113,14 +92,7 @@ impl From<guest::Page> for types::Page {
     }
 }
 
-impl From<guest::MatchResult> for types::MatchResult {
-    fn from(result: guest::MatchResult) -> Self {
-        match result {
-            guest::MatchResult::Matches => Self::Matches,
-            guest::MatchResult::Differs(what) => Self::Differs(what),
-        }
-    }
-}
+same!(guest::MatchResult => types::MatchResult { Matches, Differs(what) });
 
 impl From<guest::WorkflowResult> for workflow::WorkflowResult {
     fn from(result: guest::WorkflowResult) -> Self {
@@ -147,27 +119,11 @@ impl From<guest::NodeResult> for workflow::NodeResult {
     }
 }
 
-impl From<guest::Operation> for workflow::Operation {
-    fn from(operation: guest::Operation) -> Self {
-        match operation {
-            guest::Operation::Unchanged => Self::Unchanged,
-            guest::Operation::Created => Self::Created,
-            guest::Operation::Updated => Self::Updated,
-            guest::Operation::Deleted => Self::Deleted,
-        }
-    }
-}
+same!(guest::Operation => workflow::Operation { Unchanged, Created, Updated, Deleted });
 
-impl From<guest::ConditionRole> for workflow::ConditionRole {
-    fn from(role: guest::ConditionRole) -> Self {
-        match role {
-            guest::ConditionRole::Activation => Self::Activation,
-            guest::ConditionRole::ReconcilePrecondition => Self::ReconcilePrecondition,
-            guest::ConditionRole::ReadyPostcondition => Self::ReadyPostcondition,
-            guest::ConditionRole::DeletePostcondition => Self::DeletePostcondition,
-        }
-    }
-}
+same!(guest::ConditionRole => workflow::ConditionRole {
+    Activation, ReconcilePrecondition, ReadyPostcondition, DeletePostcondition,
+});
 
 impl From<guest::CallError> for types::CallError {
     fn from(error: guest::CallError) -> Self {
@@ -182,20 +138,6 @@ impl From<object::Error> for types::CallError {
     }
 }
 
-impl From<guest::CallReason> for types::CallReason {
-    fn from(reason: guest::CallReason) -> Self {
-        match reason {
-            guest::CallReason::Denied => Self::Denied,
-            guest::CallReason::Invalid => Self::Invalid,
-            guest::CallReason::Misplaced => Self::Misplaced,
-            guest::CallReason::Missing => Self::Missing,
-            guest::CallReason::Ambiguous => Self::Ambiguous,
-            guest::CallReason::Conflict => Self::Conflict,
-            guest::CallReason::Rejected => Self::Rejected,
-            guest::CallReason::Unreachable => Self::Unreachable,
-            guest::CallReason::Failed => Self::Failed,
-            guest::CallReason::Exhausted => Self::Exhausted,
-            guest::CallReason::Other => Self::Other,
-        }
-    }
-}
+same!(guest::CallReason => types::CallReason {
+    Denied, Invalid, Misplaced, Missing, Ambiguous, Conflict, Rejected, Unreachable, Failed, Exhausted, Other,
+});

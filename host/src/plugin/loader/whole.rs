@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use wasmparser::BinaryReader;
+
 use super::error::Error;
 
 /// What WebAssembly begins with.
@@ -48,29 +50,14 @@ impl Sort {
 }
 
 /// Whether a sequence of sections, each a byte, a length and so many bytes, ends where the bytes end.
-fn sections_end(mut bytes: &[u8]) -> bool {
-    while let Some((_id, rest)) = bytes.split_first() {
-        let Some((length, rest)) = leb128(rest) else {
+fn sections_end(bytes: &[u8]) -> bool {
+    let mut reader = BinaryReader::new(bytes, 0);
+    while !reader.eof() {
+        if reader.read_u8().and_then(|_id| reader.read_reader()).is_err() {
             return false;
-        };
-        let Some(rest) = usize::try_from(length).ok().and_then(|length| rest.get(length..)) else {
-            return false;
-        };
-        bytes = rest;
-    }
-    true
-}
-
-/// Reads a number in groups of seven bits, lowest first.
-fn leb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut number = 0;
-    for (n, &byte) in bytes.iter().enumerate().take(5) {
-        number |= u64::from(byte & 0x7f) << (7 * n);
-        if byte & 0x80 == 0 {
-            return Some((number, bytes.get(n + 1..)?));
         }
     }
-    None
+    true
 }
 
 #[cfg(test)]

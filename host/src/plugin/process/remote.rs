@@ -20,7 +20,7 @@ use super::frames::{Ask, Body, Done, LONGEST, Order, Report, Said, frame};
 use super::{Apart, Process, receive};
 use crate::plugin::Facts;
 use crate::plugin::asking::Asking;
-use crate::plugin::ending::Ending;
+use crate::plugin::ending::{Ending, early};
 use crate::plugin::idle::Wear;
 use crate::plugin::instance::Ended;
 use crate::plugin::output::Output;
@@ -282,10 +282,7 @@ impl Remote {
 
     async fn grow(&mut self, bytes: u64) -> Result<(), String> {
         let more = bytes.min(self.facts.limits.memory).saturating_sub(self.held);
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        // Early enough that the reason is told, and not that the call took too long.
-        let by = self.deadline.checked_sub(left / 8).unwrap_or(self.deadline);
-        let grown = self.holding.grow(more, by).await;
+        let grown = self.holding.grow(more, early(self.deadline)).await;
         grown.map_err(|error| error.to_string())?;
         self.held += more;
         Ok(())
