@@ -13,7 +13,7 @@ mod lengths;
 const ROWS: &[&[&str]] = &[
     &["budget", "bucket", "health", "text", "wire", "yaml"],
     &["object", "patch", "cel"],
-    &["cluster", "granted", "room", "kinds", "network"],
+    &["cluster", "granted", "room", "kinds", "network", "schema"],
     &["guest", "cpu", "kubeconfig"],
     &["workflow"],
     &["manifest"],
