@@ -1,9 +1,9 @@
-//! What a manifest names of its kinds, and they do not have: `check` refuses it.
+//! What a manifest names of its kinds, and they do not have: `check` refuses it, and a daemon warns of it.
 
 use std::fs;
 use std::path::Path;
 
-use scenarios::{Folder, component, repository, run};
+use scenarios::{Folder, Place, Start, component, repository, run};
 use serde_json::{Value, json};
 
 /// Returns the definition of the sample's kind, of which the schema leaves nothing open.
@@ -88,4 +88,39 @@ fn check_refuses_a_file_that_has_no_definition() {
         let (code, said) = check(&manifest(&RIGHT), &[file], &[]);
         assert!(code == 1 && said.contains(expected), "{code} {said}");
     }
+}
+
+/// LC-14
+#[test]
+fn a_daemon_warns_of_fields_that_the_api_server_does_not_know_and_runs_all_the_same() {
+    let place = Place::new("fit");
+    let primary = "{ apiVersion: sample.capstan.dev/v1, kind: WebPage }";
+    let of = |fields: &[&str]| place.manifest("webpage", primary, "", &fields.join("\n"));
+    let both = format!("{}---\n{}", of(&WRONG), place.renamed(&of(&RIGHT), "right"));
+    let daemon = Start::new(&both).run(&place).until_ready();
+    let name = place.namespace.name();
+    for (field, text) in [("drop[0]", "did you mean `areWeGood`?"), ("filters.generic.cel", "did you mean `exposed`?")]
+    {
+        let line = daemon.await_line(text);
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let said = line.to_string();
+        assert_eq!(line["level"], "WARN", "{said}");
+        for expected in [
+            &format!("spec.controllers.{name}.{field}"),
+            &format!("\"operator\":\"{name}\""),
+            &format!("\"controller\":\"{name}\""),
+        ] {
+            assert!(said.contains(expected), "{expected} is not in {said}");
+        }
+    }
+    let warned = |controller: &str| {
+        let of = |line: &&Value| line.to_string().contains("what its kind does not have");
+        daemon
+            .lines()
+            .iter()
+            .filter(of)
+            .filter(|line| line.to_string().contains(&format!("\"controller\":\"{controller}\"")))
+            .count()
+    };
+    assert_eq!((warned(name), warned(&format!("{name}-right"))), (2, 0));
 }

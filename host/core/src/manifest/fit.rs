@@ -46,9 +46,19 @@ const LISTED: usize = 20;
 /// # Errors
 /// [`Exceeded`] if that costs too much.
 pub fn misfits(controller: &Controller, known: &Ask<'_>, budget: &mut Budget) -> Result<Vec<Misfit>, Exceeded> {
-    let mut search = Search { known, budget, told: BTreeSet::new(), found: Vec::new() };
+    let mut search = Search { known, budget, looked: BTreeSet::new(), told: BTreeSet::new(), found: Vec::new() };
     search.controller(controller)?;
     Ok(search.found)
+}
+
+/// Returns the kinds of which a controller names fields, each with the cluster that it is in.
+pub fn named(controller: &Controller) -> BTreeSet<(Gvk, Option<Arc<str>>)> {
+    let known: &Ask<'_> = &|_, _| Known::Nothing;
+    let budget = &mut Budget::of(0);
+    let mut search = Search { known, budget, looked: BTreeSet::new(), told: BTreeSet::new(), found: Vec::new() };
+    // Nothing is known, so nothing costs.
+    search.controller(controller).unwrap_or_default();
+    search.looked
 }
 
 /// Returns what was found of an operator as errors with their places in the text of its file.
@@ -87,6 +97,8 @@ enum Written<'a> {
 struct Search<'s, 'k> {
     known: &'s Ask<'k>,
     budget: &'s mut Budget,
+    /// The kinds whose schema was wanted.
+    looked: BTreeSet<(Gvk, Option<Arc<str>>)>,
     /// The fields of the manifest with the paths that were told of them.
     told: BTreeSet<(String, String)>,
     found: Vec<Misfit>,
@@ -337,6 +349,10 @@ impl<'k> Search<'_, 'k> {
 
     /// Finds a path that leads to nothing.
     fn path(&mut self, field: &str, at: At<'_>, path: &[&str], written: &Written<'_>) -> Result<(), Exceeded> {
+        if path.is_empty() {
+            return Ok(());
+        }
+        self.looked.insert((at.gvk.clone(), at.cluster.cloned()));
         let Some(schema) = self.kind(at).and_then(|kind| kind.schema.as_ref()) else {
             return Ok(());
         };
@@ -639,6 +655,20 @@ a.yaml:24:22: spec.controllers.pages.fieldSelector: found `spec.titel`; sample.d
    = fields that select here: metadata.name, metadata.namespace, spec.title
 "#;
         assert_eq!(errors.to_string(), expected.trim());
+    }
+
+    /// LC-14
+    #[test]
+    fn the_kinds_are_known_of_which_a_manifest_names_fields() {
+        let kinds = |fields: &[&str]| {
+            let operator = parse(&text(fields), Path::new("a.yaml")).unwrap().remove(0);
+            named(&operator.controllers["pages"]).iter().map(|(gvk, _)| gvk.to_string()).collect::<Vec<_>>()
+        };
+        let tenants = "sources: { s: { informer: { apiVersion: sample.dev/v1, kind: Tenant, keep: [/spec] } } }";
+        assert_eq!(kinds(&[PAGE, "namespaces: own"]), [""; 0]);
+        assert_eq!(kinds(&[PAGE, "filters: { generic: { cel: object == object } }"]), [""; 0]);
+        assert_eq!(kinds(&[PAGE, tenants]), ["sample.dev/v1 Tenant"]);
+        assert_eq!(kinds(&[PAGE, tenants, "drop: [/status]"]), ["sample.dev/v1 Page", "sample.dev/v1 Tenant"]);
     }
 
     /// LC-14
