@@ -17,11 +17,13 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::client::Body;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 mod answer;
 mod link;
 pub mod meter;
+pub(crate) mod published;
 pub mod pulse;
 pub mod recorder;
 pub(crate) mod request;
@@ -64,6 +66,8 @@ pub struct ApiServer {
     chance: Chance,
     /// The memory of answers until they are read.
     transit: Transit,
+    /// Whoever has a published document.
+    publishing: Arc<Mutex<()>>,
 }
 
 /// Who a request is sent for. There is no request without one.
@@ -111,6 +115,7 @@ impl ApiServer {
             pulse: Pulse::default(),
             chance: Chance::default(),
             transit: Transit::new(Room::default(), "the daemon".into()),
+            publishing: Arc::default(),
         }
     }
 

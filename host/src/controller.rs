@@ -24,6 +24,7 @@ mod assemble;
 mod behind;
 mod declared;
 mod demand;
+mod fitting;
 mod handle;
 pub mod inbound;
 mod late;
@@ -110,14 +111,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         polls: Polls::default(),
         anew: false,
     };
-    // So that what nobody demands any more is not watched.
-    let forget = {
-        let handle = Arc::clone(&handle);
-        async move { handle.forget_gone().await }
-    };
-    let _forget = AbortOnDropHandle::new(environment.workers.runtime().spawn(forget));
-    let follow = follow(Arc::clone(&handle), Arc::clone(&environment)).in_current_span();
-    let _follow = AbortOnDropHandle::new(environment.workers.runtime().spawn(follow));
+    let _beside = beside(&handle, &environment);
     let mut held = Held::default();
     // What it has been without so far.
     let mut lacked = BTreeMap::new();
@@ -164,6 +158,19 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     // So that a handle that is still in use does not keep the plugin.
     *handle.in_force.write() = None;
     handle.forget_registrar();
+}
+
+/// Begins what goes on beside its runs, until that is dropped.
+fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropHandle<()>; 3] {
+    let runtime = environment.workers.runtime();
+    // So that what nobody demands any more is not watched.
+    let forget = {
+        let handle = Arc::clone(handle);
+        async move { handle.forget_gone().await }
+    };
+    let follow = follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
+    let fits = fitting::follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
+    [runtime.spawn(forget), runtime.spawn(follow), runtime.spawn(fits)].map(AbortOnDropHandle::new)
 }
 
 /// Waits until something else is wanted than `declared`, and more than the same in further namespaces: that comes after it, or those that

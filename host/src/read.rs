@@ -17,6 +17,9 @@ pub const COMPONENT: u64 = 64 << 20;
 /// The largest manifest, kubeconfig or key, in bytes: what a `ConfigMap` holds.
 pub const TEXT: u64 = 1 << 20;
 
+/// The largest file of `CustomResourceDefinition`s, in bytes: some have megabytes, and several may be in one file.
+pub const DEFINITIONS: u64 = 16 << 20;
+
 /// Returns the content of a file.
 ///
 /// # Errors

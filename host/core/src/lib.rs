@@ -1,7 +1,7 @@
 //! The decisions of Capstan. Nothing here talks to an API server or to a component; both are given as traits.
 //!
 //! In reading order: [`text`] makes what others say fit to be shown, [`budget`] bounds what work on documents costs, [`object`] has the
-//! shared nouns, and [`kinds`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
+//! shared nouns, and [`kinds`] and [`schema`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
 //! operator declares, read by [`yaml`]. [`cache`] keeps the objects of one informer, [`source::filter`] says which changes matter and [`source::mapper`] to
 //! whom; [`source`] puts these together for one controller. [`external`] keeps what is polled outside of the cluster. [`queue`] is the only hand-off between watching and working;
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
@@ -42,6 +42,7 @@ pub mod rbac;
 pub mod reconciler;
 pub mod rollout;
 pub mod room;
+pub mod schema;
 pub mod source;
 pub mod startup;
 pub mod text;

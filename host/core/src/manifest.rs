@@ -25,6 +25,7 @@ mod dependent;
 mod destinations;
 pub mod events;
 pub mod filters;
+pub mod fit;
 pub mod inbound;
 mod keep;
 mod names;

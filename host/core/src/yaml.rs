@@ -15,4 +15,4 @@ pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
 pub(crate) use schema::words;
 pub(crate) use slot::{Entries, Form, Leaf, ListOr, Located, OrWord, Scalar, Slot, Word};
 pub(crate) use stack::with_room;
-pub(crate) use tree::{Quoted, Tree, Value, documents, join};
+pub(crate) use tree::{Node, Quoted, Tree, Value, documents, documents_within, join};

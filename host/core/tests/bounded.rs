@@ -18,6 +18,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("object/pointer.rs", "passes over what is no key, and makes no tree"),
             ("reconciler/mask.rs", "goes through a text that is paid for, and makes no tree"),
             ("dependent/ownership.rs", "reads a mark of some KiB at most, and makes no tree"),
+            ("schema/document.rs", "passes over what is not looked for, pays for that, and makes no tree"),
             // Texts of the manifest, which is bounded as a whole.
             ("yaml/tree.rs", "a manifest"),
             ("kinds.rs", "the daemon's own table"),

@@ -13,7 +13,7 @@ mod lengths;
 const ROWS: &[&[&str]] = &[
     &["backoff", "budget", "bucket", "health", "lately", "text", "wire", "yaml"],
     &["object", "patch", "cel"],
-    &["cluster", "granted", "room", "kinds", "network"],
+    &["cluster", "granted", "room", "kinds", "network", "schema"],
     &["guest", "cpu", "kubeconfig"],
     &["workflow"],
     &["manifest"],

@@ -198,11 +198,16 @@ impl Run {
 #[command(after_help = "\
 Examples:
   capstan check -m webpage.yaml
+  capstan check -m webpage.yaml --crd crd.yaml     and do the fields that it names exist?
   capstan check -m operators/ -o json")]
 pub struct Check {
     /// The manifests and the code cache.
     #[command(flatten)]
     pub source: Source,
+    /// A file with definitions of kinds (CRDs), in YAML or JSON; may be given several times. What manifests name of these
+    /// kinds has to be there: fields in keep, drop, pointers, field selectors and CEL, versions, and namespaces.
+    #[arg(long = "crd", value_name = "FILE")]
+    pub definitions: Vec<PathBuf>,
     /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,

@@ -1,20 +1,25 @@
 //! `capstan check`: finds what is wrong with manifests and components, without a cluster.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use capstan_core::budget::Budget;
+use capstan_core::manifest::{Operator, fit};
 use capstan_core::permission::risk;
+use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
 use serde::Serialize;
 
 use crate::cli::args::{Check, Output};
 use crate::operators::{self, Manifests, Read};
+use crate::read;
 
 /// The result for one manifest, plugin or controller.
 #[derive(Debug, Serialize)]
 struct Finding {
-    /// `manifest`, `plugin`, `controller`, or `warning`.
+    /// `manifest`, `crd`, `plugin`, `controller`, or `warning`.
     kind: &'static str,
     /// Its name, or the file.
     name: String,
@@ -40,6 +45,13 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for (file, detail) in problems {
         findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
+    }
+    let mut defined = Vec::new();
+    for file in &args.definitions {
+        findings.push(read_definitions(file, &mut defined)?);
+    }
+    for operator in &operators {
+        findings.extend(misfits(operator, &defined)?);
     }
     let engine = operators::engine(&operators)?;
     let cache = operators::code_cache(&args.source);
@@ -71,6 +83,37 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
         }
     }
     Ok(findings)
+}
+
+/// Adds the definitions of a file to those of others.
+fn read_definitions(file: &Path, defined: &mut Vec<Definition>) -> anyhow::Result<Finding> {
+    let content = read::text(file, read::DEFINITIONS).with_context(|| format!("read {}", file.display()))?;
+    let finding = |ok, detail| Finding { kind: "crd", name: file.display().to_string(), ok, detail };
+    Ok(match definitions(&content, file) {
+        Ok(found) => {
+            let names: Vec<_> = found.iter().map(Definition::name).collect();
+            defined.extend(found);
+            finding(true, names.join(", "))
+        }
+        Err(errors) => finding(false, errors.to_string()),
+    })
+}
+
+/// Returns what an operator names that is not in the kinds as they are defined, if there is any.
+fn misfits(operator: &Operator, defined: &[Definition]) -> anyhow::Result<Option<Finding>> {
+    let mut budget = Budget::of_run();
+    let mut found = Vec::new();
+    for controller in operator.controllers.values() {
+        let misfits = fit::misfits(controller, &|gvk, _| Definition::known(defined, gvk), &mut budget);
+        found.extend(misfits.with_context(|| format!("compare controller {} with its kinds", controller.name))?);
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let file = operator.origin.file();
+    let content = read::text(file, read::TEXT).with_context(|| format!("read manifest {}", file.display()))?;
+    let detail = fit::placed(&content, file, &operator.name, found).to_string();
+    Ok(Some(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail }))
 }
 
 fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {

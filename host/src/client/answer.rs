@@ -103,7 +103,7 @@ impl<'a> About<'a> {
         self.error(Reason::Invalid, 0, text)
     }
 
-    fn broken(&self, text: &dyn Display) -> Error {
+    pub(super) fn broken(&self, text: &dyn Display) -> Error {
         self.error(Reason::Unusable, 0, &format_args!("the API server's answer can't be read: {text}"))
     }
 

@@ -41,6 +41,11 @@ pub(super) fn discover(gvk: &Gvk) -> Asked {
     Identity::Daemon.asks(Method::GET, &group_path(gvk), None)
 }
 
+/// Asks for the document that has the schemas of this group and version.
+pub(super) fn published(gvk: &Gvk) -> Asked {
+    Identity::Daemon.asks(Method::GET, &format!("/openapi/v3{}", group_path(gvk)), None)
+}
+
 /// Asks for an object.
 pub(super) fn get(who: &Identity, kind: &Kind, target: &Target) -> Asked {
     who.asks(Method::GET, &kind.object_path(target), None)
@@ -226,6 +231,7 @@ mod tests {
         for (asked, expected) in [
             (discover(&kind.gvk), "/api/v1"),
             (discover(&pages), "/apis/sample.dev/v1"),
+            (published(&pages), "/openapi/v3/apis/sample.dev/v1"),
             (get(daemon, &kind, &maps()), "/api/v1/namespaces/n/configmaps/a"),
             (look(daemon, &kind, &maps().key), "/api/v1/namespaces/n/configmaps?fieldSelector=metadata.name%3Da"),
             (page(&kind, &all, 500, None), "/api/v1/configmaps?limit=500"),

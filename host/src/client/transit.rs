@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use capstan_core::budget::Budget;
 use capstan_core::room::{Holding, Room};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -52,6 +53,11 @@ impl Transit {
     /// Returns what somebody else takes of the same room.
     pub(crate) fn of(&self, account: Arc<str>) -> Self {
         Self { room: self.room.clone(), account }
+    }
+
+    /// Returns the budget of a run for documents that are made of what has come in.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget::borrowing(Box::new(self.room.holding(&self.account)))
     }
 
     /// Returns the memory of one connection.

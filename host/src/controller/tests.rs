@@ -152,6 +152,76 @@ async fn a_controller_that_is_stopped_before_it_starts_asks_for_nothing_and_ends
     assert!(handle.queue.next().await.is_none());
 }
 
+/// Returns the document of these kinds, which have one field each, in their spec.
+fn document(kinds: &[(&str, &str)]) -> Body {
+    let schema = |(kind, field): &(&str, &str)| {
+        let spec = json!({ "type": "object", "properties": { *field: { "type": "string" } } });
+        let of = json!([{ "group": "sample.dev", "version": "v1", "kind": kind }]);
+        let schema = json!({ "type": "object", "properties": { "spec": spec }, "x-kubernetes-group-version-kind": of });
+        ((*kind).to_owned(), schema)
+    };
+    let schemas: serde_json::Map<_, _> = kinds.iter().map(schema).collect();
+    Body::Comes(json!({ "components": { "schemas": schemas } }).to_string())
+}
+
+/// Returns what is found of a controller of pages with these fields, after which time, and how often documents were asked for. The API
+/// server publishes this.
+async fn found(fields: &str, mut published: impl FnMut() -> Body + Send + 'static) -> (Vec<String>, Duration, usize) {
+    let (environment, asked) = environment_of(move |path| match path {
+        "/apis/sample.dev/v1" => Some(vec![kinds(&["Page", "Theme"])]),
+        _ => path.starts_with("/openapi/").then(|| vec![published()]),
+    });
+    let declared = pages_with(fields, &environment);
+    environment.api.resolve(&declared.spec.primary).await.unwrap();
+    let handle = Handle::new(pages_with(fields, &environment), &environment);
+    let began = Instant::now();
+    let found = fitting::look(&handle, &declared, &environment).await;
+    let fields = found.into_iter().map(|misfit| misfit.field.replace("spec.controllers.pages.", ""));
+    let times = asked.lock().iter().filter(|path| *path == "/openapi/v3/apis/sample.dev/v1").count();
+    (fields.collect(), began.elapsed(), times)
+}
+
+/// LC-14
+#[tokio::test(start_paused = true)]
+async fn what_a_manifest_names_is_looked_for_in_one_document_of_each_group_and_version() {
+    let theme = "sources: { themes: { informer: { apiVersion: sample.dev/v1, kind: Theme, keep: [/spec/colour] } } }";
+    let both = format!("keep: [/spec/title], {theme}");
+    let map = "sources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, keep: [/nothing] } } }";
+    let has = || document(&[("Page", "titel"), ("Theme", "colour")]);
+    for (fields, expected, times) in [
+        (&*both, &["keep[0]"][..], 1),
+        (theme, &[], 1),
+        (map, &[], 0),
+        ("namespaces: [n]", &[], 0),
+        ("filters: { generic: { cel: has(object.spec.title) } }", &["filters.generic.cel"], 1),
+    ] {
+        assert_eq!(
+            found(fields, has).await,
+            (expected.iter().map(ToString::to_string).collect(), Duration::ZERO, times)
+        );
+    }
+}
+
+/// LC-14
+#[tokio::test(start_paused = true)]
+async fn a_schema_that_is_published_late_is_waited_for_and_one_that_never_is_leaves_nothing_to_be_told() {
+    let mut times = 0;
+    let late = move || {
+        times += 1;
+        if times < 3 { document(&[("Other", "title")]) } else { document(&[("Page", "titel")]) }
+    };
+    let (told, after, times) = found("keep: [/spec/title]", late).await;
+    assert_eq!((told, times), (vec!["keep[0]".to_owned()], 3));
+    assert!(after < Duration::from_secs(4), "{after:?}");
+    let (told, after, times) = found("keep: [/spec/title]", || document(&[("Other", "title")])).await;
+    assert_eq!((told, times), (Vec::new(), 5));
+    assert!(after < Duration::from_secs(20), "{after:?}");
+    for unread in ["<html>", "{}"] {
+        let (told, after, times) = found("keep: [/spec/title]", || Body::Comes(unread.to_owned())).await;
+        assert_eq!((told, after, times), (Vec::new(), Duration::ZERO, 1), "{unread}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_controller_that_has_stopped_does_nothing() {
     // NS-4

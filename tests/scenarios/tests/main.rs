@@ -27,6 +27,7 @@ mod dependents;
 mod endless;
 mod expectations;
 mod exports;
+mod fit;
 mod following;
 mod identity;
 mod image;

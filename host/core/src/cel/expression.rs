@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::cel::Program;
-use ::cel::common::ast::{Expr, IdedExpr};
+use ::cel::common::ast::{ComprehensionExpr, Expr, IdedExpr};
 use serde_json::Value as Json;
 
 use super::never::Search;
@@ -118,9 +118,14 @@ impl Expression {
     /// assert_eq!(cel.paths("object"), [vec!["spec", "a"], vec!["spec", "b"], vec![]]);
     /// ```
     pub fn paths(&self, variable: &str) -> Vec<Vec<String>> {
+        self.fields(variable).into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// Returns the same, each with the character at which the variable stands.
+    pub fn fields(&self, variable: &str) -> Vec<(usize, Vec<String>)> {
         let mut found = Vec::new();
         paths(self.program.expression(), variable, &mut found);
-        found
+        found.into_iter().map(|(id, path)| (start(&self.program, id), path)).collect()
     }
 
     /// Evaluates a condition, which the budget pays for; says why, if it is not met. Where the expression needs a field that is not
@@ -328,20 +333,28 @@ fn offset(text: &str, line: isize, column: isize) -> usize {
     (before + number(column)).min(text.chars().count())
 }
 
-/// Adds to `found` every path of names that begins at a variable.
-fn paths(node: &IdedExpr, variable: &str, found: &mut Vec<Vec<String>>) {
+/// Adds to `found` every path of names that begins at a variable, with the variable's node.
+fn paths(node: &IdedExpr, variable: &str, found: &mut Vec<(u64, Vec<String>)>) {
     let (mut names, mut at) = (Vec::new(), node);
     while let Expr::Select(select) = &at.expr {
         names.push(select.field.clone());
         at = &select.operand;
     }
-    if matches!(&at.expr, Expr::Ident(name) if name == variable) {
-        names.reverse();
-        found.push(names);
-    } else {
-        for child in children(at) {
-            paths(child, variable, found);
+    let binds = |all: &ComprehensionExpr| {
+        all.iter_var == variable || all.iter_var2.as_ref().is_some_and(|name| name == variable)
+    };
+    match &at.expr {
+        Expr::Ident(name) if name == variable => {
+            names.reverse();
+            found.push((at.id, names));
         }
+        // What it binds under the same name is something else.
+        Expr::Comprehension(all) if binds(all) => {
+            for outside in [&all.iter_range, &all.accu_init] {
+                paths(outside, variable, found);
+            }
+        }
+        _ => children(at).into_iter().for_each(|child| paths(child, variable, found)),
     }
 }
 

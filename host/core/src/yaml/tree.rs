@@ -58,18 +58,29 @@ const USUAL: [(&str, &str); 4] = [
     ("cannot start any token", "YAML is indented by spaces, and a text that begins with this character needs quotes"),
 ];
 
+/// The most nodes of a file, unless it may be a large one.
+const NODES: usize = 50_000;
+
 /// Returns the documents of a file, without the empty ones.
 ///
 /// # Errors
 /// [`Syntax`] if the text is no YAML, repeats a key, or is beyond the reader's bounds.
 pub(crate) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
-    let gave_up = || Syntax { mark: mark(Location::UNKNOWN), message: "the reader gave up".to_owned() };
-    with_room(|| read(text)).unwrap_or_else(|| Err(gave_up()))
+    documents_within(text, NODES)
 }
 
-fn read(text: &str) -> Result<Vec<Tree>, Syntax> {
+/// Returns the same of a file that has so many nodes at most.
+///
+/// # Errors
+/// As for [`documents`].
+pub(crate) fn documents_within(text: &str, nodes: usize) -> Result<Vec<Tree>, Syntax> {
+    let gave_up = || Syntax { mark: mark(Location::UNKNOWN), message: "the reader gave up".to_owned() };
+    with_room(|| read(text, nodes)).unwrap_or_else(|| Err(gave_up()))
+}
+
+fn read(text: &str, nodes: usize) -> Result<Vec<Tree>, Syntax> {
     let documents: Vec<Spanned<Yaml>> =
-        serde_yaml::from_str_multiple_with_options(text, options()).map_err(|error| Syntax {
+        serde_yaml::from_str_multiple_with_options(text, options(nodes)).map_err(|error| Syntax {
             mark: mark(error.location().unwrap_or(Location::UNKNOWN)),
             message: UserMessageFormatter.format_message(&error).into_owned(),
         })?;
@@ -77,13 +88,13 @@ fn read(text: &str) -> Result<Vec<Tree>, Syntax> {
 }
 
 /// Plain scalars mean what Kubernetes takes them for: `yes` and `017` are texts.
-fn options() -> Options {
+fn options(nodes: usize) -> Options {
     serde_yaml::options! {
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         with_snippet: false,
-        budget: serde_yaml::budget! { max_depth: 64, max_nodes: 50_000 },
+        budget: serde_yaml::budget! { max_depth: 64, max_nodes: nodes },
     }
 }
 
@@ -153,16 +164,49 @@ impl Syntax {
 impl Tree {
     /// Returns the node of a field of the outermost mapping.
     pub(crate) fn field(&self, name: &str) -> Option<&Node> {
-        let Value::Map(entries) = &self.root.value else {
-            return None;
-        };
-        entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
+        self.root.field(name)
+    }
+
+    /// Returns where the value of a field is, by its path; the key, if that is a list or a mapping.
+    pub(crate) fn place_of(&self, path: &str) -> Option<&Place> {
+        self.places.iter().rfind(|place| place.path == path)
     }
 }
 
 // === impl Node ===
 
 impl Node {
+    /// Returns the node of a field, if it is a mapping that has it.
+    pub(crate) fn field(&self, name: &str) -> Option<&Self> {
+        let Value::Map(entries) = &self.value else {
+            return None;
+        };
+        entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
+    }
+
+    /// Returns the items of a node, if it is a list; else none.
+    pub(crate) fn items(&self) -> &[Self] {
+        match &self.value {
+            Value::List(items) => items,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => &[],
+        }
+    }
+
+    /// Returns the node as a JSON document.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(value) => value.clone().into(),
+            Value::Text(text) => text.as_str().into(),
+            Value::List(items) => items.iter().map(Self::json).collect(),
+            Value::Map(entries) => {
+                let entry = |(key, value): &(Self, Self)| Some((key.text()?.to_owned(), value.json()));
+                entries.iter().filter_map(entry).collect()
+            }
+        }
+    }
+
     /// Returns the text of a node, if it is one.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
