@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
 use capstan_core::cluster::Error;
-use capstan_core::object::{Change, Version};
+use capstan_core::object::{Change, ObjectRef, Version};
 use capstan_core::source::{Listener, Source, Trigger};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -32,6 +32,7 @@ mod kept;
 mod lines;
 pub mod list_watch;
 mod memory;
+mod packing;
 pub mod pool;
 mod state;
 
@@ -96,6 +97,8 @@ pub(crate) struct Shared {
     due: AtomicBool,
     /// Wakes whoever waits for that.
     relist: Notify,
+    /// Wakes who packs what is cached.
+    repack: Notify,
     metrics: InformerMetrics,
 }
 
@@ -103,7 +106,8 @@ pub(crate) struct Shared {
 pub(crate) struct Informer {
     shared: Arc<Shared>,
     list_watch: ListWatch,
-    writer: Writer,
+    /// Who takes in what comes, and who packs what is there, are one task: neither waits for the other.
+    writer: Arc<Mutex<Writer>>,
     /// Whether the API server serves streaming lists.
     streaming: bool,
     /// A list has begun and is not complete: what the cache holds is no state to watch on from.
@@ -125,8 +129,22 @@ fn deliver(subscribers: &Subscribers, change: &Change) {
         subscriber.tell(subscriber.source.on(change.clone()));
     }
     for joining in &subscribers.joining {
-        joining.miss(change);
+        joining.miss(change.object().key());
     }
+}
+
+/// Takes in that an object is gone whose last version can't be read. Returns the change, if the cache had one that could be.
+fn lose(subscribers: &Subscribers, writer: &mut Writer, object: &ObjectRef) -> Option<Change> {
+    let change = writer.lose(object);
+    if change.is_none() {
+        for (_, subscriber) in &subscribers.present {
+            subscriber.tell(subscriber.source.lost(object));
+        }
+        for joining in &subscribers.joining {
+            joining.miss(object);
+        }
+    }
+    change
 }
 
 impl Shared {
@@ -251,6 +269,15 @@ impl Shared {
         }
     }
 
+    /// Tells the metrics what is cached.
+    fn measure(&self, cache: &Cache) {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let Self { metrics, .. } = self;
+        metrics.bytes.set(number(cache.bytes()));
+        metrics.objects.set(number(cache.len()));
+        metrics.unreadable.set(number(cache.unreadable_count()));
+    }
+
     fn set(&self, state: State) {
         let full = state == State::Watching && !self.cache.is_complete();
         let state = if full { self.full() } else { state };
@@ -279,17 +306,19 @@ impl Informer {
         writer: Writer,
     ) -> Self {
         let list_watch = ListWatch::new((api, transit), kind, shared.scope.clone());
-        Self { shared, list_watch, writer, streaming: true, listing: false }
+        Self { shared, list_watch, writer: Arc::new(Mutex::new(writer)), streaming: true, listing: false }
     }
 
     /// Runs until `stop`.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let token = stop.clone();
+        let packing = packing::pack(Arc::clone(&self.shared), Arc::clone(&self.writer));
         tokio::select! {
-            // Nothing comes in any more once it is to end.
+            // Nothing comes in any more once it is to end, and what comes in goes before what is there.
             biased;
             () = token.cancelled() => {}
             () = self.keep_true() => {}
+            () = packing => {}
         }
     }
 
@@ -308,7 +337,7 @@ impl Informer {
                     continue;
                 }
             };
-            let cache = self.writer.cache();
+            let cache = &self.shared.cache;
             let synced = cache.is_synced() && !self.listing;
             let held = Held { synced, complete: cache.is_complete(), version: cache.version() };
             let next = state::next(&ended, started.elapsed(), held, &mut pause);
@@ -334,14 +363,17 @@ impl Informer {
 
     /// Lists, in one stream with the watch if the API server can, and watches on.
     async fn list_and_watch(&mut self) -> Result<End, Error> {
-        let Need { comes, stays } = self.shared.before_list();
+        let Need { comes, stays, .. } = self.shared.before_list();
         self.list_watch.refresh(comes);
-        self.writer.keep(stays);
         self.listing = true;
-        self.writer.start_list();
+        {
+            let mut writer = self.writer.lock();
+            writer.keep(stays);
+            writer.start_list();
+        }
         if self.streaming {
             let Self { shared, list_watch, writer, streaming, listing } = self;
-            let streamed = list_watch.stream(&mut |item| take(shared, writer, listing, item)).await;
+            let streamed = list_watch.stream(&mut |item| take(shared, &mut writer.lock(), listing, item)).await;
             match streamed {
                 Err(error) if matches!(error.code, 400 | 422) => {
                     tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
@@ -351,14 +383,14 @@ impl Informer {
             }
         }
         let Self { shared, list_watch, writer, listing, .. } = self;
-        list_watch.list(&mut |item| take(shared, writer, listing, item)).await?;
-        let version = self.writer.cache().version();
+        list_watch.list(&mut |item| take(shared, &mut writer.lock(), listing, item)).await?;
+        let version = self.shared.cache.version();
         self.watch(version).await
     }
 
     async fn watch(&mut self, from: Version) -> Result<End, Error> {
         let Self { shared, list_watch, writer, listing, .. } = self;
-        list_watch.watch(from, &mut |item| take(shared, writer, listing, item)).await
+        list_watch.watch(from, &mut |item| take(shared, &mut writer.lock(), listing, item)).await
     }
 }
 
@@ -397,15 +429,7 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
             }
             None
         }
-        Item::Unreadable { key: Some(key), gone: true, .. } => {
-            let change = writer.lose(&key);
-            if change.is_none() {
-                for (_, subscriber) in &subscribers.present {
-                    subscriber.tell(subscriber.source.lost(&key));
-                }
-            }
-            change
-        }
+        Item::Unreadable { key: Some(key), gone: true, .. } => lose(&subscribers, writer, &key),
         Item::Unreadable { key, error, .. } => {
             // IE-2: one object that can't be read does not stop the others.
             if writer.quarantine(key.as_ref()) {
@@ -425,11 +449,10 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
     if !writer.cache().is_complete() && (*listing || !shared.give_way()) {
         shared.fill_up();
     }
-    let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    let cache = writer.cache();
-    shared.metrics.bytes.set(number(cache.bytes()));
-    shared.metrics.objects.set(number(cache.len()));
-    shared.metrics.unreadable.set(number(cache.unreadable_count()));
+    if writer.is_due() {
+        shared.repack.notify_one();
+    }
+    shared.measure(&writer.cache());
 }
 
 #[cfg(test)]

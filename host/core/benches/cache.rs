@@ -1,10 +1,12 @@
-//! What a cache of 10,000 Deployments costs: taking them in, the memory they keep, and finding those of one primary.
+//! What a cache of 10,000 Deployments costs, whole, packed, or of metadata alone: taking them in, the memory they keep, reading one, and
+//! finding those of one primary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a benchmark may fail loudly")]
 
 use std::fmt::Write as _;
 
 use capstan_core::cache::{Event, Writer};
 use capstan_core::manifest;
+use capstan_core::object::fields::Fields;
 use capstan_core::object::{Change, Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
@@ -70,8 +72,9 @@ fn source() -> Source {
         role: Role::Secondary(mapper),
         filter: Filter::default(),
         indexes: std::collections::BTreeMap::new(),
-        fields: capstan_core::object::fields::Fields::whole(),
+        fields: Fields::whole(),
         bounded: None,
+        packed: false,
         faults: std::sync::Arc::default(),
     })
 }
@@ -84,6 +87,42 @@ fn filled(texts: &[String]) -> Writer {
     writer
 }
 
+/// What a cache keeps of objects.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Whole,
+    Packed,
+    Metadata,
+}
+
+const KEPT: [Kept; 3] = [Kept::Whole, Kept::Packed, Kept::Metadata];
+
+/// Returns a cache that keeps them like that, as a list brings them.
+fn keeping(kept: Kept, texts: &[String]) -> Writer {
+    let mut writer = Writer::default();
+    let fields = match kept {
+        Kept::Whole | Kept::Packed => Fields::whole(),
+        Kept::Metadata => Fields::metadata(),
+    };
+    writer.keep(fields.clone());
+    writer.pack(matches!(kept, Kept::Packed));
+    writer.start_list();
+    for text in texts {
+        black_box(writer.list_item(Object::parse_fields(text, &gvk(), &Managers::default(), &fields).unwrap()));
+        settle(&mut writer);
+    }
+    writer.finish_list(capstan_core::object::Version(20_000));
+    settle(&mut writer);
+    writer
+}
+
+/// Packs what is there.
+fn settle(writer: &mut Writer) {
+    while writer.is_due() {
+        writer.portion();
+    }
+}
+
 fn texts() -> Vec<String> {
     (0..OBJECTS).map(deployment).collect()
 }
@@ -93,6 +132,35 @@ fn texts() -> Vec<String> {
 fn ingest(bencher: Bencher<'_, '_>) {
     let texts = texts();
     bencher.counter(ItemsCount::new(OBJECTS)).bench(|| filled(&texts));
+}
+
+/// The same by what is kept, with all that packing takes.
+#[divan::bench(args = KEPT, sample_count = 5, sample_size = 1)]
+fn ingest_kept(bencher: Bencher<'_, '_>, kept: Kept) {
+    let texts = texts();
+    bencher.counter(ItemsCount::new(OBJECTS)).bench(|| keeping(kept, &texts));
+}
+
+/// Reads the text of one object among 10,000.
+#[divan::bench(args = KEPT)]
+fn read(bencher: Bencher<'_, '_>, kept: Kept) {
+    let cache = keeping(kept, &texts()).cache();
+    let keys: Vec<_> = cache.list().iter().map(|object| object.key().clone()).collect();
+    let mut next = keys.iter().cycle().step_by(7_919);
+    let read = |key| cache.get(key).map(|object| black_box(object.json()).len());
+    bencher.with_inputs(|| next.next().unwrap()).bench_local_values(read);
+}
+
+/// Takes in a change of one object among 10,000.
+#[divan::bench(args = KEPT)]
+fn apply_kept(bencher: Bencher<'_, '_>, kept: Kept) {
+    let texts = texts();
+    let mut writer = keeping(kept, &texts);
+    let objects: Vec<_> = texts.iter().map(|text| Object::parse(text, &gvk(), &Managers::default()).unwrap()).collect();
+    let mut next = objects.iter().cycle().step_by(7_919);
+    bencher
+        .with_inputs(|| Event::Applied(next.next().unwrap().clone()))
+        .bench_local_values(|event| writer.apply(event));
 }
 
 /// The cache without the parsing.

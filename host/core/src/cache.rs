@@ -1,11 +1,9 @@
 //! The cached objects of one informer: decides what a watch event or a list changes, and keeps the objects as JSON
-//! text beside a small header.
+//! text beside a small header, or packed.
 //!
 //! An informer has one kind, one namespace or all of them, and one set of selectors. Its task owns the [`Writer`];
 //! all others read through clones of the [`Cache`].
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
@@ -18,8 +16,11 @@ use crate::object::fields::Fields;
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::room::Holding;
 
-/// The approximate size of a header, in bytes.
-const HEADER: usize = 512;
+mod packing;
+mod slot;
+
+use packing::Packing;
+use slot::Slot;
 
 /// The most objects of which it is noted that they can't be read; the cache is incomplete if there are more.
 const MOST_UNREADABLE: usize = 1000;
@@ -46,6 +47,7 @@ pub struct Writer {
     list: u32,
     /// The fields that are kept of objects; what a change shows of a new one may be more.
     fields: Fields,
+    packing: Packing,
     /// The most bytes that all objects may take.
     bound: usize,
     /// Their shares of memory that caches have together: of each, there has to be enough.
@@ -111,15 +113,6 @@ impl Seen {
     }
 }
 
-/// An object and the list that mentioned it last; equal and ordered by its key alone.
-#[derive(Clone)]
-struct Slot {
-    object: Object,
-    list: u32,
-    /// True if a newer version has found no room.
-    outgrown: bool,
-}
-
 // === impl Cache ===
 
 impl Cache {
@@ -133,7 +126,7 @@ impl Cache {
         let Objects { slots, unreadable } = &*self.0.objects.read();
         let slot = slots.get(key);
         let older = unreadable.contains_key(key) || slot.is_some_and(|slot| slot.outgrown);
-        (slot.map(|slot| slot.object.clone()), if older { Version::default() } else { self.version() })
+        (slot.map(|slot| slot.stored.object()), if older { Version::default() } else { self.version() })
     }
 
     /// Returns all objects, ordered by namespace and name.
@@ -148,16 +141,16 @@ impl Cache {
         let mut older: BTreeSet<_> = unreadable.keys().cloned().collect();
         let mut shown = |slot: &Slot| {
             if slot.outgrown {
-                older.insert(slot.object.key().clone());
+                older.insert(slot.key().clone());
             }
-            slot.object.clone()
+            slot.stored.object()
         };
         let found = match namespace {
             None => slots.iter().map(shown).collect(),
             Some(namespace) => {
                 let first = ObjectRef::namespaced(namespace, "");
                 let range = slots.range::<ObjectRef, _>((Bound::Included(&first), Bound::Unbounded));
-                let inside = range.take_while(|slot| slot.object.key().namespace.as_deref() == Some(namespace));
+                let inside = range.take_while(|slot| slot.key().namespace.as_deref() == Some(namespace));
                 inside.map(&mut shown).collect()
             }
         };
@@ -246,8 +239,8 @@ impl Default for Writer {
 impl Writer {
     /// Returns the writer of an empty cache whose objects may take `bound` bytes.
     pub fn bounded(bound: usize) -> Self {
-        let (cache, fields) = (Cache::default(), Fields::whole());
-        Self { cache, list: 0, fields, bound, holdings: Vec::new(), short: false, nameless: false }
+        let (cache, fields, packing) = (Cache::default(), Fields::whole(), Packing::default());
+        Self { cache, list: 0, fields, packing, bound, holdings: Vec::new(), short: false, nameless: false }
     }
 
     /// Returns the writer with one more share in memory that caches have together.
@@ -328,7 +321,7 @@ impl Writer {
     /// not in the cache.
     pub fn lose(&mut self, key: &ObjectRef) -> Option<Change> {
         let slot = self.take_out(key, Version::default())?;
-        Some(Change::Deleted { last: slot.object, unknown: true })
+        Some(Change::Deleted { last: slot.stored.object(), unknown: true })
     }
 
     fn take_out(&mut self, key: &ObjectRef, synced: Version) -> Option<Slot> {
@@ -368,7 +361,7 @@ impl Writer {
         let changes = gone
             .map(|slot| {
                 self.give_back(slot.size());
-                Change::Deleted { last: slot.object, unknown: true }
+                Change::Deleted { last: slot.stored.object(), unknown: true }
             })
             .collect();
         for (key, _) in unreadable.extract_if(.., |_, seen| *seen != list && !nameless) {
@@ -383,15 +376,15 @@ impl Writer {
 
     fn replace(&mut self, object: Object, synced: Version) -> Option<Change> {
         let new = object;
-        let slot = Slot { object: new.clone().cut(&self.fields), list: self.list, outgrown: false };
+        let stored = self.packing.store(new.clone().cut(&self.fields));
+        let slot = Slot { stored, list: self.list, outgrown: false };
         let shared = Arc::clone(&self.cache.0);
         let Objects { slots, unreadable } = &mut *shared.objects.write();
-        let known = slots.get(slot.object.key()).map_or(0, Slot::size);
+        let known = slots.get(slot.key()).map_or(0, Slot::size);
         if !self.takes(known, slot.size()) {
             // The list mentions the known object, which stays in its old version.
-            if let Some(stays) = slots.take(slot.object.key()) {
-                let Slot { object, .. } = stays;
-                slots.insert(Slot { object, outgrown: true, ..slot });
+            if let Some(Slot { stored, .. }) = slots.take(slot.key()) {
+                slots.insert(Slot { stored, outgrown: true, ..slot });
             }
             self.leave_out();
             self.advance(synced);
@@ -402,8 +395,8 @@ impl Writer {
         self.advance(synced);
         match before {
             None => Some(Change::Added(new)),
-            Some(slot) if slot.object.version() == new.version() => None,
-            Some(slot) => Some(Change::Updated { old: slot.object, new }),
+            Some(slot) if slot.stored.header().version == new.version() => None,
+            Some(slot) => Some(Change::Updated { old: slot.stored.object(), new }),
         }
     }
 
@@ -455,41 +448,6 @@ impl Writer {
 fn note(key: &ObjectRef) -> usize {
     NOTE + key.name.len() + key.namespace.as_deref().map_or(0, str::len)
 }
-
-// === impl Slot ===
-
-impl Slot {
-    /// Returns its approximate size in bytes: the text, and the header, whose names are copies.
-    fn size(&self) -> usize {
-        HEADER + self.object.header().size() + self.object.size()
-    }
-}
-
-impl Borrow<ObjectRef> for Slot {
-    fn borrow(&self) -> &ObjectRef {
-        self.object.key()
-    }
-}
-
-impl Ord for Slot {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.object.key().cmp(other.object.key())
-    }
-}
-
-impl PartialOrd for Slot {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Slot {
-    fn eq(&self, other: &Self) -> bool {
-        self.object.key() == other.object.key()
-    }
-}
-
-impl Eq for Slot {}
 
 #[cfg(test)]
 mod tests {

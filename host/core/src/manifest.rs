@@ -44,7 +44,7 @@ pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, M
 pub use events::Events;
 pub use filters::Filters;
 pub use inbound::Inbound;
-pub use keep::{Bound, Keep};
+pub use keep::{Bound, Keep, Stored};
 pub use parse::{Defaults, parse, parse_with};
 pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Permission, Plugin, Warm};
 pub use polls::External;
@@ -104,6 +104,8 @@ pub struct Controller {
     pub page_size: u32,
     /// What is kept of primaries (`BC-2`); default everything.
     pub keep: Keep,
+    /// How caches have that (`BC-4`); default plain.
+    pub stored: Stored,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`, `CF-3`); default true.
     pub generation_aware: bool,
     /// What of its primaries makes it run.
@@ -240,6 +242,8 @@ pub struct Source {
     pub page_size: u32,
     /// What is kept of them (`BC-2`); default everything.
     pub keep: Keep,
+    /// How caches have that (`BC-4`); default plain.
+    pub stored: Stored,
     /// Whether others that watch the same share its informer (`PO-4`); default true.
     pub shared: bool,
     /// Its turn when the controller starts (`ES-2`), the lowest first; `None`: with the primaries, after all others.

@@ -13,6 +13,7 @@ mod change;
 pub mod fields;
 pub mod labels;
 mod names;
+pub mod packed;
 pub mod pointer;
 mod read;
 pub mod shard;
@@ -21,6 +22,7 @@ pub use change::Change;
 pub use names::{Gvk, ObjectRef, Scope, Version, is_path_segment};
 
 use fields::Fields;
+use packed::Parcel;
 use read::{Named, View, cut};
 
 /// An entry of `metadata.ownerReferences`.
@@ -91,7 +93,13 @@ enum Inner {
         fields: Fields,
         json: Box<str>,
     },
-    /// Some fields of another one.
+    /// As it is packed somewhere.
+    Packed {
+        of: Arc<Parcel>,
+        /// Unpacked when it is asked for.
+        json: OnceLock<Box<str>>,
+    },
+    /// Some fields of another one, which is no part itself.
     Part {
         of: Object,
         fields: Fields,
@@ -261,27 +269,65 @@ impl Object {
     pub fn json(&self) -> &str {
         match &*self.0 {
             Inner::Read { json, .. } => json,
+            Inner::Packed { of, json } => json.get_or_init(|| of.text()),
             Inner::Part { of, fields, json } => json.get_or_init(|| fields.cut(of.json(), None)),
+        }
+    }
+
+    /// Returns the number of bytes of its text, for which [`Object::unmeasured`] have to be read: none of a whole object.
+    pub fn length(&self) -> usize {
+        match &*self.0 {
+            Inner::Read { .. } | Inner::Packed { .. } => self.size(),
+            Inner::Part { .. } => self.json().len(),
+        }
+    }
+
+    /// Returns the number of bytes that are still to be unpacked and cut to know how long its text is.
+    pub fn unmeasured(&self) -> usize {
+        match &*self.0 {
+            Inner::Read { .. } | Inner::Packed { .. } => 0,
+            Inner::Part { .. } => self.unmade(),
         }
     }
 
     /// Returns the number of bytes that have to be read for its text: of that itself, or of what it is a part of.
     pub fn size(&self) -> usize {
-        self.read().1.len()
+        match &*self.0 {
+            Inner::Read { json, .. } => json.len(),
+            Inner::Packed { of, .. } => of.length(),
+            Inner::Part { of, .. } => of.size(),
+        }
     }
 
-    /// Returns the number of bytes that are still to be read for its text; none once it is made.
-    pub fn uncut(&self) -> usize {
+    /// Returns the number of bytes that are still to be unpacked and cut for its text; none once it is made.
+    pub fn unmade(&self) -> usize {
         match &*self.0 {
-            Inner::Part { of, json, .. } if json.get().is_none() => of.size(),
-            Inner::Read { .. } | Inner::Part { .. } => 0,
+            Inner::Packed { of, json } if json.get().is_none() => of.length(),
+            Inner::Part { of, json, .. } if json.get().is_none() => of.unmade() + of.size(),
+            Inner::Read { .. } | Inner::Packed { .. } | Inner::Part { .. } => 0,
+        }
+    }
+
+    /// Returns the same object without the text that was made for it, for a look after which that is of no use: whoever keeps `self`
+    /// does not keep that.
+    #[must_use]
+    pub fn unread(&self) -> Self {
+        match &*self.0 {
+            Inner::Read { .. } => self.clone(),
+            Inner::Packed { of, .. } => Self(Arc::new(Inner::Packed { of: Arc::clone(of), json: OnceLock::new() })),
+            Inner::Part { of, fields, .. } => {
+                let (of, fields) = (of.unread(), fields.clone());
+                Self(Arc::new(Inner::Part { of, fields, json: OnceLock::new() }))
+            }
         }
     }
 
     /// Returns the fields that it was cut down to.
     pub fn fields(&self) -> &Fields {
-        let (Inner::Read { fields, .. } | Inner::Part { fields, .. }) = &*self.0;
-        fields
+        match &*self.0 {
+            Inner::Read { fields, .. } | Inner::Part { fields, .. } => fields,
+            Inner::Packed { of, .. } => of.fields(),
+        }
     }
 
     /// Returns the object with some of its fields only. The text is cut when it is asked for, once for all clones.
@@ -291,7 +337,7 @@ impl Object {
             return self.clone();
         }
         let of = match &*self.0 {
-            Inner::Read { .. } => self.clone(),
+            Inner::Read { .. } | Inner::Packed { .. } => self.clone(),
             Inner::Part { of, .. } => of.clone(),
         };
         Self(Arc::new(Inner::Part { of, fields: self.fields().meet(fields), json: OnceLock::new() }))
@@ -305,7 +351,7 @@ impl Object {
         }
         let part = self.part(fields);
         match &*part.0 {
-            Inner::Read { .. } => part,
+            Inner::Read { .. } | Inner::Packed { .. } => part,
             Inner::Part { fields, .. } => Self(Arc::new(Inner::Read {
                 header: part.header().clone(),
                 fields: fields.clone(),
@@ -314,22 +360,26 @@ impl Object {
         }
     }
 
-    /// Returns the bytes of the text that it holds in memory, which may have more fields than it shows.
+    /// Returns the most bytes of text that it holds in memory, which may have more fields than it shows.
     pub fn held(&self) -> usize {
-        self.read().1.len()
+        self.size()
     }
 
-    /// Returns header and text as they were read.
-    fn read(&self) -> (&Header, &str) {
+    /// Returns the text as it was read, with all fields that are in memory.
+    fn read(&self) -> &str {
         match &*self.0 {
-            Inner::Read { header, json, .. } => (header, json),
+            Inner::Read { .. } | Inner::Packed { .. } => self.json(),
             Inner::Part { of, .. } => of.read(),
         }
     }
 
     /// Returns the header.
     pub fn header(&self) -> &Header {
-        self.read().0
+        match &*self.0 {
+            Inner::Read { header, .. } => header,
+            Inner::Packed { of, .. } => of.header(),
+            Inner::Part { of, .. } => of.header(),
+        }
     }
 
     /// Returns name and namespace.
@@ -359,7 +409,7 @@ impl Object {
             metadata: Tags<'a>,
         }
         // All labels are in any part, so that the text of a part need not be made for them.
-        let mut tags = serde_json::from_str::<Body<'_>>(self.read().1).unwrap_or_default().metadata;
+        let mut tags = serde_json::from_str::<Body<'_>>(self.read()).unwrap_or_default().metadata;
         if !self.fields().is_whole() {
             tags.annotations.retain(|key, _| self.fields().has(["metadata", "annotations", &*key.0]));
         }

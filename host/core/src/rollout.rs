@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::manifest::{
     self, Capabilities, Controller, External, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator,
-    Permission, Plugin, Remote, ServiceAccount, Source,
+    Permission, Plugin, Remote, ServiceAccount, Source, Stored,
 };
 use crate::object::Gvk;
 use crate::object::shard::Shard;
@@ -63,7 +63,7 @@ struct Watched<'a> {
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
     indexes: &'a BTreeMap<Arc<str>, Keys>,
-    keep: &'a Keep,
+    keep: (&'a Keep, Stored),
     sources: &'a BTreeMap<Arc<str>, Source>,
     externals: &'a BTreeMap<Arc<str>, External>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
@@ -237,7 +237,7 @@ impl Shape<'_> {
             filters: &spec.filters,
             finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
             indexes: &spec.indexes,
-            keep: &spec.keep,
+            keep: (&spec.keep, spec.stored),
             sources: &spec.sources,
             externals: &spec.externals,
             dependents: dependents.collect(),
@@ -400,6 +400,15 @@ mod tests {
         ];
         for (before, after) in rewatch {
             assert_eq!(step(before, &after), Step::Rewatch, "{before} -> {after}");
+        }
+    }
+
+    #[test]
+    fn what_is_packed_or_no_more_is_watched_anew_as_what_is_kept() {
+        // BC-4
+        let source = |more| format!("sources: {{ s: {{ informer: {{ apiVersion: v1, kind: ConfigMap{more} }} }} }}");
+        for (before, after) in [(String::new(), "packed: true".to_owned()), (source(""), source(", packed: true"))] {
+            assert_eq!([step(&before, &after), step(&after, &before)], [Step::Rewatch; 2]);
         }
     }
 

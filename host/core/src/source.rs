@@ -103,6 +103,8 @@ pub struct Spec {
     pub fields: Fields,
     /// What is forgotten of them (`BC-1`); `None`: nothing.
     pub bounded: Option<Bounded>,
+    /// True if its caches are to pack their objects (`BC-4`); it sees nothing of that.
+    pub packed: bool,
     /// Takes the failures of what the user asks about objects.
     pub faults: Arc<Faults>,
 }

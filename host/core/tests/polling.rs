@@ -199,6 +199,7 @@ impl Bench {
             indexes: BTreeMap::new(),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         }));
         primaries.attach(None, pages.cache());

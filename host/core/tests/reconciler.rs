@@ -384,6 +384,7 @@ impl Bench {
                 indexes: BTreeMap::new(),
                 fields: keep.fields(),
                 bounded,
+                packed: false,
                 faults: Arc::default(),
             });
             source.attach(None, writer.cache());
@@ -2628,6 +2629,7 @@ fn remote(bench: &mut Bench, listed: bool, away: bool) -> Writer {
         indexes: BTreeMap::new(),
         fields: Keep::Whole.fields(),
         bounded: None,
+        packed: false,
         faults: Arc::default(),
     });
     source.attach(None, writer.cache());

@@ -165,6 +165,7 @@ impl Planner<'_> {
             indexes: spec.indexes.clone(),
             fields: spec.keep.fields(),
             bounded: None,
+            packed: spec.stored.is_packed(),
             faults: Arc::clone(self.faults),
         };
         let watch = Watch {
@@ -210,6 +211,7 @@ impl Planner<'_> {
             indexes: declared.indexes.clone(),
             fields: declared.fields(),
             bounded: declared.bounded.map(|bound| Bounded { stays: declared.stays(), bound }),
+            packed: declared.stored.is_packed(),
             ..self.secondary(name, &declared.gvk, mapper)
         };
         Planned { start_priority: declared.start_priority, ..self.plan(&watch, source) }
@@ -267,6 +269,7 @@ impl Planner<'_> {
             indexes: BTreeMap::new(),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::clone(self.faults),
         }
     }

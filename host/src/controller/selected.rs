@@ -134,6 +134,7 @@ impl Watching {
             indexes: BTreeMap::new(),
             fields: Keep::Metadata.fields(),
             bounded: None,
+            packed: false,
             faults: Arc::clone(&handle.faults),
         };
         let (sender, changed) = watch::channel(());

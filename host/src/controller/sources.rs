@@ -294,6 +294,7 @@ mod tests {
             indexes: [("i".into(), key)].into(),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         };
         let [before, other] = [(); 2].map(|()| Arc::new(Source::new(spec.clone())));
@@ -333,6 +334,7 @@ mod tests {
             indexes: BTreeMap::new(),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         };
         let before = Source::new(spec("Page", Some("edge")));
@@ -362,6 +364,7 @@ mod tests {
                 indexes: BTreeMap::new(),
                 fields: Fields::whole(),
                 bounded: None,
+                packed: false,
                 faults: Arc::default(),
             };
             (Arc::from(name), Arc::new(Source::new(spec)))

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use capstan_core::cache::Cache;
 use capstan_core::cpu;
-use capstan_core::object::{Change, ObjectRef};
+use capstan_core::object::ObjectRef;
 use capstan_core::source::Attaching;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -53,9 +53,9 @@ impl Joining {
         Self { number: join.number, subscriber: join.subscriber.clone(), missed: Mutex::default(), _task: None }
     }
 
-    /// Notes a change of which the subscriber is told later.
-    pub(super) fn miss(&self, change: &Change) {
-        self.missed.lock().insert(change.object().key().clone());
+    /// Notes that an object has changed, of which the subscriber is told later.
+    pub(super) fn miss(&self, object: &ObjectRef) {
+        self.missed.lock().insert(object.clone());
     }
 }
 

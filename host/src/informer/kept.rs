@@ -26,21 +26,29 @@ pub struct Need {
     pub comes: Fields,
     /// The fields that have to be in the cache of every object, of those.
     pub stays: Fields,
+    /// Whether they are to be packed there (`BC-4`).
+    pub packed: bool,
 }
 
 impl Need {
     /// Returns that all of these fields are needed of every object.
     pub fn all(fields: Fields) -> Self {
-        Self { stays: fields.clone(), comes: fields }
+        Self { stays: fields.clone(), comes: fields, packed: false }
     }
 
     /// Returns what a source needs.
     pub fn of(spec: &Spec) -> Self {
-        Self { comes: spec.fields.clone(), stays: spec.stays().clone() }
+        Self { comes: spec.fields.clone(), stays: spec.stays().clone(), packed: spec.packed }
     }
 
     fn union(&self, other: &Self) -> Self {
-        Self { comes: self.comes.union(&other.comes), stays: self.stays.union(&other.stays) }
+        let packed = self.packed || other.packed;
+        Self { comes: self.comes.union(&other.comes), stays: self.stays.union(&other.stays), packed }
+    }
+
+    /// Returns true if it is of the same fields: whether they are packed is nothing to list again for.
+    fn is_of_same_fields(&self, other: &Self) -> bool {
+        self.comes == other.comes && self.stays == other.stays
     }
 }
 
@@ -98,7 +106,7 @@ impl Kept {
     /// has been listed once more: of those without whom less would be kept the last who came, and all who need as much.
     pub(super) fn give_in(&self, now: Instant) -> bool {
         let mut state = self.0.lock();
-        if state.stuck || state.listed.as_ref() != Some(&state.wanted) {
+        if state.stuck || state.listed.as_ref().is_none_or(|listed| !listed.is_of_same_fields(&state.wanted)) {
             // Else another list is due, which may find room.
             return false;
         }
@@ -161,6 +169,11 @@ impl Kept {
         state.there = state.listed.as_ref().map(|listed| listed.stays.clone()).unwrap_or_default();
     }
 
+    /// Returns true if what is cached is to be packed: if one of those says so who share it.
+    pub(super) fn packs(&self) -> bool {
+        self.0.lock().needed.values().any(|need| need.packed)
+    }
+
     /// Returns true if every cached object has these fields, and will have them.
     pub(super) fn has(&self, fields: &Fields) -> bool {
         let state = self.0.lock();
@@ -205,7 +218,7 @@ impl State {
             return false;
         };
         self.wanted = wanted;
-        self.listed.as_ref().is_some_and(|listed| *listed != self.wanted)
+        self.listed.as_ref().is_some_and(|listed| !listed.is_of_same_fields(&self.wanted))
     }
 }
 
@@ -268,12 +281,28 @@ mod tests {
         let start = Instant::now();
         let (whole, few) = (Fields::whole(), only(&["/a"]));
         let kept = Kept::default();
-        kept.add(1, &Need { comes: whole.clone(), stays: few.clone() });
-        assert_eq!(kept.begin(true, start), Need { comes: whole.clone(), stays: few.clone() });
+        let need = Need { comes: whole.clone(), stays: few.clone(), packed: false };
+        kept.add(1, &need);
+        assert_eq!(kept.begin(true, start), need);
         kept.end(start);
         assert_eq!((kept.has(&few), kept.has(&whole)), (true, false));
         assert!(kept.add(2, &Need::all(whole.clone())));
         assert_eq!(kept.begin(false, start), Need::all(whole));
+    }
+
+    #[test]
+    fn what_is_cached_is_packed_as_long_as_one_of_those_who_share_it_says_so_and_nothing_is_listed_for_that() {
+        // BC-4
+        let start = Instant::now();
+        let whole = || Need::all(Fields::whole());
+        let packed = Need { packed: true, ..whole() };
+        let kept = Kept::default();
+        kept.add(1, &whole());
+        kept.begin(true, start);
+        kept.end(start);
+        assert_eq!((kept.packs(), kept.add(2, &packed), kept.packs()), (false, false, true));
+        assert!(kept.has(&Fields::whole()));
+        assert_eq!((kept.remove(2), kept.packs()), (false, false));
     }
 
     #[test]

@@ -202,6 +202,9 @@ impl Inner {
         if entry.shared.kept.add(number, &need) {
             entry.shared.list_again();
         }
+        if need.packed {
+            entry.shared.repack.notify_one();
+        }
         let subscription = Subscription {
             cache: entry.shared.cache.clone(),
             state: entry.shared.state.subscribe(),
@@ -233,6 +236,7 @@ impl Running {
                 listing: AtomicBool::new(false),
                 due: AtomicBool::new(false),
                 relist: Notify::new(),
+                repack: Notify::new(),
                 metrics: inner.metrics.informers.of(&kind, namespace, scope.cluster.as_deref()),
             };
             Entry { shared: Arc::new(shared), members: 0, resting: 0, stop: inner.stop.child_token() }
@@ -314,6 +318,9 @@ impl Drop for Subscription {
         if self.shared.kept.remove(self.number) {
             self.shared.list_again();
         }
+        if self.need.packed {
+            self.shared.repack.notify_one();
+        }
         if entry.members == 0 {
             entry.stop.cancel();
             running.informers.remove(scope);
@@ -383,6 +390,7 @@ pub(super) mod tests {
                 indexes: BTreeMap::new(),
                 fields,
                 bounded: None,
+                packed: false,
                 faults: Arc::default(),
             })),
             listener: Arc::new({
@@ -408,6 +416,7 @@ pub(super) mod tests {
             listing: AtomicBool::new(false),
             due: AtomicBool::new(false),
             relist: Notify::new(),
+            repack: Notify::new(),
             metrics: Metrics::default().informers.of("ConfigMap", None, None),
         })
     }

@@ -11,7 +11,7 @@ use capstan_core::guest::{Guest as _, Interface};
 use capstan_core::manifest::filters::Question;
 use capstan_core::manifest::polls::{Each, Polled};
 use capstan_core::manifest::{
-    Condition, External, Filters, Keep, Limits, Manage, Mapper, Matching, Secondaries, Source, TriggeredBy,
+    Condition, External, Filters, Keep, Limits, Manage, Mapper, Matching, Secondaries, Source, Stored, TriggeredBy,
 };
 use capstan_core::object::pointer::Pointer;
 
@@ -254,6 +254,7 @@ fn mapped_by_exports(filters: Filters) -> Source {
         shared: true,
         start_priority: None,
         bounded: None,
+        stored: Stored::Plain,
         mapper: Mapper::Export("to-pages".into()),
         secondaries: Some(Secondaries::Export("to-maps".into())),
         across_namespaces: false,

@@ -227,6 +227,7 @@ fn controller(workflow: Workflow) -> Controller {
         remotes: BTreeMap::new(),
         page_size: 500,
         keep: capstan_core::manifest::Keep::Whole,
+        stored: capstan_core::manifest::Stored::Plain,
         filters: capstan_core::manifest::Filters::default(),
         generation_aware: true,
         triggered_by: TriggeredBy::Changes,

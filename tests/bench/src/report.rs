@@ -83,6 +83,8 @@ impl Target {
             (Measure::Noop, "CPU of a reconcile") => Self::AtMost(200.0),
             (Measure::Cache, "start to synced") => Self::AtMost(1.0),
             (Measure::Cache, "Pss above idle") => Self::AtMost(60.0),
+            (Measure::Cache, "packed: Pss above idle") => Self::AtMost(8.0),
+            (Measure::Cache, "metadata only: Pss above idle") => Self::AtMost(4.0),
             (Measure::Cache, "peak RSS / Pss") => Self::AtMost(1.3),
             (Measure::Swap, name) if name.ends_with(": more at a swap") => Self::AtMost(5.0),
             (Measure::Swap, name) if NOTHING.iter().any(|end| name.ends_with(end)) => Self::Exactly(0.0),

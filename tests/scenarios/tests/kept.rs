@@ -223,6 +223,72 @@ fn controllers_that_share_a_watch_see_of_it_what_each_keeps() {
 }
 
 #[test]
+fn a_watch_that_one_of_two_sources_wants_packed_is_packed_and_both_see_all_of_it() {
+    // BC-4
+    let place = Place::new("packed");
+    let settings = |n: usize| {
+        let lines = (0..100).map(|i| format!("tenant-{n}.setting.{i}.enabled = false   # see the handbook\n"));
+        lines.collect::<Vec<_>>().concat()
+    };
+    let text: usize = (0..200).map(|n| settings(n).len()).sum();
+    for n in 0..200 {
+        let which = if n % 2 == 0 { "a" } else { "b" };
+        let mut map = place.map_of(which, &format!("map-{n}"), json!({ "settings": settings(n) }));
+        map["metadata"]["labels"] = json!({ "number": n.to_string() });
+        place.cluster.api().create(&place.config_maps(), &map).unwrap();
+    }
+    let manifest = |which: &str, more: &str| {
+        let fields = format!("labelSelector: test.capstan.dev/which={which}\n{}", maps(more));
+        place.renamed(&place.manifest("probe", PROBES, "", &fields), which)
+    };
+    let folder = Folder::new();
+    folder.put("a.yaml", manifest("a", ", packed: true"));
+    folder.put("b.yaml", manifest("b", ", filters: { onUpdate: { cel: object.data != oldObject.data } }"));
+    let daemon = folder.daemon(&place);
+    let name = place.namespace.name();
+    assert_eq!(informers_of_maps(&daemon, &place).len(), 1);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a number of bytes")]
+    let cached = || daemon.metric("capstan_informer_bytes", name) as usize;
+    wait::until(SOON, "what is there packed", || (cached() < text / 3).then_some(())).unwrap();
+
+    // One is found by its name, one by its label, which are in no header.
+    for (which, n) in [("a", 6), ("b", 7)] {
+        let named = json!({ "named": { "namespace": name, "name": format!("map-{n}") } });
+        let one =
+            json!({ "read": { "in": { "source": "maps" }, "select": named }, "show": ["/data/settings"], "as": "one" });
+        let labelled = json!({ "read": { "in": { "source": "maps" }, "select": "related", "labels": format!("number={n}") }, "show": ["/metadata/name", "/data/settings"], "as": "labelled" });
+        let labels = json!({ "test.capstan.dev/which": which });
+        let probe = json!({ "metadata": { "labels": labels }, "spec": { "reconcile": { "do": [one, labelled] } } });
+        place.create("test.capstan.dev/v1", "Probe", &place.probes(), which, probe);
+        place.await_object(&place.probes(), which, "what was packed", |p| {
+            let [one, labelled] = ["one", "labelled"].map(|name| &p["status"][name]);
+            *one == json!({ "/data/settings": settings(n) })
+                && *labelled == json!([{ "/metadata/name": format!("map-{n}"), "/data/settings": settings(n) }])
+        });
+    }
+    daemon.await_quiet();
+
+    // What was packed before is compared with what comes.
+    let before = daemon.runs_of("b");
+    place.merge(&place.config_maps(), "map-9", &json!({ "metadata": { "labels": { "more": "1" } } }));
+    place.merge(&place.config_maps(), "map-7", &json!({ "data": { "settings": "none" } }));
+    place.await_object(&place.probes(), "b", "the change", |p| p["status"]["one"]["/data/settings"] == "none");
+    daemon.await_quiet();
+    assert_eq!(daemon.runs_of("b"), before + 1, "a label is filtered out");
+
+    // Once nobody wants that any more, all goes on as it is.
+    folder.remove("a.yaml");
+    wait::until(LATER, "the end of one", || daemon.controller(&format!("{name}-a")).is_none().then_some(())).unwrap();
+    place.merge(&place.config_maps(), "map-7", &json!({ "data": { "settings": settings(7) } }));
+    place.await_object(&place.probes(), "b", "a change", |p| p["status"]["one"]["/data/settings"] == settings(7));
+    place.merge(&place.probes(), "b", &json!({ "spec": { "reconcile": { "do": [{ "read": { "in": { "source": "maps" }, "select": { "named": { "namespace": name, "name": "map-11" } } }, "show": ["/data/settings"], "as": "one" }] } } }));
+    place.await_object(&place.probes(), "b", "what is packed still", |p| {
+        p["status"]["one"]["/data/settings"] == settings(11)
+    });
+    assert!(cached() < text / 3);
+}
+
+#[test]
 fn metadata_alone_are_watched_if_nobody_needs_more() {
     // BC-2
     let place = Place::new("metadata");

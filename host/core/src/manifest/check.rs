@@ -369,8 +369,7 @@ impl<'a> Check<'a> {
         let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         let (cluster, remotes) = self.apart(raw, &sources.watched);
-        let keep = self.keep(&raw.keep, &raw.drop);
-        let events = self.events(&raw.events);
+        let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
         let workflows = [&workflow].into_iter().chain(standalone.values());
         let looks_at = keep::of_primaries((&filters, &events), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
@@ -387,6 +386,7 @@ impl<'a> Check<'a> {
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
             page_size: page_size(&raw.page_size),
             keep,
+            stored: keep::stored(&raw.packed),
             // CF-3: without the built-in rules every update counts, as it does for whoever does not look at generations.
             generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true)
                 && flag(&raw.default_filters, true),

@@ -22,6 +22,23 @@ pub enum Keep {
     Without(Vec<Pointer>),
 }
 
+/// How a cache has what it keeps of objects (`BC-4`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// As text.
+    #[default]
+    Plain,
+    /// Packed, where that is smaller.
+    Packed,
+}
+
+impl Stored {
+    /// Returns true if it is packed.
+    pub fn is_packed(self) -> bool {
+        self == Self::Packed
+    }
+}
+
 /// A path of names to a field that something looks at; the empty one leads to the whole object.
 pub(super) type Path = Vec<String>;
 

@@ -186,6 +186,10 @@ pub(super) struct Controller {
     pub(super) keep: Maybe<Kept>,
     /// Keep all fields of primaries but these. Of the metadata, only annotations can be left out; not together with `keep` (`BC-2`).
     pub(super) drop: Maybe<Vec<Leaf<Pointer>>>,
+    /// Keep primaries packed in memory, where that makes them smaller: some 200 bytes of 3 KB where they are much alike, and each read unpacks
+    /// what it reads. One watch packs for all who share it, if one of them says so (`BC-4`).
+    #[schemars(extend("default" = false))]
+    pub(super) packed: Maybe<bool>,
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,

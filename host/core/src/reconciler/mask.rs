@@ -78,7 +78,7 @@ impl Mask {
     /// # Errors
     /// [`Exceeded`] if that costs more than the budget allows.
     pub fn apply(&self, object: &Object, budget: &mut Budget) -> Result<String, Exceeded> {
-        budget.text(object.uncut())?;
+        budget.text(object.unmade())?;
         self.take(object.json(), budget)
     }
 
@@ -174,6 +174,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::object::packed::{Dictionary, Packed};
     use crate::object::{Gvk, Managers};
 
     fn masked(object: &Value, fields: &[&str]) -> Result<Value, CallError> {
@@ -216,6 +217,27 @@ mod tests {
         }
         let said = masked(&object, &["spec"]).unwrap_err().message;
         assert_eq!(said, "fields: \"spec\" is not a JSON pointer");
+    }
+
+    #[test]
+    fn a_packed_object_is_unpacked_only_within_the_budget() {
+        // BC-4
+        let object = |n: usize| {
+            let text =
+                format!(r#"{{"metadata":{{"name":"o{n}"}},"data":"{}"}}"#, format!("a line of {n}, ").repeat(200));
+            Object::parse(&text, &Gvk::parse("v1", "Thing").unwrap(), &Managers::default()).unwrap()
+        };
+        let objects: Vec<_> = (0..200).map(object).collect();
+        let bytes = objects.iter().map(Object::size).sum();
+        let dictionary = Dictionary::of(objects.iter().cloned(), objects.len(), bytes).unwrap();
+        let packed = Packed::of(&objects[7], &dictionary).unwrap().object();
+        let (all, whole) = (Mask::of(&[]).unwrap(), packed.size());
+        let steps = |bytes: usize| 1 + bytes as u64 / 16;
+        assert_eq!(all.apply(&packed, &mut Budget::of(steps(whole) - 1)), Err(Exceeded::Steps(steps(whole) - 1)));
+        assert_eq!(packed.unmade(), whole, "it is as it was");
+        let mut budget = Budget::of(2 * steps(whole));
+        assert_eq!(all.apply(&packed, &mut budget), Ok(objects[7].json().to_owned()));
+        assert_eq!((packed.unmade(), budget.left()), (0, 0), "unpacked, and copied");
     }
 
     #[test]

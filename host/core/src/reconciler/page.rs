@@ -33,7 +33,7 @@ impl Bounds {
     pub(super) fn end(self, objects: &[Object], picked: bool) -> Result<usize, CallError> {
         let (mut end, mut bytes) = (0, 0);
         for same in objects.chunk_by(|a, b| a.key() == b.key()) {
-            let size: usize = same.iter().map(|object| object.json().len()).sum();
+            let size: usize = same.iter().map(Object::length).sum();
             bytes += size;
             if end == 0 && size > self.bytes && !picked {
                 return Err(self.too_large(same, size));

@@ -175,6 +175,7 @@ impl<'a> Reader<'a> {
                 whole.extend(self.recall(sources, object).await?);
             }
         }
+        self.budget.lock().text(whole.iter().map(Object::unmeasured).sum()).map_err(too_much)?;
         let end = Bounds::within(memory, limit).end(&whole, !mask.is_none())?;
         if end < whole.len() {
             last = whole.get(end - 1).map(|last| last.key().clone());
@@ -200,6 +201,8 @@ impl<'a> Reader<'a> {
             let text = objects.iter().map(Object::size).sum();
             budget.text(text).map_err(too_much)?;
             objects.retain(|object| {
+                // What is unpacked for that does not stay in memory for all of them.
+                let object = object.unread();
                 let tags = object.tags();
                 selector.matches(|name| tags.labels.get(name).map(|text| &*text.0))
             });

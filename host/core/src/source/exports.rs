@@ -504,6 +504,7 @@ pub(super) mod tests {
                 indexes: BTreeMap::new(),
                 fields: Fields::whole(),
                 bounded: None,
+                packed: false,
                 faults: Arc::new(Faults::new("c", move |callback| counted.lock().push(callback))),
             });
             let writer = Writer::default();

@@ -219,6 +219,7 @@ mod tests {
             indexes: BTreeMap::new(),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         }))
     }

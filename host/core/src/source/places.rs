@@ -165,7 +165,7 @@ impl Source {
                 break;
             };
             done = true;
-            let size = news.object().json().len();
+            let size = news.object().size();
             left = left.saturating_sub(size.saturating_mul(looks) + EACH);
             match news {
                 News::Known(object) => self.learn(object),
@@ -344,6 +344,7 @@ mod tests {
             indexes: BTreeMap::from([("color".into(), Keys::Pointer(Pointer::parse("/color").unwrap()))]),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         })
     }

@@ -400,6 +400,7 @@ mod tests {
             indexes: BTreeMap::new(),
             fields: Fields::whole(),
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         }
     }

@@ -155,6 +155,7 @@ mod tests {
             indexes: BTreeMap::from([("by-a".into(), pointer())]),
             fields: kept,
             bounded: None,
+            packed: false,
             faults: Arc::default(),
         })
     }

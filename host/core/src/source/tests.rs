@@ -59,6 +59,7 @@ fn source(role: Role, filter: Filter, indexes: &[(&str, &str)]) -> Source {
         indexes,
         fields: Fields::whole(),
         bounded: None,
+        packed: false,
         faults: Arc::default(),
     })
 }
@@ -1274,6 +1275,7 @@ fn expressions_are_not_asked_again_about_what_the_caches_have() {
         indexes: indexes.into(),
         fields: Fields::whole(),
         bounded: None,
+        packed: false,
         faults: Arc::new(Faults::new("c", move |_| *counted.lock() += 1)),
         ..source(Role::Secondary(mapper), Filter::default(), &[]).spec().clone()
     });

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{Measure, Rounds, Span, number};
 use crate::clock::pass;
 use crate::load;
 use crate::objects::{FOREIGN, FOREIGN_PATH, deployment};
 use crate::stage::{Stage, WRONG};
-use crate::subject::Subject;
+use crate::subject::{SAMPLE, Subject};
 
 /// The median of so many checks counts.
 const CHECKS: usize = 5;
@@ -81,5 +81,47 @@ pub(super) fn cache(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     note("peak RSS", "MiB", peak);
     note("peak RSS / Pss", "", peak / pss);
     span.requests(rounds, Measure::Cache)?;
+    daemon.stop()?;
+    for (name, manifest) in [("packed", packed()?), ("metadata only", of_metadata()?)] {
+        kept(rounds, stage, name, &manifest, idle)?;
+    }
+    Ok(())
+}
+
+/// Measures the same with a manifest that has less kept in memory.
+fn kept(rounds: &mut Rounds<'_>, stage: &Stage, name: &str, manifest: &str, idle: f64) -> Result<()> {
+    rounds.tell(&format!("cache: start, {name}"));
+    let manifest = stage.manifest("kept", manifest)?;
+    let before = stage.server_cpu()?;
+    let mut daemon = stage.start(&manifest, WRONG)?;
+    let ready = daemon.until_ready()?;
+    pass(REST);
+    let [pss, peak] = daemon.memory()?;
+    let (cpu, server) = (daemon.cpu()?, stage.server_cpu()? - before);
+    let (added, count) = (pss - idle, rounds.sizes.deployments);
+    let mut note = |what: &str, unit, value| rounds.note(Measure::Cache, format!("{name}: {what}"), unit, value);
+    note("start to synced", "s", ready.as_secs_f64());
+    note("operator CPU", "s", cpu);
+    note("server CPU", "s", server);
+    note("Pss above idle", "MiB", added);
+    note("one in memory", "KiB", added * KIB_PER_MIB / number(count));
+    note("peak RSS", "MiB", peak);
     daemon.stop()
+}
+
+/// Returns the sample's manifest with a source that shares the watch of Deployments and has them packed.
+fn packed() -> Result<String> {
+    Subject::manifest(
+        SAMPLE,
+        &[],
+        &["sources: { all: { informer: { apiVersion: apps/v1, kind: Deployment, packed: true } } }"],
+    )
+}
+
+/// Returns one without dependents, whose source keeps only the metadata of Deployments.
+fn of_metadata() -> Result<String> {
+    let source = "sources: { all: { informer: { apiVersion: apps/v1, kind: Deployment, keep: metadata } } }";
+    let manifest = Subject::manifest(SAMPLE, &[], &[source])?;
+    let (manifest, _) = manifest.split_once("      workflow:").context("the sample's manifest has another shape")?;
+    Ok(manifest.to_owned())
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::keep::{Keep, Path, named, of_both, of_keys};
+use super::super::keep::{Keep, Path, Stored, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
     Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Secondaries, Source, Workflow,
 };
-use super::{Check, get, located};
+use super::{Check, flag, get, located};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 use crate::object::{MARK, PAUSED};
@@ -134,6 +134,11 @@ impl Check<'_> {
             );
         }
     }
+}
+
+/// Returns how that is in memory.
+pub(super) fn stored(packed: &Maybe<bool>) -> Stored {
+    if flag(packed, false) { Stored::Packed } else { Stored::Plain }
 }
 
 /// Returns how much is kept whole.

@@ -9,7 +9,7 @@ use super::super::raw::{self, Maybe, Named};
 use super::super::units::Priority;
 use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, Source};
 use super::inbound::Doors;
-use super::keep::bound;
+use super::keep::{bound, stored};
 use super::{Check, flag, get, located, page_size};
 use crate::cel::Right;
 use crate::object::pointer::Pointer;
@@ -148,6 +148,7 @@ impl Check<'_> {
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
             page_size: page_size(&raw.page_size),
             keep: self.keep(&raw.keep, &raw.drop),
+            stored: stored(&raw.packed),
             shared: flag(&raw.shared, true),
             start_priority: get(&raw.start_priority).map(|Scalar(Priority(n))| *n),
             bounded: get(&raw.bounded).map(bound),

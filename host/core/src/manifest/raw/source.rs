@@ -55,6 +55,10 @@ pub(in crate::manifest) struct Informer {
     pub(in crate::manifest) keep: Maybe<Kept>,
     /// Keep all fields of objects but these. Of the metadata, only annotations can be left out; not together with `keep` (`BC-2`).
     pub(in crate::manifest) drop: Maybe<Vec<Leaf<Pointer>>>,
+    /// Keep objects packed in memory, where that makes them smaller: some 200 bytes of 3 KB where they are much alike, and each read unpacks
+    /// what it reads. One watch packs for all who share it, if one of them says so (`BC-4`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) packed: Maybe<bool>,
     /// Whether others that watch the same, with the same selectors, share its informer. With `false` it has one of its own: one more watch
     /// and one more copy in memory, with which nobody else has to do (`PO-4`).
     #[schemars(extend("default" = true))]
