@@ -41,10 +41,12 @@ pub enum Need {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The answer is not JSON.
-    #[error("dependent {dependent}: what `desired` returned is not JSON: {source}")]
+    #[error("dependent {dependent}: {what} is not JSON: {source}")]
     NotJson {
         /// The dependent's name.
         dependent: String,
+        /// The answer that was read.
+        what: &'static str,
         /// The JSON error, or the bound that the answer exceeds.
         source: budget::Error,
     },
@@ -342,6 +344,7 @@ mod tests {
     /// A dependent with all defaults.
     pub(super) fn dependent(api_version: &str, kind: &str) -> Dependent {
         Dependent {
+            bulk: false,
             gvk: Gvk::parse(api_version, kind).unwrap(),
             depends_on: std::collections::BTreeSet::default(),
             manage: Manage::default(),

@@ -240,6 +240,14 @@ pub struct ConditionResult {
     pub detail: Option<String>,
 }
 
+/// The answer of `desired-set`: the objects of a bulk dependent (`BD-1`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DesiredSet {
+    /// The objects, as JSON.
+    #[serde(deserialize_with = "wire::few")]
+    pub objects: Vec<String>,
+}
+
 /// The answer of `poll`: things outside of the cluster, by primary (`PP-1`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolledAll {

@@ -262,7 +262,8 @@ impl Tally<'_> {
             let deleted = match called {
                 Called::ByName => true,
                 Called::ByDaemon => {
-                    !dependent.garbage_collected || unwanted.contains(name) || dependent.on_rename == OnRename::Delete
+                    let replaced = dependent.on_rename == OnRename::Delete || dependent.bulk;
+                    !dependent.garbage_collected || unwanted.contains(name) || replaced
                 }
             };
             for (wanted, verbs) in [
@@ -560,11 +561,13 @@ mod tests {
              d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [c], manage: [create, update] }, \
              e: { apiVersion: batch/v1, kind: Job, garbageCollected: false }, \
              f: { apiVersion: v1, kind: Secret, activation: { export: x } }, \
-             g: { apiVersion: batch/v1, kind: CronJob, onRename: delete }";
+             g: { apiVersion: batch/v1, kind: CronJob, onRename: delete }, \
+             h: { apiVersion: v1, kind: ServiceAccount, bulk: true }";
         let expected = "\
 * nodes: list watch create patch delete
 * pods: list watch create patch
 * secrets: list watch create update delete
+* serviceaccounts: list watch create patch delete
 * services: list watch create patch delete
 * deployments.apps: list watch create patch
 * cronjobs.batch: list watch create patch delete

@@ -134,7 +134,8 @@ impl Session for Scene {
                 | Call::IsMet { .. }
                 | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
-                | Call::ToSecondaries { .. } => unreachable!("nobody asks"),
+                | Call::ToSecondaries { .. }
+                | Call::DesiredSet { .. } => unreachable!("nobody asks"),
             })
         }
         .boxed()

@@ -43,6 +43,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+mod bulk;
+
 // === the API server ===
 
 /// Keeps objects as trees, and what was asked of it.
@@ -327,6 +329,14 @@ impl Session for Script {
                 });
                 let answer = answer.map_err(|message| Failure::new(Cause::Returned, message));
                 self.answer(format!("desired {name}"), answer)
+            }
+            // As many as the primary's spec says: a name and a value of each.
+            Call::DesiredSet { name, primary } => {
+                let primary: Value = serde_json::from_str(primary).unwrap();
+                let object =
+                    |one: &Value| json!({ "metadata": { "name": one[0] }, "data": { "x": one[1] } }).to_string();
+                let objects = primary["spec"]["set"].as_array().into_iter().flatten().map(object).collect();
+                self.answer(format!("desired-set {name}"), Ok(Answer::DesiredSet(DesiredSet { objects })))
             }
             Call::Match { name, .. } => self.answer(format!("match {name}"), Ok(Answer::Match(MatchResult::Matches))),
             Call::IsMet { name, .. } => {

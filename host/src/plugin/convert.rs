@@ -93,6 +93,11 @@ impl From<condition::ConditionResult> for guest::ConditionResult {
     }
 }
 
+/// Returns the answer of `desired-set`.
+pub(super) fn desired_set(objects: Vec<types::Json>) -> Result<guest::DesiredSet, TooMany> {
+    Ok(guest::DesiredSet { objects: few(objects)? })
+}
+
 /// Returns the answer of `poll`.
 pub(super) fn polled_all(primaries: Vec<poller::PrimaryResources>) -> Result<guest::PolledAll, TooMany> {
     let one = |primary: poller::PrimaryResources| {
@@ -173,6 +178,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         | Answer::DecideRetry(_)
         | Answer::Initialize(())
         | Answer::Desired(_)
+        | Answer::DesiredSet(_)
         | Answer::Match(_)
         | Answer::IsMet(_)
         | Answer::Poll(_)

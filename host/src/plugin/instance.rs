@@ -20,7 +20,7 @@ use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
-use super::convert::{named, polled_all, polled_one, received};
+use super::convert::{desired_set, named, polled_all, polled_one, received};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -351,6 +351,7 @@ impl Instance {
             Call::Desired { name, primary } => {
                 self.ask(Interface::Dependent, (name, primary)).await?.map(Answer::Desired)
             }
+            Call::DesiredSet { name, primary } => self.desired_set(name, primary).await?,
             Call::Match { name, actual, desired, primary } => {
                 let arguments = (name, actual, desired, primary);
                 let answer = self.ask::<_, types::MatchResult>(Interface::Matcher, arguments).await?;
@@ -398,6 +399,15 @@ impl Instance {
     async fn decide(&mut self, primary: &str, failed: &retry_policy::FailedRun) -> Ended<Answer> {
         let answer = self.ask::<_, retry_policy::NextRetry>(Interface::RetryPolicy, (primary, failed)).await?;
         Ok(answer.map(|next| Answer::DecideRetry(next.into())))
+    }
+
+    /// Asks of which objects a bulk dependent should consist.
+    async fn desired_set(&mut self, name: &str, primary: &str) -> Ended<Answer> {
+        let answer = self.ask::<_, Vec<types::Json>>(Interface::Bulk, (name, primary)).await?;
+        Ok(match answer {
+            Ok(objects) => Ok(Answer::DesiredSet(desired_set(objects)?)),
+            Err(message) => Err(message),
+        })
     }
 
     /// Asks what a request from outside says.
@@ -453,6 +463,7 @@ impl Instance {
                 Interface::RetryPolicy => self.function::<Decide<'_>, retry_policy::NextRetry>(interface).map(drop),
                 Interface::Initializer => self.function::<(&str,), ()>(interface).map(drop),
                 Interface::Dependent => self.function::<(&str, &str), String>(interface).map(drop),
+                Interface::Bulk => self.function::<(&str, &str), Vec<String>>(interface).map(drop),
                 Interface::Matcher => {
                     self.function::<(&str, &str, &str, &str), types::MatchResult>(interface).map(drop)
                 }

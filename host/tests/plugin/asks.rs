@@ -212,6 +212,7 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
         "retry": { "after": 30, "stopAt": 2 },
         "onError": { "failure": true, "next": { "reschedule": 20 } },
         "dependents": { "cm": cm },
+        "bulks": { "maps": [cm, { "$text": "{" }] },
         "conditions": { "ready": { "met": false, "detail": { "why": "not yet" } } },
     }));
     let control = session.reconcile(&primary).await.unwrap();
@@ -219,6 +220,8 @@ async fn all_exports_are_called_with_their_arguments_and_answer() {
     let keep = DeleteControl::KeepFinalizer(Some(Duration::from_millis(150)));
     assert_eq!(session.cleanup(&primary).await, Ok(keep));
     assert_eq!(serde_json::from_str::<Value>(&session.desired("cm", &primary).await.unwrap()).unwrap(), cm);
+    let set = session.desired_set("maps", &primary).await.unwrap();
+    assert_eq!(set.objects.iter().map(|text| serde_json::from_str(text).ok()).collect::<Vec<_>>(), [Some(cm), None]);
     let (one, two) = (r#"{"data":{"a":"1"}}"#, r#"{"data":{"a":"2"}}"#);
     assert_eq!(session.matches("same", two, two, &primary).await, Ok(MatchResult::Matches));
     let failed = |attempt| {

@@ -11,7 +11,8 @@ use capstan_core::guest::{Guest as _, Interface};
 use capstan_core::manifest::filters::Question;
 use capstan_core::manifest::polls::{Each, Polled};
 use capstan_core::manifest::{
-    Condition, External, Filters, Keep, Limits, Manage, Mapper, Matching, Secondaries, Source, Stored, TriggeredBy,
+    Condition, Dependent, External, Filters, Keep, Limits, Manage, Mapper, Matching, Secondaries, Source, Stored,
+    TriggeredBy,
 };
 use capstan_core::object::pointer::Pointer;
 
@@ -199,6 +200,10 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     configmap.matching = Matching::Export("same-data".into());
     configmap.conditions.ready_postcondition = Some(Condition::Export("ready".into()));
     controller.workflow.dependents.insert("configmap".into(), configmap);
+    // BD-2: what is desired of a bulk that is only read is not asked.
+    let many = Dependent { bulk: true, ..read_only(gvk("v1", "Secret")) };
+    controller.workflow.dependents.insert("read".into(), many.clone());
+    controller.workflow.dependents.insert("secrets".into(), Dependent { manage: Manage::default(), ..many });
     let id = Pointer::parse("/id").unwrap();
     let each = Each { every: Duration::from_secs(1), first_after: Duration::ZERO, when: None, concurrency: 1 };
     let together = Polled::Together { every: Duration::from_secs(1) };
@@ -224,6 +229,7 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
             need(Interface::Dependent, "workflow.dependents.configmap"),
             need(Interface::Matcher, "workflow.dependents.configmap.match.export"),
             need(Interface::Condition, "workflow.dependents.configmap.readyPostcondition.export"),
+            need(Interface::Bulk, "workflow.dependents.secrets"),
         ]
     );
     let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();
@@ -236,7 +242,8 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
          (spec.controllers.web.sources.maps.informer.filters.onAdd.export), `dependent` \
          (spec.controllers.web.workflow.dependents.configmap), `matcher` \
          (spec.controllers.web.workflow.dependents.configmap.match.export), `condition` \
-         (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export); it exports `cleaner`"
+         (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export), `bulk` \
+         (spec.controllers.web.workflow.dependents.secrets); it exports `cleaner`"
     );
 }
 

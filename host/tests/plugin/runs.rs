@@ -260,6 +260,7 @@ fn controller(workflow: Workflow) -> Controller {
 pub fn read_only(gvk: Gvk) -> Dependent {
     Dependent {
         gvk,
+        bulk: false,
         depends_on: BTreeSet::new(),
         manage: Manage { create: false, update: false, delete: false },
         garbage_collected: true,

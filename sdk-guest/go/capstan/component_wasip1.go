@@ -17,6 +17,7 @@ import (
 	witResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_resource_poller"
 	witRetryPolicy "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_retry_policy"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
+	exportBulk "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_bulk"
 	exportCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
@@ -58,6 +59,9 @@ func init() {
 	}
 	exportDependent.Desired = func(name, primary string) types.Result[string, string] {
 		return serve(func(object string) string { return object }, func(run Run) (string, error) { return serveDesired(run, name, primary) })
+	}
+	exportBulk.DesiredSet = func(name, primary string) types.Result[[]string, string] {
+		return serve(func(objects []string) []string { return objects }, func(run Run) ([]string, error) { return serveDesiredSet(run, name, primary) })
 	}
 	exportMatcher.Match = func(name, actual, desired, primary string) types.Result[witTypes.MatchResult, string] {
 		return serve(bindMatch, func(run Run) (string, error) { return serveMatch(run, name, actual, desired, primary) })

@@ -48,6 +48,13 @@ func Desired[P, T any](dependent string, function func(run Run, primary *P) (T, 
 	Controller("").Desired(dependent, function)
 }
 
+// DesiredSet registers of which objects a dependent with "bulk: true" in the manifest should consist. The function returns all of them,
+// each anything that encoding/json writes as the object; the same name and namespace once. What the daemon has made for this dependent
+// and primary beyond them is deleted first.
+func DesiredSet[P, T any](dependent string, function func(run Run, primary *P) ([]T, error)) {
+	Controller("").DesiredSet(dependent, function)
+}
+
 // Match registers an own comparison of dependents, under the name that the manifest has after "export:", or else that of
 // the dependent. The function says what differs, which is logged; empty if nothing does.
 func Match[P, T any](name string, function func(run Run, actual, desired *T, primary *P) (differs string, err error)) {
@@ -113,6 +120,11 @@ func (c Controller) Desired[P, T any](dependent string, function func(run Run, p
 	c.register(desired, dependent, function == nil, desiredOf(function))
 }
 
+// DesiredSet is like the function [DesiredSet], for one controller.
+func (c Controller) DesiredSet[P, T any](dependent string, function func(run Run, primary *P) ([]T, error)) {
+	c.register(desiredSet, dependent, function == nil, desiredSetOf(function))
+}
+
 // Match is like the function [Match], for one controller.
 func (c Controller) Match[P, T any](name string, function func(run Run, actual, desired *T, primary *P) (differs string, err error)) {
 	c.register(matcher, name, function == nil, matcherOf(function))
@@ -150,6 +162,7 @@ var (
 	retryPolicy  = &kind{"retry-policy", "retry policy", "DecideRetry"}
 	initializer  = &kind{"initializer", "initializer", "Initialize"}
 	desired      = &kind{"dependent", "desired state for", "Desired"}
+	desiredSet   = &kind{"bulk", "desired set for", "DesiredSet"}
 	matcher      = &kind{"matcher", "matcher", "Match"}
 	condition    = &kind{"condition", "condition", "Condition"}
 
@@ -164,7 +177,7 @@ var (
 )
 
 // namedKinds are registered under a name.
-var namedKinds = []*kind{desired, matcher, condition, poller, resourcePoller, receiver, filter, mapper, secondaryMapper}
+var namedKinds = []*kind{desired, desiredSet, matcher, condition, poller, resourcePoller, receiver, filter, mapper, secondaryMapper}
 
 // entry is a registered function.
 type entry struct {

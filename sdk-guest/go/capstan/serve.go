@@ -22,6 +22,7 @@ type (
 	retryPolicyFunc  func(run Run, primary string, failed FailedRun) (NextRetry, error)
 	initializerFunc  func(run Run, primary string) error
 	desiredFunc      func(run Run, primary string) (string, error)
+	desiredSetFunc   func(run Run, primary string) ([]string, error)
 	matcherFunc      func(run Run, actual, desired, primary string) (string, error)
 	conditionFunc    func(run Run, primary, dependent string) (conditionResult, error)
 
@@ -134,6 +135,29 @@ func desiredOf[P, T any](function func(Run, *P) (T, error)) desiredFunc {
 			return "", errors.New("the desired state is nil: that a dependent should not exist is said by a precondition of the manifest")
 		}
 		return encode(object)
+	}
+}
+
+func desiredSetOf[P, T any](function func(Run, *P) ([]T, error)) desiredSetFunc {
+	return func(run Run, text string) ([]string, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return nil, err
+		}
+		objects, err := function(run, primary)
+		if err != nil {
+			return nil, err
+		}
+		texts := make([]string, len(objects))
+		for i, object := range objects {
+			if nothing(object) {
+				return nil, fmt.Errorf("object %d of the desired set is nil: leave out what should not exist", i)
+			}
+			if texts[i], err = encode(object); err != nil {
+				return nil, within(fmt.Sprintf("object %d of the desired set", i), err)
+			}
+		}
+		return texts, nil
 	}
 }
 
@@ -349,6 +373,15 @@ func serveDesired(run Run, name, primary string) (string, error) {
 		return "", unknown(desired, controller, name)
 	}
 	return guarded(run, func() (string, error) { return function(run, primary) })
+}
+
+func serveDesiredSet(run Run, name, primary string) ([]string, error) {
+	controller := run.Info().Controller
+	function := lookUp[desiredSetFunc](desiredSet, controller, name)
+	if function == nil {
+		return nil, unknown(desiredSet, controller, name)
+	}
+	return guarded(run, func() ([]string, error) { return function(run, primary) })
 }
 
 func serveMatch(run Run, name, actual, wanted, primary string) (string, error) {

@@ -226,6 +226,25 @@ func TestNoDesiredStateIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	equal(t, text(err), "the desired state is nil: that a dependent should not exist is said by a precondition of the manifest")
 }
 
+func TestABulkIsAllItsObjects(t *testing.T) { // BD-1
+	fresh(t)
+	DesiredSet("themes", func(_ Run, page *page) ([]Object, error) {
+		return []Object{{"name": page.Name}, {"name": "b"}}, nil
+	})
+	DesiredSet("none", func(Run, *page) ([]Object, error) { return nil, nil })
+	DesiredSet("nil", func(Run, *page) ([]*page, error) { return []*page{{}, nil}, nil })
+	run := On(&stub{})
+	objects, _ := serveDesiredSet(run, "themes", hello)
+	equal(t, strings.Join(objects, " "), `{"name":"hello"} {"name":"b"}`)
+	objects, err := serveDesiredSet(run, "none", hello)
+	equal(t, len(objects), 0)
+	equal(t, err, nil)
+	_, err = serveDesiredSet(run, "nil", hello)
+	equal(t, text(err), "object 1 of the desired set is nil: leave out what should not exist")
+	_, err = serveDesiredSet(run, "x", hello)
+	equal(t, text(err), "this component has no desired set for `x`; it has: themes, none, nil")
+}
+
 func TestAnErrorIsTheFailuresText(t *testing.T) {
 	fresh(t)
 	Reconcile(func(Run, *page) (Update, error) { return Update{}, fmt.Errorf("theme: %w", errors.New("gone")) })

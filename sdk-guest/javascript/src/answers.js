@@ -125,13 +125,23 @@ export function nothing(answer, what) {
   throw wrong(what, short(answer), "it answers nothing; `memo.run` hands values to the calls that follow");
 }
 
-// === desired, match, conditions ===
+// === desired, desiredSet, match, conditions ===
 
 /** Returns what a function of `desired` has answered as a document. */
 export function desiredObject(answer, what) {
   settled(answer, what);
   if (isObject(answer)) return json(answer, what);
   throw wrong(what, short(answer), "it has to be an object; that a dependent should not exist is said by a precondition in the manifest");
+}
+
+/** Returns what a function of `desiredSet` has answered as documents. */
+export function desiredObjects(answer, what) {
+  settled(answer, what);
+  if (!Array.isArray(answer)) throw wrong(what, short(answer), "it has to be a list of objects");
+  return answer.map((one) => {
+    if (!isObject(one)) throw new TypeError(`${what}: ${short(one)} is no object`);
+    return json(one, `${what}: an object`);
+  });
 }
 
 /** Returns what a function of `match` has answered as the contract's `match-result`. */

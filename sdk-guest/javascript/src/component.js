@@ -13,6 +13,7 @@ const INTERFACES = {
   decideRetry: "retry-policy",
   initialize: "initializer",
   desired: "dependent",
+  desiredSet: "bulk",
   match: "matcher",
   conditions: "condition",
   poll: "poller",
@@ -99,6 +100,10 @@ export function component(author) {
     dependent: {
       desired: (name, primary) =>
         guarded(`desired.${name}`, () => named("desired", "desired state for", name)(JSON.parse(primary))),
+    },
+    bulk: {
+      desiredSet: (name, primary) =>
+        guarded(`desiredSet.${name}`, () => named("desiredSet", "desired set for", name)(JSON.parse(primary))),
     },
     matcher: {
       match: (name, actual, desired, primary) =>

@@ -84,6 +84,11 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    */
   desired?: Record<D, (primary: P) => object>;
   /**
+   * Of which objects dependents with `bulk: true` in the manifest should consist, by the dependent's name: each as `desired` would answer
+   * it, the same name and namespace once. What the daemon has made for this dependent and primary beyond them is deleted first.
+   */
+  desiredSet?: Record<string, (primary: P) => object[]>;
+  /**
    * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as
    * desired, or a text that says what differs; it is logged, so no secrets in it.
    */
@@ -270,6 +275,7 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   decideRetry(primary: P, failed: FailedRun): NextRetry | void;
   initialize(primary: P): void;
   desired: Record<D, (primary: P) => any>;
+  desiredSet: Record<string, (primary: P) => any[]>;
   match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
   poll: Record<string, () => PrimaryThings[]>;

@@ -102,6 +102,22 @@ test("dependents, comparisons and conditions are found by their names", () => {
   }
 });
 
+// BD-1
+test("a bulk is a list of objects", () => {
+  const { bulk } = component(
+    operator({ desiredSet: { themes: (page) => [{ name: page.html }, { name: "b" }], none: () => [], one: () => ({}), texts: () => ["a"] } }),
+  );
+  const set = (name) => {
+    const { answer, failure } = called(() => bulk.desiredSet(name, document({ html: "x" })), {});
+    return answer ?? failure;
+  };
+  assert.deepEqual(set("themes"), ['{"name":"x"}', '{"name":"b"}']);
+  assert.deepEqual(set("none"), []);
+  assert.equal(set("one"), "TypeError: desiredSet.one answered {}; it has to be a list of objects");
+  assert.equal(set("texts"), 'TypeError: desiredSet.texts: "a" is no object');
+  assert.equal(set("x"), "this component has no desired set for `x`; it has: themes, none, one, texts");
+});
+
 test("when a failed run is retried is told as the contract wants it", () => {
   const failed = { failureClass: "out-of-memory", message: "no", retry: { attempt: 1, last: false } };
   for (const [answer, expected] of [
@@ -147,13 +163,13 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "desiredSet j", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);

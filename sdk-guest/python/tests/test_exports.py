@@ -30,6 +30,7 @@ from capstan import (
     condition,
     decide_retry,
     desired,
+    desired_set,
     handle_error,
     initialize,
     match,
@@ -266,6 +267,26 @@ class Exports(Bound):
         for call, text in table:
             with self.subTest(text):
                 self.assertIn(text, self.failure(call))
+
+    def test_a_bulk_is_a_list_of_objects(self) -> None:
+        # BD-1
+        desired_set("themes")(lambda page: [{"name": page["metadata"]["name"]}, {"name": "b"}])
+        desired_set("nothing")(lambda: [])
+        desired_set("one")(lambda page: {"name": "a"})
+        desired_set("none")(lambda: None)
+        desired_set("texts")(lambda: ["a"])
+        bulk = self.exported("bulk", "Bulk")
+        self.assertEqual(bulk.desired_set("themes", PRIMARY), ['{"name":"hello"}', '{"name":"b"}'])
+        self.assertEqual(bulk.desired_set("nothing", PRIMARY), [])
+        table = [
+            ("one", "returns {'name': 'a'}, not a list of objects"),
+            ("none", "returns None, not a list of objects"),
+            ("texts", "is a str, not an object (a dict)"),
+            ("x", "this component has no desired set for `x`; it has: themes, nothing, one, none, texts"),
+        ]
+        for name, text in table:
+            with self.subTest(name):
+                self.assertIn(text, self.failure(lambda name=name: bulk.desired_set(name, PRIMARY)))
 
     def test_what_is_polled_is_a_list_of_things_by_primary(self) -> None:
         poll("themes")(lambda: {("web", "hello"): [{"id": 1}, "x"], "all": ()})

@@ -13,6 +13,7 @@ from capstan import (
     condition,
     decide_retry,
     desired,
+    desired_set,
     handle_error,
     initialize,
     match,
@@ -138,7 +139,7 @@ class TheRegistry(Registering):
         self.assertEqual(registry.registered, [])
 
     def test_all_decorators_take_a_controller(self) -> None:
-        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
+        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, desired_set, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
             decorator(controller="a")(lambda: None)
         self.assertEqual({entry.controller for entry in registry.registered}, {"a"})
 

@@ -31,6 +31,7 @@ from capstan import (
     context,
     decide_retry,
     desired,
+    desired_set,
     expectations,
     handle_error,
     initialize,
@@ -368,6 +369,10 @@ class Calls(Registering):
         def service(page):
             return {"ports": (80,)}
 
+        @desired_set
+        def all_themes(page):
+            return ({"name": "dark"}, {"name": "light"})
+
         @match
         def same(actual, wanted, page):
             return operations.compare(actual, wanted)
@@ -408,6 +413,7 @@ class Calls(Registering):
         self.assertEqual(run.decide_retry(FailedRun("rejected", "no", Retry())), NextRetry(stop=True))
         self.assertEqual((run.initialize(), run.memos["run"]), (None, {"of": "hello"}))
         self.assertEqual(run.desired("service"), {"ports": [80]})
+        self.assertEqual(run.desired_set("all-themes"), [{"name": "dark"}, {"name": "light"}])
         self.assertEqual((run.match("same", {"a": 1}, {"a": 1}), run.match("same", {}, {"a": 1})), (None, "/a: found None, wanted 1"))
         self.assertEqual(run.is_met("ready", "service"), Condition(True, "service"))
         self.assertEqual(PAGE["spec"]["html"], "<html></html>")

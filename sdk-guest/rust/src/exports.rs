@@ -102,6 +102,21 @@ pub trait Dependents {
     fn desired(name: &str, primary: &Self::Primary) -> Result<Json>;
 }
 
+/// What dependents should look like of which there are as many as the primary says (`bulk: true` in the manifest). Usually written
+/// with [`#[bulks]`](crate::bulks).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with Bulks but does not implement `Bulks`",
+    label = "write `#[capstan_guest::bulks] impl {Self} {{ fn configmaps(primary: &…) -> Result<Vec<…>> {{ … }} }}`"
+)]
+pub trait Bulks {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Returns all objects that the bulk dependent `name` should consist of, each as `desired` would return it; the same name and
+    /// namespace once. What the daemon has made for this dependent and primary beyond them is deleted first.
+    fn desired_set(name: &str, primary: &Self::Primary) -> Result<Vec<Json>>;
+}
+
 /// Own comparisons of dependents. Usually written with [`#[matchers]`](crate::matchers).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is exported with Matchers but does not implement `Matchers`",

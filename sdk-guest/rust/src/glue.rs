@@ -6,9 +6,11 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::answers::{self, Handled, Keep, Next, Wait, Write};
+use crate::bindings::bulk::exports::capstan::operator::bulk;
 use crate::bindings::cleaner::exports::capstan::operator::cleaner::{self, DeleteControl};
 use crate::bindings::condition::exports::capstan::operator::condition::{self, ConditionResult};
 use crate::bindings::dependent::exports::capstan::operator::dependent;
@@ -28,9 +30,9 @@ use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{se
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper;
 use crate::inbound::Received;
 use crate::{
-    Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Filters, Initializer, Json,
-    Keys, Mappers, Match, Matchers, NextRetry, Pollers, Receivers, Reconciler, ResourcePollers, Result, RetryPolicy,
-    SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
+    Bulks, Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Filters, Initializer,
+    Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Receivers, Reconciler, ResourcePollers, Result,
+    RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -78,6 +80,13 @@ impl<T: Dependents> dependent::Guest for Adapter<T> {
     fn desired(name: String, primary: String) -> Result<String, String> {
         let desired = self::primary(&primary).and_then(|primary| T::desired(&name, &primary));
         desired.map(Json::into_string).map_err(Error::into_message)
+    }
+}
+
+impl<T: Bulks> bulk::Guest for Adapter<T> {
+    fn desired_set(name: String, primary: String) -> Result<Vec<String>, String> {
+        let set = self::primary(&primary).and_then(|primary| T::desired_set(&name, &primary));
+        set.map(|set| set.into_iter().map(Json::into_string).collect()).map_err(Error::into_message)
     }
 }
 
@@ -223,6 +232,11 @@ pub fn primary<T: DeserializeOwned + 'static>(text: &str) -> Result<Rc<T>> {
         parsed.values.push(Rc::<T>::clone(&value));
         Ok(value)
     })
+}
+
+/// Returns the objects of a bulk dependent.
+pub fn set<T: Serialize>(objects: impl IntoIterator<Item = T>) -> Result<Vec<Json>> {
+    objects.into_iter().map(|object| Json::of(&object)).collect()
 }
 
 /// Returns the error for a name of the manifest that the component does not know.

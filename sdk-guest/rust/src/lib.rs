@@ -65,8 +65,8 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! a [`RetryPolicy`], an [`Initializer`], [`Dependents`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`], [`Receivers`],
-//! [`Filters`], [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
+//! a [`RetryPolicy`], an [`Initializer`], [`Dependents`], [`Bulks`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`],
+//! [`Receivers`], [`Filters`], [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
 //! | --- | --- |
@@ -128,7 +128,7 @@ pub use cache::{secondaries, secondary};
 pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
-    Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, FailedRun, Failure, FailureClass, Filters,
+    Bulks, Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, FailedRun, Failure, FailureClass, Filters,
     Initializer, Mappers, Matchers, Origin, Pollers, Receivers, Reconciler, ResourcePollers, RetryPolicy,
     SecondaryMappers,
 };
@@ -162,6 +162,30 @@ pub use operations::ObjectRef;
 /// # capstan_guest::export!(WebPageOperator: Dependents);
 /// ```
 pub use capstan_guest_macros::dependents;
+
+/// Says what dependents should look like of which there are as many as the primary says (`bulk: true` in the manifest): each function
+/// of the block is the desired state of one such dependent.
+///
+/// A function takes the primary by reference, or nothing, and returns a list, or anything else that can be gone through, of what
+/// serializes to an object, or a `Result` of it. Its name is the dependent's, with `-` for `_`; `#[desired_set("name")]` above it
+/// says another.
+///
+/// ```
+/// use capstan_guest::bulks;
+/// use serde_json::{Value, json};
+/// # #[derive(serde::Deserialize)]
+/// # struct WebPage { themes: Vec<String> }
+/// # struct WebPageOperator;
+///
+/// #[bulks]
+/// impl WebPageOperator {
+///     fn themes(page: &WebPage) -> Vec<Value> {
+///         page.themes.iter().map(|theme| json!({ "metadata": { "name": theme } })).collect()
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: Bulks);
+/// ```
+pub use capstan_guest_macros::bulks;
 
 /// Compares dependents in the component's own way: each function of the block is one comparison.
 ///

@@ -41,6 +41,7 @@ func init() {
 	capstan.Initialize(initialize)
 	capstan.Desired("first", first)
 	capstan.Desired("extra", extra)
+	capstan.DesiredSet("all", all)
 	capstan.Match("same-data", sameData)
 	capstan.Condition("wanted", wanted)
 	capstan.Condition("ready", ready)
@@ -111,6 +112,14 @@ func first(run capstan.Run, p *probe) (configMap, error) {
 func extra(run capstan.Run, p *probe) (configMap, error) {
 	data := must(run.Memo[map[string]string](capstan.ForRun, "word"))
 	return configMap{"v1", "ConfigMap", capstan.Object{"name": p.Name + "-extra"}, *data}, nil
+}
+
+func all(run capstan.Run, p *probe) (maps []configMap, err error) {
+	for _, name := range []string{p.Name + "-all", p.Name + "-all-" + p.Spec.Text} {
+		data := map[string]string{"text": p.Spec.Text, "word": word}
+		maps = append(maps, configMap{"v1", "ConfigMap", capstan.Object{"name": name}, data})
+	}
+	return maps, nil
 }
 
 func sameData(run capstan.Run, actual, wanted *configMap, p *probe) (string, error) {
@@ -287,6 +296,7 @@ func workflows(run capstan.Run) capstan.Object {
 		"flow":      must(run.Workflow("flow").Reconcile()),
 		"last":      run.Workflow("flow").LastResult(),
 		"removed":   must(run.Dependent("extra").Remove()),
+		"many":      must(run.Workflow("many").Reconcile()),
 		"unknown":   refusal(unknown),
 	}
 }

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from capstan import CallError, Condition, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Received, Told, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
-from capstan import accepts, cleanup, condition, decide_retry, desired, handle_error, initialize, match, poll, poll_one, receive, reconcile, to_primaries, to_secondaries
+from capstan import accepts, cleanup, condition, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, to_primaries, to_secondaries
 
 WORD = "Grüße 👋"
 
@@ -104,6 +104,7 @@ def workflows():
         "flow": asdict(workflow.reconcile("flow")),
         "last": asdict(workflow.last_result("flow")),
         "removed": asdict(workflow.remove_dependent("extra")),
+        "many": asdict(workflow.reconcile("many")),
         "unknown": refusal(lambda: workflow.cleanup("unknown")),
     }
 
@@ -155,6 +156,13 @@ def first(probe):
 @desired
 def extra(probe):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{probe['metadata']['name']}-extra"}, "data": memo.run["word"]}
+
+
+@desired_set("all")
+def all_maps(probe):
+    name, text = probe["metadata"]["name"], probe["spec"]["text"]
+    names = (f"{name}-all", f"{name}-all-{text}")
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": each}, "data": {"text": text, "word": WORD}} for each in names]
 
 
 @match("same-data")

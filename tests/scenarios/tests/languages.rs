@@ -87,6 +87,9 @@ spec:
         flow:
           dependents:
             extra: {{ apiVersion: v1, kind: ConfigMap, source: maps }}
+        many:
+          dependents:
+            all: {{ apiVersion: v1, kind: ConfigMap, source: maps, bulk: true }}
 "
     )
 }
@@ -120,6 +123,13 @@ impl Asked<'_> {
             { "role": "reconcile-precondition", "met": true },
             { "role": "ready-postcondition", "met": true, "detail": detail },
         ]);
+        let object = |name: &str, done: &str| json!({ "key": format!("{namespace}/p-all{name}"), "operation": done });
+        let own = object(&format!("-{text}"), if *done == "updated" { "created" } else { done });
+        let mut all = vec![object("", done), own];
+        if *done == "updated" {
+            all.insert(0, object("-a", "deleted"));
+        }
+        let many = json!({ "name": "all", "done": all });
         let flow = |node: Value| json!({ "nodes": [node], "complete": true });
         // PP-1, PP-2: polls belong to no run, and write nothing.
         let theme = json!({ "id": "dark", "word": WORD, "beside": true });
@@ -138,7 +148,7 @@ impl Asked<'_> {
                 "page": { "data": { "v": "6" }, "more": true },
                 "primaries": ["p"],
                 "indexed": ["p"],
-                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: asked, extra, first, maps, domains, hooks, themes"),
+                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: all, asked, extra, first, maps, domains, hooks, themes"),
                 "led": ["asked"],
                 "polled": { "themes": [theme], "domain": domain, "named": theme },
             },
@@ -155,7 +165,9 @@ impl Asked<'_> {
                 "flow": flow(node("extra", "unchanged")),
                 "last": flow(node("extra", "unchanged")),
                 "removed": node("extra", "deleted"),
-                "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: flow"),
+                "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: flow, many"),
+                // BD-1
+                "many": flow(many),
             },
             // ES-4
             "sources": {

@@ -19,6 +19,7 @@ mod apart;
 mod attacks;
 mod bad_input;
 mod base;
+mod bulk;
 mod chart;
 mod clusters;
 mod compiling;

@@ -66,6 +66,7 @@ impl Guest for Script {
             Interface::ErrorHandler
             | Interface::RetryPolicy
             | Interface::Initializer
+            | Interface::Bulk
             | Interface::Matcher
             | Interface::Condition
             | Interface::Poller
@@ -103,6 +104,7 @@ impl Session for Scene {
                 | Call::HandleError { .. }
                 | Call::DecideRetry { .. }
                 | Call::Initialize { .. }
+                | Call::DesiredSet { .. }
                 | Call::Match { .. }
                 | Call::IsMet { .. }
                 | Call::Poll { .. }

@@ -11,7 +11,7 @@ use super::Error;
 use super::defaults::Storage;
 use super::ownership::{MARK, Mark};
 use crate::budget::Budget;
-use crate::manifest::{Dependent, OnRename};
+use crate::manifest::Dependent;
 use crate::object::{Gvk, Object, ObjectRef, Scope, clean_metadata};
 use crate::text;
 
@@ -65,7 +65,7 @@ impl Desired {
     /// * `apiVersion` and `kind` as declared, the namespace of the primary if the kind has one;
     /// * an owner reference if the dependent is created here and garbage collected (`KD-2`); if it is created here
     ///   but not garbage collected, the mapping annotations (`KD-3`) and the mark, which proves whose it is and which
-    ///   no component can set; with `onRename: delete` the mark in both cases;
+    ///   no component can set; with `onRename: delete` and of a bulk the mark in both cases;
     /// * `stringData` of a Secret becomes `data`, because a write-only field can't be compared;
     /// * nulls are removed, as the API server does, except in custom resources, where null can be a value.
     ///
@@ -73,11 +73,12 @@ impl Desired {
     /// [`Error`] for an answer that is not an object, contradicts the manifest, has no name, or can't be tied to its
     /// primary. No message holds anything of the object but its kind, name and namespace.
     pub fn parse(answer: &str, origin: &Origin<'_>, budget: &mut Budget) -> Result<Self, Error> {
+        let what = if origin.dependent.bulk { "one of what `desired-set` returned" } else { "what `desired` returned" };
         let tree =
-            budget.read(answer).map_err(|source| Error::NotJson { dependent: origin.name.to_owned(), source })?;
+            budget.read(answer).map_err(|source| Error::NotJson { dependent: origin.name.to_owned(), what, source })?;
         let Value::Object(mut tree) = tree else {
             let found = sort(&tree);
-            return Err(origin.wrong("what `desired` returned", found, "an object with metadata.name"));
+            return Err(origin.wrong(what, found, "an object with metadata.name"));
         };
         let Origin { dependent: Dependent { gvk, .. }, .. } = origin;
         origin.state(&mut tree, "apiVersion", &gvk.api_version())?;
@@ -197,10 +198,7 @@ impl Origin<'_> {
         match (self.dependent.manage.create, self.dependent.garbage_collected) {
             (true, true) => {
                 self.own(metadata, key)?;
-                match self.dependent.on_rename {
-                    OnRename::Delete => self.put_mark(metadata),
-                    OnRename::Keep => Ok(()),
-                }
+                if self.dependent.is_marked() { self.put_mark(metadata) } else { Ok(()) }
             }
             (true, false) => self.annotate(metadata, key),
             (false, _) => Ok(()),
@@ -337,7 +335,7 @@ fn drop_nulls(value: &mut Value) {
 mod tests {
     use super::super::tests::dependent;
     use super::*;
-    use crate::manifest::{Manage, MappingKeys};
+    use crate::manifest::{Manage, MappingKeys, OnRename};
     use crate::object::Managers;
 
     fn primary(namespace: Option<&str>) -> (Object, Gvk) {

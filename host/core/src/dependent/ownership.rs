@@ -131,9 +131,17 @@ pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
     owners.first().map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
 }
 
+/// Returns the mark of an object that was made for the same primary by another dependent of the same controller, which
+/// still exists: an owner reference does not say which of them an object is.
+pub fn sibling(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Option<Mark> {
+    let mark = Mark::of(object)?;
+    let alike = mark.is_alike(&Mark { dependent: mark.dependent.clone(), ..own.clone() });
+    (alike && mark.dependent != own.dependent && declared.contains(&*mark.dependent)).then_some(mark)
+}
+
 /// Returns those of a primary's objects that the dependent of this mark created under names other than those `meant`
 /// now. Only the mark counts, so that objects of other dependents, components or users are never among them.
-pub fn formers(related: Vec<Object>, own: &Mark, meant: &BTreeSet<ObjectRef>) -> Vec<Object> {
+pub fn made_by(related: Vec<Object>, own: &Mark, meant: &BTreeSet<ObjectRef>) -> Vec<Object> {
     let others = related.into_iter().filter(|object| !meant.contains(object.key()));
     others.filter(|object| Mark::of(object).is_some_and(|mark| mark.is_alike(own))).collect()
 }
@@ -260,7 +268,7 @@ mod tests {
             let object = object(marked.as_ref(), owner);
             let found = |meant: &[&ObjectRef]| {
                 let meant = meant.iter().map(|key| (*key).clone()).collect();
-                formers(vec![object.clone()], &own, &meant).len()
+                made_by(vec![object.clone()], &own, &meant).len()
             };
             assert_eq!(found(&[]), usize::from(former), "{marked:?} {owner:?}");
             assert_eq!(found(&[object.key()]), 0, "what is meant now is none");

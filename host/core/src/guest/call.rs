@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureInfo, InboundAnswer,
+    Changed, ConditionResult, DeleteControl, DesiredSet, ErrorControl, FailedRun, Failure, FailureInfo, InboundAnswer,
     InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
 };
 
@@ -119,6 +119,10 @@ exports! {
     Dependent "dependent", Desired "desired":
     desired(name: &'a str, primary: &'a str) -> String;
 
+    /// Returns the objects that a bulk dependent should consist of.
+    Bulk "bulk", DesiredSet "desired-set":
+    desired_set(name: &'a str, primary: &'a str) -> DesiredSet;
+
     /// Says whether a dependent is as desired, in the component's own way.
     Matcher "matcher", Match "match":
     matches(name: &'a str, actual: &'a str, desired: &'a str, primary: &'a str) -> MatchResult;
@@ -190,6 +194,7 @@ mod tests {
                 ("retry-policy", "decide-retry"),
                 ("initializer", "initialize"),
                 ("dependent", "desired"),
+                ("bulk", "desired-set"),
                 ("matcher", "match"),
                 ("condition", "is-met"),
                 ("poller", "poll"),

@@ -30,9 +30,12 @@ pub struct Workflow {
 
 /// A Kubernetes object that the plugin wants (DR and KD rules).
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "one fact per field of the manifest")]
 pub struct Dependent {
     /// Its kind.
     pub gvk: Gvk,
+    /// Whether it is as many objects as `desired-set` answers (`BD-1`); default false.
+    pub bulk: bool,
     /// The dependents that must be ready before.
     pub depends_on: BTreeSet<Arc<str>>,
     /// What the daemon may do with it (`DR-1`); all three by default.
@@ -138,7 +141,7 @@ pub enum Condition {
     Ready(ReadyKind),
     /// The dependent's object does not exist (`WF-11`).
     Gone,
-    /// A CEL expression over `primary` and `dependent` (null if it does not exist).
+    /// A CEL expression over `primary` and `dependent` (null if it does not exist), or the list `dependents`.
     Cel(Expression),
     /// This export of the component.
     Export(Arc<str>),
@@ -157,7 +160,7 @@ impl Condition {
     pub(crate) fn reads_dependent(&self) -> bool {
         match self {
             Self::Ready(_) | Self::Gone => true,
-            Self::Cel(expression) => expression.reads("dependent"),
+            Self::Cel(expression) => expression.reads("dependent") || expression.reads("dependents"),
             Self::Export(_) => false,
         }
     }
@@ -197,6 +200,12 @@ impl Dependent {
     /// Whether the daemon deletes it itself on cleanup, so that a finalizer is needed (`DR-5`).
     pub fn deletable(&self) -> bool {
         self.manage.delete && !self.garbage_collected
+    }
+
+    /// Whether its objects bear a mark that names it: always if no owner reference leads to their primary, and else if the names of
+    /// its objects change.
+    pub fn is_marked(&self) -> bool {
+        !self.garbage_collected || self.bulk || self.on_rename == OnRename::Delete
     }
 
     /// Whether its object need not be watched while it is inactive (`WF-4`): what decides about that does not look at it.

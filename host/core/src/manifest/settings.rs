@@ -177,6 +177,7 @@ fn dependent(dependent: &Dependent) -> Value {
     json!({
         "apiVersion": dependent.gvk.api_version(),
         "kind": &*dependent.gvk.kind,
+        "bulk": dependent.bulk,
         "dependsOn": dependent.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
         "manage": verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect::<Vec<_>>(),
         "garbageCollected": dependent.garbage_collected,

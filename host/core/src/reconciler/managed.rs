@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::node::Visitor;
 use super::run::Run;
+use crate::dependent::ownership::Mark;
 use crate::guest::{CallError, CallReason, NodeFailure, NodeResult, Place, Session, WorkflowCall, WorkflowResult};
 use crate::manifest::{self, Dependent};
 use crate::object::{Object, ObjectRef};
@@ -121,7 +122,7 @@ fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
 
 /// Returns the objects in a place, of those that belong to the primary. Of a dependent's source, which others may
 /// share, this is only the dependent's own object; as long as its name is not known, all objects that are not known
-/// to be another dependent's.
+/// to be another dependent's. Of a bulk these are the objects that bear its mark.
 pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
     let Place::Source(name) = place else {
         return found;
@@ -130,6 +131,19 @@ pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> 
     let Some(source) = secondaries.get(&**name) else {
         return found;
     };
+    let shares = |other: &str| secondaries.get(other).is_some_and(|shared| Arc::ptr_eq(shared, source));
+    let dependents =
+        run.controller.spec.dependents().filter(|(other, spec)| spec.bulk && spec.manage.create && shares(other));
+    let bulks: Vec<_> = dependents.map(|(other, _)| (other, run.mark(other))).collect();
+    let bytes = found.iter().map(|object| object.json().len()).sum();
+    if !bulks.is_empty() && run.budget.lock().text(bytes).is_ok() {
+        // What bears the mark of a bulk is that dependent's.
+        found.retain(|object| {
+            let mark = Mark::of(object);
+            let owner = bulks.iter().find(|(_, own)| mark.as_ref().is_some_and(|mark| mark.is_alike(own)));
+            owner.map_or_else(|| bulks.iter().all(|(bulk, _)| ***bulk != **name), |(bulk, _)| ***bulk == **name)
+        });
+    }
     if let Some(key) = run.known_key(name) {
         found.retain(|object| *object.key() == key);
         return found;

@@ -1,10 +1,8 @@
-//! Visits the nodes of a workflow: asks conditions and desired states, compares, and writes what differs (DR, KD and
-//! WF rules).
+//! Visits the nodes of a workflow: asks desired states, compares, and writes what differs (DR, KD and WF rules).
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::run::Run;
 use super::verdicts;
@@ -12,15 +10,15 @@ use crate::cel::Expression;
 use crate::cluster;
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
-use crate::manifest::{Called, Condition, Dependent, Matching, Permission};
+use crate::manifest::{Called, Dependent, Matching, Permission};
 use crate::object::{Object, ObjectRef, Scope};
-use crate::source::registered::Unfilled;
 use crate::source::{Source, Within};
-use crate::workflow::condition;
 use crate::workflow::graph::Graph;
 use crate::workflow::{self, Activation, Outcome, Step, Task};
 
+mod bulk;
 mod claim;
+mod conditions;
 mod former;
 mod unanswered;
 mod visitor;
@@ -94,98 +92,14 @@ impl Visitor<'_> {
         let mut done = Vec::new();
         if ours {
             self.look_for_unanswered(name, spec).await?;
-            done = self.delete(name, spec).await?;
-            if self.lets_formers_go(spec) {
+            done = if spec.bulk { self.delete_all(name, spec).await? } else { self.delete(name, spec).await? };
+            if !spec.bulk && self.lets_formers_go(spec) {
                 let formers = self.let_formers_go(name, spec).await?;
                 done.extend(formers);
             }
         }
         let gone = self.met(ConditionRole::DeletePostcondition, name, spec, told).await?;
         Ok(Outcome::Deleted { done, conditions: std::mem::take(told), gone })
-    }
-
-    /// Returns true if a condition is met; a missing one is. Adds the result of the condition to `told`.
-    async fn met(
-        &self,
-        role: ConditionRole,
-        name: &Arc<str>,
-        spec: &Dependent,
-        told: &mut Told,
-    ) -> Result<bool, Stopped> {
-        let Some(declared) = spec.conditions.of(role) else {
-            return Ok(true);
-        };
-        let result = match declared {
-            Condition::Export(export) => {
-                let asked = self.session.is_met(export, name, self.run.primary.json()).await;
-                asked.map_err(|failure| format!("condition {export}: {failure}"))?
-            }
-            Condition::Cel(expression) => {
-                let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-                let dependent = if expression.reads("dependent") { self.actual_tree(name, spec).await? } else { None };
-                let budget = &mut self.run.budget.lock();
-                condition::met(expression, &primary, dependent.as_ref(), budget).map_err(|e| e.to_string())?
-            }
-            Condition::Ready(kind) => condition::ready(*kind, self.actual_tree(name, spec).await?.as_ref()),
-            Condition::Gone => {
-                let mut left = self.actual_tree(name, spec).await?;
-                let formers =
-                    role == ConditionRole::DeletePostcondition && left.is_none() && self.lets_formers_go(spec);
-                if formers && let Some(former) = self.formers(name, spec).await?.first() {
-                    let tree = former.tree(&mut self.run.budget.lock());
-                    left = Some(tree.map_err(|e| e.to_string())?);
-                }
-                condition::gone(left.as_ref())
-            }
-        };
-        let met = result.met;
-        if role == ConditionRole::Activation {
-            // What looks at the object itself has to be asked again when that changes.
-            self.keep_activity(name, met || declared.reads_dependent());
-            self.watch(name, met).await;
-        }
-        told.push((role, result));
-        Ok(met)
-    }
-
-    /// Remembers if a dependent is active, before its object is read: from then on, a change of an active dependent's
-    /// object causes a run.
-    fn keep_activity(&self, name: &Arc<str>, active: bool) {
-        let controller = &self.run.controller;
-        let Some(source) = controller.secondaries.get(name) else {
-            return;
-        };
-        let held = &source.spec().name;
-        // A source that the manifest declares causes runs, even if its dependents are inactive.
-        let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
-            let sharers = controller.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
-            verdicts::Asleep {
-                source: Arc::clone(held),
-                sharers: sharers.map(|(name, _)| Arc::clone(name)).collect(),
-                object: self.run.known_key(name),
-            }
-        });
-        let memory = &controller.verdicts;
-        memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
-    }
-
-    /// Has the source of a dependent watched while that is active, and waits until it is filled; and not while it is inactive for all
-    /// primaries (`WF-12`).
-    async fn watch(&self, name: &Arc<str>, active: bool) {
-        let controller = &self.run.controller;
-        let Some(source) = controller.secondaries.get(name) else {
-            return;
-        };
-        let (held, user) = (&source.spec().name, (self.run.primary.key().clone(), Arc::clone(name)));
-        if active {
-            let by = Instant::now() + controller.spec.cache_sync_timeout;
-            let entered = controller.on_demand.enter(held, user, by).await;
-            if entered.is_err_and(|Unfilled { outage, .. }| outage) {
-                self.run.missed_server();
-            }
-        } else {
-            controller.on_demand.leave(held, &user).await;
-        }
     }
 
     /// Creates or updates the object, or finds that it is as desired (`DR-2`). Returns the operation on each object.
@@ -197,6 +111,9 @@ impl Visitor<'_> {
             let found = source.related(primary);
             source.watched()?;
             return Ok(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)).collect());
+        }
+        if spec.bulk {
+            return self.reconcile_all(name, spec, source).await;
         }
         let answer = self.desired(name).await?;
         let hash = self.run.controller.hash(&answer);
@@ -312,17 +229,23 @@ impl Visitor<'_> {
         let Some(actual) = self.actual(name, spec).await? else {
             return Ok(Vec::new());
         };
-        let key = actual.key().clone();
-        if !actual.header().deleting {
-            let source = self.source(name).await?;
-            let write = dependent::delete(spec.gvk.clone(), &actual);
-            let deleting = self.run.controller.cluster.write(write);
-            if let Some(left) = self.run.asked(deleting).await? {
-                source.put(left);
-            }
-            tracing::debug!(dependent = %name, object = %key, "dependent deleted");
+        self.delete_object(name, spec, &actual).await?;
+        Ok(vec![(actual.key().to_string(), Operation::Deleted)])
+    }
+
+    /// Deletes an object of a dependent that is not already being deleted.
+    async fn delete_object(&self, name: &Arc<str>, spec: &Dependent, object: &Object) -> Result<(), Stopped> {
+        if object.header().deleting {
+            return Ok(());
         }
-        Ok(vec![(key.to_string(), Operation::Deleted)])
+        let source = self.source(name).await?;
+        let write = dependent::delete(spec.gvk.clone(), object);
+        let deleting = self.run.controller.cluster.write(write);
+        if let Some(left) = self.run.asked(deleting).await? {
+            source.put(left);
+        }
+        tracing::debug!(dependent = %name, object = %object.key(), "dependent deleted");
+        Ok(())
     }
 
     /// Returns the dependent's object from the caches. `None` if there is no object of its name, or if that object
@@ -344,11 +267,6 @@ impl Visitor<'_> {
         is_watched(source, &key)?;
         related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
         Ok(related.pop())
-    }
-
-    async fn actual_tree(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<Value>, Stopped> {
-        let actual = self.actual(name, spec).await?;
-        actual.map(|object| object.tree(&mut self.run.budget.lock())).transpose().map_err(|e| e.to_string().into())
     }
 
     /// Returns the name and namespace that the manifest gives an object (`KD-4`); the namespace is the primary's by
@@ -406,7 +324,7 @@ impl Visitor<'_> {
     /// Completes an answer of `desired` to the document that is sent.
     fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, Stopped> {
         let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
-        let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.mark(name) };
+        let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.run.mark(name) };
         let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock()).map_err(|e| e.to_string())?;
         let permissions = &self.run.controller.permissions;
         let reach = permissions.in_reach(&spec.gvk, desired.key());
@@ -421,7 +339,9 @@ impl Visitor<'_> {
             })?;
         }
         self.is_called_so(spec, desired.key())?;
-        self.run.keep_key(name, desired.key());
+        if !spec.bulk {
+            self.run.keep_key(name, desired.key());
+        }
         Ok(desired)
     }
 
@@ -439,7 +359,7 @@ impl Visitor<'_> {
         };
         let (wanted, primary) = (desired.json(), self.run.primary.json());
         let asked = self.session.matches(export, actual.json(), &wanted, primary).await;
-        asked.map_err(|failure| format!("match {export} of {name}: {failure}").into())
+        asked.map_err(|failure| Stopped::Asked(format!("match {export} of {name}: {failure}")))
     }
 
     /// Writes an object and returns the answer. The event of the write causes no run, unless it may be that of

@@ -15,7 +15,8 @@ use super::memos::Memos;
 use super::outcome::Manner;
 use crate::budget::Budget;
 use crate::cluster::{self, Cluster, Write};
-use crate::guest::{Context, RunInfo, WorkflowResult};
+use crate::dependent::ownership::Mark;
+use crate::guest::{Context, DesiredSet, RunInfo, WorkflowResult};
 use crate::object::{self, Gvk, Object, ObjectRef, Scope};
 use crate::queue;
 use crate::source::Doubt;
@@ -47,6 +48,7 @@ pub(super) struct Kept {
     pub(super) memos: Memos,
     pub(super) results: HashMap<Option<String>, WorkflowResult>,
     desired: HashMap<Arc<str>, Arc<str>>,
+    sets: HashMap<Arc<str>, Arc<DesiredSet>>,
     keys: HashMap<Arc<str>, ObjectRef>,
     tree: Option<Arc<Value>>,
 }
@@ -136,6 +138,22 @@ impl Run {
 
     pub(crate) fn keep_desired(&self, name: &Arc<str>, answer: &Arc<str>) {
         self.kept.lock().desired.insert(Arc::clone(name), Arc::clone(answer));
+    }
+
+    /// Returns the answer of `desired-set` from earlier in this run (`CX-3`).
+    pub(crate) fn desired_set(&self, name: &str) -> Option<Arc<DesiredSet>> {
+        self.kept.lock().sets.get(name).cloned()
+    }
+
+    pub(crate) fn keep_desired_set(&self, name: &Arc<str>, answer: &Arc<DesiredSet>) {
+        self.kept.lock().sets.insert(Arc::clone(name), Arc::clone(answer));
+    }
+
+    /// Returns the mark of the objects that a dependent makes in this run.
+    pub(crate) fn mark(&self, dependent: &str) -> Mark {
+        let controller = &self.controller;
+        let made_by = (&*controller.operator, &*controller.spec.name, dependent);
+        Mark::new(made_by, &self.primary, &controller.spec.primary)
     }
 
     /// Returns the key of a dependent's object, if this run has found it out, or an earlier one has left a verdict on

@@ -15,6 +15,10 @@ use crate::reconciler::departed::Departed;
 use crate::reconciler::expectations::Expected;
 use crate::reconciler::memos::Memos;
 
+mod bulk;
+
+pub use bulk::Matched;
+
 /// The memory of a controller between its runs.
 #[derive(Default)]
 pub struct Verdicts {
@@ -28,13 +32,14 @@ pub struct Verdicts {
     edition: AtomicU64,
 }
 
-/// The memory of one primary. Bounded: one verdict per dependent and two for itself, memos within their limit, one
-/// expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered.
+/// The memory of one primary. Bounded: one verdict per dependent and two for itself, those of bulks as long as their plugin has
+/// memory for them, memos within their limit, one expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered.
 #[derive(Default)]
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
     uid: Box<str>,
     verdicts: Vec<(Arc<str>, Verdict)>,
+    bulks: HashMap<Arc<str>, Matched>,
     memos: Memos,
     expected: Expected,
     asleep: Vec<(Arc<str>, Asleep)>,
@@ -95,6 +100,18 @@ impl Verdicts {
                 None => verdicts.push((Arc::clone(name), verdict)),
             }
         });
+    }
+
+    /// Returns the verdict that an object of a bulk matches an answer.
+    pub fn verdict_of_bulk(&self, primary: &Object, name: &str, answer: u64) -> Option<Verdict> {
+        let primaries = self.primaries.lock();
+        let bulks = &primaries.get(primary.key())?.of(primary)?.bulks;
+        bulks.get(name)?.get(answer).cloned()
+    }
+
+    /// Calls `act` to change the verdicts on the objects of a bulk.
+    pub fn change_bulk(&self, primary: &Object, name: &Arc<str>, act: impl FnOnce(&mut Matched)) {
+        self.change(primary, |remembered| act(remembered.bulks.entry(Arc::clone(name)).or_default()));
     }
 
     /// Returns the object of a dependent that may have been created: its creation has no answer.

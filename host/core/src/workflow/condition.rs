@@ -13,6 +13,9 @@ use crate::yaml;
 /// What a CEL condition can speak about.
 pub const VARIABLES: [&str; 2] = ["primary", "dependent"];
 
+/// What a CEL condition of a bulk dependent can speak about.
+pub const VARIABLES_OF_BULK: [&str; 2] = ["primary", "dependents"];
+
 /// Kinds whose readiness is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -34,47 +37,88 @@ pub enum ReadyKind {
     Condition,
 }
 
-/// Judges an expression over the [`VARIABLES`], which the budget pays for; `dependent` is null in it if the object does not exist.
+/// What there is of a dependent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// Its object; null if it does not exist.
+    One(Value),
+    /// Those objects of a bulk dependent that exist, as a list (`BD-3`).
+    Many(Value),
+}
+
+impl Found {
+    /// Returns that there is nothing of a dependent, or of a bulk.
+    pub fn nothing(bulk: bool) -> Self {
+        if bulk { Self::Many(Value::Array(Vec::new())) } else { Self::One(Value::Null) }
+    }
+}
+
+/// Judges an expression over the [`VARIABLES`], or those of a bulk, which the budget pays for.
 ///
 /// # Errors
 /// Those of [`Expression::met`].
 pub fn met(
     expression: &Expression,
     primary: &Value,
-    dependent: Option<&Value>,
+    found: &Found,
     budget: &mut Budget,
 ) -> Result<ConditionResult, Failure> {
-    let variables = [("primary", primary), ("dependent", dependent.unwrap_or(&Value::Null))];
+    let found = match found {
+        Found::One(dependent) => ("dependent", dependent),
+        Found::Many(dependents) => ("dependents", dependents),
+    };
+    let variables = [("primary", primary), found];
     let met = expression.met(&variables, budget)?;
     Ok(met.map_or_else(|why| ConditionResult::unmet(&why), |()| ConditionResult::met()))
 }
 
-/// Returns whether an object is ready, as `kubectl rollout status` and `kubectl wait` judge, with the reason if not.
-pub fn ready(kind: ReadyKind, object: Option<&Value>) -> ConditionResult {
-    let Some(object) = object else {
-        return ConditionResult::unmet("it does not exist");
+/// Returns whether an object is ready, as `kubectl rollout status` and `kubectl wait` judge, with the reason if not; of a bulk,
+/// whether each of those that exist is.
+pub fn ready(kind: ReadyKind, found: &Found) -> ConditionResult {
+    let waiting = match found {
+        Found::One(Value::Null) => Some("it does not exist".to_owned()),
+        Found::One(object) => waits(kind, object),
+        Found::Many(list) => first_of(list, |object| waits(kind, object)),
     };
+    waiting.map_or_else(ConditionResult::met, |text| ConditionResult::unmet(&text))
+}
+
+/// Returns what an object waits for until it is ready.
+fn waits(kind: ReadyKind, object: &Value) -> Option<String> {
     let facts = Facts { object };
-    let waiting = match kind {
+    match kind {
         ReadyKind::Deployment => facts.deployment(),
         ReadyKind::StatefulSet => facts.stateful_set(),
         ReadyKind::DaemonSet => facts.daemon_set(),
         ReadyKind::ReplicaSet => facts.replica_set(),
         ReadyKind::Job => facts.job(),
         ReadyKind::Pod | ReadyKind::Condition => facts.condition("Ready"),
-    };
-    waiting.map_or_else(ConditionResult::met, |text| ConditionResult::unmet(&text))
+    }
 }
 
-/// Returns whether an object does not exist (`WF-11`).
-pub fn gone(object: Option<&Value>) -> ConditionResult {
-    match object {
-        None => ConditionResult::met(),
-        Some(object) if object.pointer("/metadata/deletionTimestamp").is_some() => {
-            ConditionResult::unmet("it is being deleted")
-        }
-        Some(_) => ConditionResult::unmet("it exists"),
-    }
+/// Returns whether an object does not exist (`WF-11`); of a bulk, whether none does.
+pub fn gone(found: &Found) -> ConditionResult {
+    let there = match found {
+        Found::One(Value::Null) => None,
+        Found::One(object) => Some(stays(object)),
+        Found::Many(list) => first_of(list, |object| Some(stays(object))),
+    };
+    there.map_or_else(ConditionResult::met, |text| ConditionResult::unmet(&text))
+}
+
+/// Returns how an object is still there.
+fn stays(object: &Value) -> String {
+    let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+    if deleting { "it is being deleted" } else { "it exists" }.to_owned()
+}
+
+/// Returns what `say` says of the first object of a list of which it says something, with the object's name and how many there are.
+fn first_of(list: &Value, say: impl Fn(&Value) -> Option<String>) -> Option<String> {
+    let all = list.as_array().map_or(&[][..], Vec::as_slice);
+    let mut said = all.iter().filter_map(|object| Some((object, say(object)?)));
+    let (object, text) = said.next()?;
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    Some(format!("{} of {} objects, first {name}: {text}", 1 + said.count(), all.len()))
 }
 
 /// What an object says about its readiness. Each judgement returns what is being waited for.
@@ -214,12 +258,12 @@ mod tests {
     fn check(kind: ReadyKind, rows: &[(Value, Option<&str>)]) {
         for (object, reason) in rows {
             assert_eq!(
-                ready(kind, Some(object)),
+                ready(kind, &Found::One(object.clone())),
                 reason.map_or_else(ConditionResult::met, ConditionResult::unmet),
                 "{object}"
             );
         }
-        assert_eq!(ready(kind, None), ConditionResult::unmet("it does not exist"));
+        assert_eq!(ready(kind, &Found::nothing(false)), ConditionResult::unmet("it does not exist"));
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "tables read better")]
@@ -347,7 +391,7 @@ mod tests {
         // WF-11
         let object = json!({"metadata": {}});
         let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-        let found = [None, Some(&object), Some(&going)].map(gone);
+        let found = [Value::Null, object, going].map(|object| gone(&Found::One(object)));
         assert_eq!(
             found,
             [
@@ -363,9 +407,38 @@ mod tests {
         let expression = Expression::parse("primary.spec.exposed && dependent == null", &VARIABLES).unwrap();
         let primary = json!({"spec": {"exposed": true}});
         for (dependent, expected) in
-            [(None, ConditionResult::met()), (Some(&json!({})), ConditionResult::unmet("it is false"))]
+            [(Value::Null, ConditionResult::met()), (json!({}), ConditionResult::unmet("it is false"))]
         {
-            assert_eq!(met(&expression, &primary, dependent, &mut Budget::of_run()), Ok(expected));
+            assert_eq!(met(&expression, &primary, &Found::One(dependent), &mut Budget::of_run()), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn of_a_bulk_each_object_has_to_be_ready_and_each_to_be_gone() {
+        // BD-3
+        let object = |name: &str, ready: &str| json!({ "metadata": { "name": name }, "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        let many = |list: &[(&str, &str)]| Found::Many(list.iter().map(|(name, ready)| object(name, ready)).collect());
+        let expression = Expression::parse("size(dependents) == primary.spec.count", &VARIABLES_OF_BULK).unwrap();
+        let primary = json!({ "spec": { "count": 2 } });
+        let unmet = |text: &str| ConditionResult::unmet(text);
+        for (found, readiness, absence, counted) in [
+            (many(&[]), ConditionResult::met(), ConditionResult::met(), unmet("it is false")),
+            (
+                many(&[("a", "True"), ("b", "True")]),
+                ConditionResult::met(),
+                unmet("2 of 2 objects, first a: it exists"),
+                ConditionResult::met(),
+            ),
+            (
+                many(&[("a", "True"), ("b", "False"), ("c", "Unknown")]),
+                unmet("2 of 3 objects, first b: its condition Ready is False"),
+                unmet("3 of 3 objects, first a: it exists"),
+                unmet("it is false"),
+            ),
+        ] {
+            assert_eq!(ready(ReadyKind::Condition, &found), readiness);
+            assert_eq!(gone(&found), absence);
+            assert_eq!(met(&expression, &primary, &found, &mut Budget::of_run()), Ok(counted));
         }
     }
 }

@@ -77,8 +77,10 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     let mut need = |interface, field: String| needs.push(Need { interface, field });
     let manage = dependent.manage;
     // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
-    if manage.create || manage.update || (manage.delete && dependent.called.is_none()) {
-        need(Interface::Dependent, field.to_owned());
+    let asked = manage.create || manage.update || (manage.delete && dependent.called.is_none());
+    // BD-2: of a bulk that is only read, nothing is desired.
+    if asked {
+        need(if dependent.bulk { Interface::Bulk } else { Interface::Dependent }, field.to_owned());
     }
     if let Matching::Export(_) = dependent.matching {
         need(Interface::Matcher, format!("{field}.match.export"));

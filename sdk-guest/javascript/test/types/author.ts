@@ -28,6 +28,7 @@ const webpage = operator<WebPage>({
     if (failed.failureClass === "space") return { stop: page.spec.html === "" };
   },
   desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
+  desiredSet: { themes: (page) => [{ metadata: { name: page.spec.html } }] },
   match: { data: (actual, desired) => actual.data === desired.data || "data" },
   conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
   poll: { themes: () => [{ namespace: "web", name: "a", things: [{ id: 1 }] }] },
@@ -70,6 +71,8 @@ operator<WebPage>({ reconcile: async () => ({}) });
 operator<WebPage>({ reconcile: () => ({ statsu: {} }) });
 // @ts-expect-error: an object is desired.
 operator<WebPage>({ desired: { service: () => undefined } });
+// @ts-expect-error: a list of objects is desired.
+operator<WebPage>({ desiredSet: { themes: () => ({}) } });
 // @ts-expect-error: things have a primary.
 operator<WebPage>({ poll: { themes: () => [{ things: [] }] } });
 // @ts-expect-error: a condition is met or not.

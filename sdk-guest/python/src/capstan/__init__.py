@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `match`, `condition`, `poll`, `poll_one`,
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `desired_set`, `match`, `condition`, `poll`, `poll_one`,
 `receive`, `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -30,6 +30,7 @@ from capstan.registry import (
     condition,
     decide_retry,
     desired,
+    desired_set,
     handle_error,
     initialize,
     match,
@@ -73,6 +74,7 @@ __all__ = [
     "debug",
     "decide_retry",
     "desired",
+    "desired_set",
     "error",
     "expectations",
     "handle_error",

@@ -62,6 +62,15 @@ def desired(name: str, primary: str) -> str:
     return _json.write_object(function(_json.read(primary)), f"what {function.place} returns")
 
 
+def desired_set(name: str, primary: str) -> list[str]:
+    """Returns the objects of which a bulk dependent should consist."""
+    function = get(Interface.BULK, _controller(), name)
+    objects = function(_json.read(primary))
+    if not isinstance(objects, Sequence) or isinstance(objects, (str, bytes)):
+        raise TypeError(f"{function.place} returns {objects!r}, not a list of objects")
+    return [_json.write_object(one, f"an object of {function.place}") for one in objects]
+
+
 def match(name: str, actual: str, desired: str, primary: str) -> str | None:
     """Returns what differs, or `None`."""
     function = get(Interface.MATCHER, _controller(), name)

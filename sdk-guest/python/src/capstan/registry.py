@@ -17,6 +17,7 @@ HandleError = TypeVar("HandleError", bound=Callable[..., Union[Handled, None]])
 DecideRetry = TypeVar("DecideRetry", bound=Callable[..., Union[NextRetry, None]])
 Initialize = TypeVar("Initialize", bound=Callable[..., None])
 Desired = TypeVar("Desired", bound=Callable[..., Any])
+DesiredSet = TypeVar("DesiredSet", bound=Callable[..., Sequence[Any]])
 Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
 Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
 Poll = TypeVar("Poll", bound=Callable[..., Mapping[Any, Any]])
@@ -35,6 +36,7 @@ class Interface(Enum):
     RETRY_POLICY = ("retry-policy", "retry policy", ("primary", "failed"))
     INITIALIZER = ("initializer", "initializer", ("primary",))
     DEPENDENT = ("dependent", "desired state for", ("primary",))
+    BULK = ("bulk", "desired set for", ("primary",))
     MATCHER = ("matcher", "matcher", ("actual", "desired", "primary"))
     CONDITION = ("condition", "condition", ("primary", "dependent"))
     POLLER = ("poller", "poller of", ())
@@ -191,6 +193,20 @@ def desired(name: Any = None, /, *, controller: str | None = None) -> Any:
     Under another name than before it is another object; what becomes of the former one is said by `onRename` in the manifest.
     """
     return _named(Interface.DEPENDENT, name, controller)
+
+
+@overload
+def desired_set(function: DesiredSet, /) -> DesiredSet: ...
+@overload
+def desired_set(name: str | None = None, /, *, controller: str | None = None) -> Callable[[DesiredSet], DesiredSet]: ...
+def desired_set(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that says of which objects a dependent with `bulk: true` should consist. Without a name it is that of the
+    function, with `-` for `_`.
+
+    It is given the primary, and returns a list of objects, each as a function with `@desired` would return it; the same name and namespace
+    once. What the daemon has made for this dependent and primary beyond them is deleted first.
+    """
+    return _named(Interface.BULK, name, controller)
 
 
 @overload

@@ -14,6 +14,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("RetryPolicy", "retry_policy"),
     ("Initializer", "initializer"),
     ("Dependents", "dependent"),
+    ("Bulks", "bulk"),
     ("Matchers", "matcher"),
     ("Conditions", "condition"),
     ("Pollers", "poller"),
@@ -213,6 +214,7 @@ impl Shape {
             "RetryPolicy" => ("decide_retry", vec![], vec![failed()], "NextRetry"),
             "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
+            "Bulks" => ("desired_set", vec![text("name")], vec![], "Vec<Json>"),
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
             "Pollers" => ("poll", vec![text("name")], vec![], "ThingsByPrimary"),
             "ResourcePollers" => ("poll_one", vec![text("name")], vec![], "Things"),
@@ -225,6 +227,7 @@ impl Shape {
         let answer = match answer {
             "()" => quote!(()),
             "bool" => quote!(bool),
+            "Vec<Json>" => quote!(::std::vec::Vec<::capstan_guest::Json>),
             _ => {
                 let answer = format_ident!("{answer}");
                 quote!(::capstan_guest::#answer)

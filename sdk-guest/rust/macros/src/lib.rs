@@ -12,6 +12,12 @@ pub fn dependents(arguments: TokenStream, block: TokenStream) -> TokenStream {
     attribute(named::Capability::Dependents, &arguments, parse_macro_input!(block))
 }
 
+/// Makes a block of functions the trait `Bulks`.
+#[proc_macro_attribute]
+pub fn bulks(arguments: TokenStream, block: TokenStream) -> TokenStream {
+    attribute(named::Capability::Bulks, &arguments, parse_macro_input!(block))
+}
+
 /// Makes a block of functions the trait `Matchers`.
 #[proc_macro_attribute]
 pub fn matchers(arguments: TokenStream, block: TokenStream) -> TokenStream {

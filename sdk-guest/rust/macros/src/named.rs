@@ -11,6 +11,8 @@ use syn::{Attribute, Error, FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, LitStr
 pub(crate) enum Capability {
     /// `Dependents`: functions of the primary.
     Dependents,
+    /// `Bulks`: functions of the primary.
+    Bulks,
     /// `Matchers`: functions of the actual object, the desired one, and the primary.
     Matchers,
     /// `Conditions`: functions of the primary and the dependent's name.
@@ -34,6 +36,7 @@ impl Capability {
     fn attribute(self) -> &'static str {
         match self {
             Self::Dependents => "desired",
+            Self::Bulks => "desired_set",
             Self::Matchers => "matcher",
             Self::Conditions => "condition",
             Self::Pollers => "poller",
@@ -49,6 +52,7 @@ impl Capability {
     fn noun(self) -> &'static str {
         match self {
             Self::Dependents => "desired state for",
+            Self::Bulks => "desired set for",
             Self::Matchers => "matcher",
             Self::Conditions => "condition",
             Self::Pollers => "poller of",
@@ -63,7 +67,7 @@ impl Capability {
     /// Returns the least and the greatest number of parameters, and where the primary is among them.
     fn parameters(self) -> (usize, usize, usize) {
         match self {
-            Self::Dependents | Self::ResourcePollers | Self::SecondaryMappers => (0, 1, 0),
+            Self::Dependents | Self::Bulks | Self::ResourcePollers | Self::SecondaryMappers => (0, 1, 0),
             Self::Receivers | Self::Filters | Self::Mappers => (1, 1, 0),
             Self::Matchers => (2, 3, 2),
             Self::Conditions => (0, 2, 0),
@@ -74,7 +78,7 @@ impl Capability {
     /// Returns the parameters as an author would write them.
     fn example(self) -> &'static str {
         match self {
-            Self::Dependents | Self::ResourcePollers | Self::SecondaryMappers => "(page: &WebPage)",
+            Self::Dependents | Self::Bulks | Self::ResourcePollers | Self::SecondaryMappers => "(page: &WebPage)",
             Self::Receivers => "(request: &Request)",
             Self::Filters => "(change: &Change)",
             Self::Mappers => "(secondary: &ConfigMap)",
@@ -149,6 +153,7 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
                 }
             }
         },
+        Capability::Bulks => bulks(of, primary, body),
         Capability::Matchers => quote! {
             impl ::capstan_guest::Matchers for #of {
                 type Primary = #primary;
@@ -196,6 +201,21 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
         Capability::Filters => filters(of, body),
         Capability::Mappers => mappers(of, body),
         Capability::SecondaryMappers => secondary_mappers(of, primary, body),
+    }
+}
+
+fn bulks(of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::capstan_guest::Bulks for #of {
+            type Primary = #primary;
+            fn desired_set(
+                name: &str,
+                primary: &Self::Primary,
+            ) -> ::capstan_guest::Result<::std::vec::Vec<::capstan_guest::Json>> {
+                let _ = primary;
+                #body
+            }
+        }
     }
 }
 
@@ -286,12 +306,16 @@ impl Named {
             (Capability::Pollers, _)
             | (
                 Capability::Dependents
+                | Capability::Bulks
                 | Capability::Conditions
                 | Capability::ResourcePollers
                 | Capability::SecondaryMappers,
                 0,
             ) => TokenStream::new(),
-            (Capability::Dependents | Capability::ResourcePollers | Capability::SecondaryMappers, _)
+            (
+                Capability::Dependents | Capability::Bulks | Capability::ResourcePollers | Capability::SecondaryMappers,
+                _,
+            )
             | (Capability::Conditions, 1) => {
                 quote_spanned!(here=> primary)
             }
@@ -313,6 +337,7 @@ impl Named {
         };
         match capability {
             Capability::Dependents => quote_spanned!(here=> ::capstan_guest::Json::of(&#answer)),
+            Capability::Bulks => quote_spanned!(here=> ::capstan_guest::glue::set(#answer)),
             Capability::Matchers | Capability::Pollers | Capability::Receivers | Capability::Filters => {
                 quote_spanned!(here=> ::core::result::Result::Ok(#answer))
             }

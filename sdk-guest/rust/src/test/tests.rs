@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::*;
+use crate::bindings::bulk::exports::capstan::operator::bulk::Guest as _;
 use crate::bindings::cleaner::exports::capstan::operator::cleaner::{DeleteControl, Guest as _};
 use crate::bindings::condition::exports::capstan::operator::condition::{ConditionResult, Guest as _};
 use crate::bindings::dependent::exports::capstan::operator::dependent::Guest as _;
@@ -30,8 +31,8 @@ use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
     Change, Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, FailedRun, Failure, FailureClass,
     Initializer, Json, Keys, Match, NextRetry, Origin, Received, Reconciler, Request, Result, RetryPolicy, Things,
-    ThingsByPrimary, Update, cache, conditions, config, context, dependents, filters, mappers, matchers, memo, pollers,
-    receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
+    ThingsByPrimary, Update, bulks, cache, conditions, config, context, dependents, filters, mappers, matchers, memo,
+    pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -121,6 +122,22 @@ impl Operator {
 
     fn html_text(page: &Page) -> String {
         page.html.clone()
+    }
+}
+
+#[bulks]
+impl Operator {
+    fn letters(page: &Page) -> Vec<Value> {
+        page.html.chars().map(|letter| json!({ "metadata": { "name": letter } })).collect()
+    }
+
+    #[desired_set("no-letters")]
+    fn none(page: &Page) -> Result<Option<Value>, String> {
+        if page.html.is_empty() { Err("no html".to_owned()) } else { Ok(None) }
+    }
+
+    fn misfit() -> [BTreeMap<(u8, u8), u8>; 1] {
+        [BTreeMap::from([((1, 2), 3)])]
     }
 }
 
@@ -231,7 +248,21 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+
+#[test]
+fn a_bulk_is_all_objects_by_name_of_the_dependent() {
+    // BD-1
+    let set = |name: &str, html: &str| Adapter::<Operator>::desired_set(name.to_owned(), page(html));
+    let named = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+    assert_eq!(set("letters", "ab"), Ok(vec![named("a"), named("b")]));
+    assert_eq!(set("letters", ""), Ok(vec![]));
+    assert_eq!(set("no-letters", "ab"), Ok(vec![]));
+    assert_eq!(set("no-letters", ""), Err("no html".to_owned()));
+    assert_eq!(set("misfit", ""), Err("key must be a string".to_owned()));
+    let unknown = "this component has no desired set for `x`; it has: letters, no-letters, misfit";
+    assert_eq!(set("x", ""), Err(unknown.to_owned()));
+}
 
 #[test]
 fn filters_see_the_object_as_it_is_and_was() {

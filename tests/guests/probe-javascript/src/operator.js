@@ -56,6 +56,13 @@ export default operator({
     },
   },
 
+  desiredSet: {
+    all({ metadata: { name }, spec: { text } }) {
+      const map = (name) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { text, word: WORD } });
+      return [`${name}-all`, `${name}-all-${text}`].map(map);
+    },
+  },
+
   match: { "same-data": (actual, wanted) => equal(actual.data, wanted.data) || `data, ${WORD}` },
 
   conditions: {
@@ -171,6 +178,7 @@ const workflows = () => ({
   flow: workflow.reconcile("flow"),
   last: workflow.lastResult("flow"),
   removed: workflow.removeDependent("extra"),
+  many: workflow.reconcile("many"),
   unknown: refusal(() => workflow.cleanup("unknown")),
 });
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
-    Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, FailedRun, Failure,
+    Bulks, Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, FailedRun, Failure,
     Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Received, Receivers, Reconciler,
     Request, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, cache, context,
 };
@@ -156,18 +156,34 @@ impl Dependents for Prober {
         let Some(object) = probe.spec.dependents.get(name) else {
             return Err(format!("spec.dependents has no `{name}`").into());
         };
-        let mut object = object.clone();
-        if let Some(steps) = object.remove("$do") {
-            log(&steps::run(&spec::steps(steps)?, probe)?);
-        }
-        if let Some(fields) = object.remove("$copy") {
-            steps::copy(&mut object, &serde_json::from_value(fields)?)?;
-        }
-        match object.remove("$text") {
-            Some(Value::String(text)) => Ok(Json::unchecked(text)),
-            Some(_) => Err("$text is a text".into()),
-            None => Json::of(&object),
-        }
+        object_of(object, probe)
+    }
+}
+
+impl Bulks for Prober {
+    type Primary = Probe;
+
+    fn desired_set(name: &str, probe: &Probe) -> Result<Vec<Json>> {
+        let Some(objects) = probe.spec.bulks.get(name) else {
+            return Err(format!("spec.bulks has no `{name}`").into());
+        };
+        objects.iter().map(|object| object_of(object, probe)).collect()
+    }
+}
+
+/// Returns what a dependent's object should be.
+fn object_of(object: &Map<String, Value>, probe: &Probe) -> Result<Json> {
+    let mut object = object.clone();
+    if let Some(steps) = object.remove("$do") {
+        log(&steps::run(&spec::steps(steps)?, probe)?);
+    }
+    if let Some(fields) = object.remove("$copy") {
+        steps::copy(&mut object, &serde_json::from_value(fields)?)?;
+    }
+    match object.remove("$text") {
+        Some(Value::String(text)) => Ok(Json::unchecked(text)),
+        Some(_) => Err("$text is a text".into()),
+        None => Json::of(&object),
     }
 }
 
@@ -304,9 +320,9 @@ fn mapped(mapper: Option<&Mapper>, probe: &Probe) -> Result<Keys> {
 }
 
 #[cfg(not(feature = "all-events"))]
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 #[cfg(feature = "all-events")]
-capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Initializer, Dependents, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

@@ -53,6 +53,8 @@ pub(crate) struct Spec {
     pub(crate) initialize: Initialize,
     /// By the dependent's name: the object as it is, but for `$do`, `$copy` and `$text`.
     pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
+    /// What `desired-set` answers, by the dependent's name: objects like these.
+    pub(crate) bulks: BTreeMap<String, Vec<Map<String, Value>>>,
     pub(crate) matchers: BTreeMap<String, Matcher>,
     pub(crate) conditions: BTreeMap<String, Value>,
     /// What `poll-one` answers, by source.

@@ -279,6 +279,16 @@ fn dependents_are_what_the_spec_has() {
 }
 
 #[test]
+fn bulks_are_what_the_spec_has() {
+    // BD-1
+    let spec = json!({ "bulks": { "maps": [{ "kind": "ConfigMap" }, { "$text": "{" }], "bad": [{ "$do": { "fail": "no" } }] } });
+    let set = |name: &str| Prober::desired_set(name, &probe(spec.clone()));
+    assert_eq!(set("maps"), Ok(vec![Json::unchecked(r#"{"kind":"ConfigMap"}"#), Json::unchecked("{")]));
+    assert_eq!(set("bad"), Err("no".into()));
+    assert_eq!(set("other"), Err("spec.bulks has no `other`".into()));
+}
+
+#[test]
 fn a_dependent_has_fields_of_what_is_there() {
     let field = |pointer: &str| json!({ "source": "configs", "field": pointer });
     let copy = json!({ "/data/kept": field("/data/a"), "/data/none": field("/data/b") });

@@ -144,6 +144,8 @@ fn manifests() -> Vec<(&'static str, Value)> {
                     "renamed": { "apiVersion": "batch/v1", "kind": "CronJob", "onRename": "delete" },
                     "named": { "apiVersion": "apps/v1", "kind": "ReplicaSet", "onRename": "keep" },
                     "kept": { "apiVersion": "apps/v1", "kind": "Deployment", "garbageCollected": false },
+                    "many": { "apiVersion": "v1", "kind": "ServiceAccount", "bulk": true },
+                    "single": { "apiVersion": "v1", "kind": "PersistentVolumeClaim", "bulk": false },
                 })),
             ),
         ),

@@ -155,14 +155,17 @@ impl Check<'_> {
         self.filtered_source(raw);
         self.compared_whole(raw, manage, scope);
         let called = self.called(raw, gvk.as_ref(), scope.primary);
+        let bulk = self.bulk(raw, manage);
+        let mut condition = |field| self.condition(field, gvk.as_ref(), bulk);
         let conditions = Conditions {
-            activation: self.condition(&raw.activation, gvk.as_ref()),
-            reconcile_precondition: self.condition(&raw.reconcile_precondition, gvk.as_ref()),
-            ready_postcondition: self.condition(&raw.ready_postcondition, gvk.as_ref()),
-            delete_postcondition: self.condition(&raw.delete_postcondition, gvk.as_ref()),
+            activation: condition(&raw.activation),
+            reconcile_precondition: condition(&raw.reconcile_precondition),
+            ready_postcondition: condition(&raw.ready_postcondition),
+            delete_postcondition: condition(&raw.delete_postcondition),
         };
         Some(Dependent {
             gvk: gvk?,
+            bulk,
             depends_on,
             manage,
             garbage_collected,
@@ -234,6 +237,27 @@ impl Check<'_> {
         if !manage.create && !garbage_collected && raw.source.is_none() && mapping.is_none() {
             self.fault(place, "found a dependent that is neither created here nor garbage collected, so that nothing leads to its primary; expected a `source` or a `mapping`");
         }
+    }
+
+    /// Returns whether it is a bulk dependent (`BD-1`), and finds what suits single objects only.
+    fn bulk(&mut self, raw: &raw::Dependent, manage: Manage) -> bool {
+        let Some(bulk) = located(&raw.bulk).filter(|field| field.value) else {
+            return false;
+        };
+        let single = [
+            ("name", located(&raw.name).map(|field| field.place)),
+            ("namespace", located(&raw.namespace).map(|field| field.place)),
+            ("onRename", located(&raw.on_rename).map(|field| field.place)),
+        ];
+        for (field, place) in single {
+            if let Some(place) = place {
+                self.fault(place, format!("found `{field}` together with `bulk: true`; expected one of them: the objects of a bulk are those that `desired-set` answers, and what it no longer answers is deleted"));
+            }
+        }
+        if !manage.create && (manage.update || manage.delete) {
+            self.fault(bulk.place, "found `bulk: true` without `create` in `manage`, so that no mark tells its objects from others; expected `create`, or `readOnly: true`");
+        }
+        true
     }
 
     // KD-4
@@ -356,12 +380,13 @@ impl Check<'_> {
         works.map_err(|broken| self.broken(*place, value, &broken)).ok()
     }
 
-    fn condition(&mut self, field: &Maybe<raw::Condition>, gvk: Option<&Gvk>) -> Option<Condition> {
+    fn condition(&mut self, field: &Maybe<raw::Condition>, gvk: Option<&Gvk>, bulk: bool) -> Option<Condition> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),
             raw::Condition::Cel(cel) => {
-                self.cel(cel, *place, (&condition::VARIABLES, Right::Boolean)).map(Condition::Cel)
+                let variables = if bulk { &condition::VARIABLES_OF_BULK } else { &condition::VARIABLES };
+                self.cel(cel, *place, (variables, Right::Boolean)).map(Condition::Cel)
             }
             raw::Condition::Export(export) => {
                 self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))

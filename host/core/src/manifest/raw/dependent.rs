@@ -61,6 +61,10 @@ pub(in crate::manifest) struct Dependent {
     pub(in crate::manifest) api_version: Leaf<ApiVersion>,
     /// The kind.
     pub(in crate::manifest) kind: Leaf<KindName>,
+    /// Whether there are as many objects as the plugin answers to `desired-set`, instead of the one that it answers to `desired`
+    /// (`BD-1`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) bulk: Maybe<bool>,
     /// The dependents of this workflow that must be ready before (`WF-1`).
     #[schemars(extend("default" = []))]
     pub(in crate::manifest) depends_on: Maybe<Names>,
@@ -164,11 +168,12 @@ pub(in crate::manifest) enum ObjectName {
 #[serde(rename_all = "camelCase")]
 pub(in crate::manifest) enum Condition {
     /// The object says that it is ready, as `kubectl rollout status` or `kubectl wait` judges; with `condition` by a condition
-    /// `Ready` in its status (`WF-11`).
+    /// `Ready` in its status. With `bulk`, each of them does (`WF-11`, `BD-3`).
     Ready(Slot<ReadyKind>),
-    /// The object does not exist (`WF-11`).
+    /// The object does not exist; with `bulk`, none of them does (`WF-11`, `BD-3`).
     Gone,
-    /// A CEL expression over `primary` and `dependent`, which is null if it does not exist (`WF-1`).
+    /// A CEL expression over `primary` and `dependent`, which is null if it does not exist; with `bulk` over `primary` and `dependents`,
+    /// the list of those that exist (`WF-1`, `BD-3`).
     Cel(Slot<String>),
     /// The component decides (`WF-1`).
     Export(Leaf<Export>),

@@ -4,31 +4,27 @@ use std::collections::BTreeSet;
 
 use super::visitor::{Basis, Visitor};
 use crate::cluster::Reason;
-use crate::dependent::ownership::{self, Mark, Whose};
+use crate::dependent::ownership::{self, Whose};
 use crate::manifest::Dependent;
 use crate::object::Object;
 
 impl Visitor<'_> {
-    /// Returns the mark of the objects that a dependent makes in this run.
-    pub(super) fn mark(&self, dependent: &str) -> Mark {
-        let controller = &self.run.controller;
-        let made_by = (&*controller.operator, &*controller.spec.name, dependent);
-        Mark::new(made_by, &self.run.primary, &controller.spec.primary)
-    }
-
-    fn whose(&self, dependent: &str, object: &Object) -> Whose {
+    fn whose(&self, dependent: &str, spec: &Dependent, object: &Object) -> Whose {
         let declared: BTreeSet<&str> = self.run.controller.spec.dependents().map(|(name, _)| &**name).collect();
-        ownership::whose(object, &self.mark(dependent), &declared)
+        let mark = self.run.mark(dependent);
+        // A bulk has what bears its mark, and takes nothing from another dependent.
+        let sibling = if spec.bulk { ownership::sibling(object, &mark, &declared) } else { None };
+        sibling.map_or_else(|| ownership::whose(object, &mark, &declared), Whose::Sibling)
     }
 
     /// Returns true if an object may be written and deleted as this dependent's.
     pub(super) fn belongs(&self, dependent: &str, spec: &Dependent, object: &Object) -> bool {
         let uid = &self.run.primary.header().uid;
         let mut owners = object.header().owners.iter();
-        if owners.any(|owner| owner.uid == *uid) {
+        if !spec.bulk && owners.any(|owner| owner.uid == *uid) {
             return true;
         }
-        let whose = self.whose(dependent, object);
+        let whose = self.whose(dependent, spec, object);
         if spec.manage.create {
             return whose == Whose::Ours;
         }
@@ -69,7 +65,7 @@ impl Visitor<'_> {
         if self.belongs(dependent, spec, &live) {
             return Ok(Some(Basis::Ours(live)));
         }
-        let whose = self.whose(dependent, &live);
+        let whose = self.whose(dependent, spec, &live);
         if spec.adopt && self.is_adoptable(&whose).await {
             tracing::info!(dependent, object = %live.key(), "taking over an object that was not ours");
             return Ok(Some(Basis::Adopted(live)));

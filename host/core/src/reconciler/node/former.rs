@@ -82,6 +82,10 @@ impl Visitor<'_> {
         let mut meant: BTreeSet<ObjectRef> = own.into_iter().collect();
         let mut unknown = Vec::new();
         for (other, spec) in self.others(name, spec) {
+            // What a bulk has bears its own mark.
+            if spec.bulk {
+                continue;
+            }
             match self.run.known_key(other) {
                 Some(key) => {
                     meant.insert(key);
@@ -93,7 +97,7 @@ impl Visitor<'_> {
         let bytes = related.iter().map(|object| object.json().len()).sum();
         let paid = self.run.budget.lock().text(bytes);
         paid.map_err(|error| error.to_string())?;
-        let mut formers = ownership::formers(related, &self.mark(name), &meant);
+        let mut formers = ownership::made_by(related, &self.run.mark(name), &meant);
         // An object with an owner reference may be any dependent's, which may have left the mark as it was: so the
         // names of their objects have to be known.
         let uid = &self.run.primary.header().uid;

@@ -33,6 +33,12 @@ pub(super) enum Stopped {
     /// The source does not know all objects yet.
     #[error(transparent)]
     Unknown(#[from] source::Doubt),
+    /// The component was asked about an object, and has failed.
+    #[error("{0}")]
+    Asked(String),
+    /// Several objects of a bulk failed, each for a reason of its own.
+    #[error("{}", .0.message)]
+    Several(NodeFailure),
     /// Any other reason.
     #[error("{0}")]
     Failed(String),
@@ -44,13 +50,25 @@ impl From<String> for Stopped {
     }
 }
 
+impl Stopped {
+    /// Returns true if what stopped the visit of one object would stop that of any other, too.
+    pub(super) fn stops_others(&self) -> bool {
+        match self {
+            Self::Refused(error) => error.is_outage(),
+            Self::Unknown(_) | Self::Asked(_) => true,
+            Self::Several(_) | Self::Failed(_) => false,
+        }
+    }
+}
+
 impl From<Stopped> for NodeFailure {
     fn from(stopped: Stopped) -> Self {
         let message = text::kept(stopped.to_string());
         let refused = match stopped {
             Stopped::Refused(error) => Some(writes::refused(error).reason),
             Stopped::Unknown(_) => Some(CallReason::Unreachable),
-            Stopped::Failed(_) => None,
+            Stopped::Several(failure) => failure.refused,
+            Stopped::Asked(_) | Stopped::Failed(_) => None,
         };
         Self { message, refused }
     }

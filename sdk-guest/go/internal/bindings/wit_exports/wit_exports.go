@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_reconciler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_retry_policy"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_bulk"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
@@ -414,6 +415,54 @@ func wasm_export_capstan_operator_dependent_desired(arg0 uintptr, arg1 uint32, a
 
 //go:wasmexport cabi_post_capstan:operator/dependent@0.1.0#desired
 func wasm_export_post_return_capstan_operator_dependent_desired(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/bulk@0.1.0#desired-set
+func wasm_export_capstan_operator_bulk_desired_set(arg0 uintptr, arg1 uint32, arg2 uintptr, arg3 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	value0 := unsafe.String((*uint8)(unsafe.Pointer(arg2)), arg3)
+	witRuntime.Unpin()
+	result := export_capstan_operator_bulk.DesiredSet(value, value0)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice := payload
+		length := uint32(len(slice))
+		result1 := witRuntime.Allocate(pinner, uintptr(length*(2*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result1, index*(2*4))
+			utf8 := unsafe.Pointer(unsafe.StringData(element))
+			pinner.Pin(utf8)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uint32(len(element)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf8)))
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result1)))
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf82 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf82)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf82)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/bulk@0.1.0#desired-set
+func wasm_export_post_return_capstan_operator_bulk_desired_set(result uintptr) {
 	syncExportPinner.Unpin()
 }
 

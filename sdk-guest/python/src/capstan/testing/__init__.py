@@ -179,6 +179,11 @@ class Run:
             desired: Object = _json.read(_calls.desired(name, self._primary(primary)))
             return desired
 
+    def desired_set(self, name: str, primary: Object | None = None) -> list[Object]:
+        """Calls the function with `@desired_set(name)`."""
+        with self:
+            return [_json.read(one) for one in _calls.desired_set(name, self._primary(primary))]
+
     def match(self, name: str, actual: Object, desired: Object, primary: Object | None = None) -> str | None:
         """Calls the function with `@match(name)`; returns what differs."""
         documents = _json.write(actual, "actual"), _json.write(desired, "desired")

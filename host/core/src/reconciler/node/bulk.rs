@@ -1,0 +1,227 @@
+//! Visits the nodes whose dependents are many objects: asks which there should be, deletes what is too much, and brings each of the
+//! others in line by itself (BD rules).
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use super::is_watched;
+use super::visitor::{Stopped, Visitor};
+use crate::dependent::{Desired, ownership};
+use crate::guest::{CallReason, DesiredSet, NodeFailure, Operation};
+use crate::manifest::Dependent;
+use crate::object::{Object, ObjectRef};
+use crate::reconciler::verdicts::Verdict;
+use crate::source::{Source, Within};
+
+/// The memory that the daemon takes for an object of an answer beside its text, until the run ends, in bytes.
+const EACH: usize = 256;
+
+/// The failures of objects that are told in full; of the others only how many there are.
+const TOLD: usize = 3;
+
+/// An object that a bulk dependent should have.
+struct Wanted<'a> {
+    key: ObjectRef,
+    answer: &'a str,
+    /// The hash of the answer.
+    hash: u64,
+    /// `None`: not completed, as it is known which object is meant.
+    desired: Option<Desired>,
+}
+
+/// What was done with the objects of a node, one after another.
+#[derive(Default)]
+struct Tally {
+    done: Vec<(String, Operation)>,
+    /// The first failures, as texts.
+    told: Vec<String>,
+    failures: usize,
+    /// Why the API server refused them, if it was the same for all.
+    refused: Option<CallReason>,
+}
+
+// === impl Visitor ===
+
+impl Visitor<'_> {
+    /// Deletes the surplus, then creates or updates each object that should be there, or finds that it is as desired (`BD-1`). The
+    /// failure of one object does not keep the others from being brought in line.
+    pub(super) async fn reconcile_all(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        source: &Source,
+    ) -> Result<Vec<(String, Operation)>, Stopped> {
+        let set = self.desired_set(name).await?;
+        let wanted = self.wanted(name, spec, &set)?;
+        let answers: HashSet<u64> = wanted.iter().map(|wanted| wanted.hash).collect();
+        let Self { run, .. } = self;
+        run.controller.verdicts.change_bulk(&run.primary, name, |matched| matched.retain(&answers));
+        // What a creation without an answer has made may be too much by now.
+        self.look_for_unanswered(name, spec).await?;
+        let mut tally = Tally::default();
+        if spec.manage.delete {
+            let meant = wanted.iter().map(|wanted| wanted.key.clone()).collect();
+            for surplus in self.members(name, spec, &meant).await? {
+                let deleted = self.delete_object(name, spec, &surplus).await;
+                tally.note(surplus.key(), deleted.map(|()| Operation::Deleted))?;
+            }
+        }
+        for one in wanted {
+            let key = one.key.clone();
+            let done = self.reconcile_object(name, spec, source, one).await;
+            tally.note(&key, done)?;
+        }
+        tally.end()
+    }
+
+    /// Deletes all objects (`BD-3`).
+    pub(super) async fn delete_all(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+    ) -> Result<Vec<(String, Operation)>, Stopped> {
+        let mut tally = Tally::default();
+        for object in self.members(name, spec, &BTreeSet::new()).await? {
+            let deleted = self.delete_object(name, spec, &object).await;
+            tally.note(object.key(), deleted.map(|()| Operation::Deleted))?;
+        }
+        tally.end()
+    }
+
+    /// Returns the objects of a bulk that exist, without those that are `meant`: those that bear its mark; of one that is only read, all
+    /// that belong to the primary (`BD-2`).
+    pub(super) async fn members(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        meant: &BTreeSet<ObjectRef>,
+    ) -> Result<Vec<Object>, Stopped> {
+        let source = self.source(name).await?;
+        let primary = self.run.primary.key();
+        source.shows_all(Within::Related(primary))?;
+        let mut related = source.related(primary);
+        // What is not watched any more shows nothing: what was there is not gone.
+        source.watched()?;
+        if !spec.manage.create {
+            return Ok(related);
+        }
+        related.retain(|object| !meant.contains(object.key()));
+        let bytes = related.iter().map(|object| object.json().len()).sum();
+        let paid = self.run.budget.lock().text(bytes);
+        paid.map_err(|error| error.to_string())?;
+        Ok(ownership::made_by(related, &self.run.mark(name), meant))
+    }
+
+    /// Returns the component's answer to `desired-set`, which is asked for once per run (`CX-3`).
+    async fn desired_set(&self, name: &Arc<str>) -> Result<Arc<DesiredSet>, Stopped> {
+        if let Some(set) = self.run.desired_set(name) {
+            return Ok(set);
+        }
+        let set = self.session.desired_set(name, self.run.primary.json()).await;
+        let set = set.map_err(|failure| failure.message)?;
+        {
+            let text = set.objects.iter().map(String::len).sum::<usize>();
+            let mut budget = self.run.budget.lock();
+            let paid = budget.text(text).and_then(|()| budget.hold(text + EACH * set.objects.len()));
+            paid.map_err(|error| format!("what `desired-set` answered: {error}"))?;
+        }
+        let set = Arc::new(set);
+        self.run.keep_desired_set(name, &set);
+        Ok(set)
+    }
+
+    /// Returns the objects of an answer with their keys. The same key twice is a failure. An answer that was found to match an object
+    /// is not read again.
+    fn wanted<'a>(&self, name: &Arc<str>, spec: &Dependent, set: &'a DesiredSet) -> Result<Vec<Wanted<'a>>, Stopped> {
+        let controller = &self.run.controller;
+        let mut keys = BTreeSet::new();
+        let mut all = Vec::with_capacity(set.objects.len());
+        for answer in &set.objects {
+            let hash = controller.hash(answer);
+            let known = controller.verdicts.verdict_of_bulk(&self.run.primary, name, hash);
+            let (key, desired) = if let Some(known) = known {
+                (known.key, None)
+            } else {
+                let desired = self.complete(name, spec, answer)?;
+                (desired.key().clone(), Some(desired))
+            };
+            if !keys.insert(key.clone()) {
+                let text =
+                    format!("{key} is twice in what `desired-set` answered for {name}: let each object be in it once");
+                return Err(text.into());
+            }
+            all.push(Wanted { key, answer, hash, desired });
+        }
+        Ok(all)
+    }
+
+    /// Brings one object in line, as that of a dependent that is not many.
+    async fn reconcile_object(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        source: &Source,
+        Wanted { key, answer, hash, desired }: Wanted<'_>,
+    ) -> Result<Operation, Stopped> {
+        let Self { run, .. } = self;
+        let (verdicts, guest) = (&run.controller.verdicts, &run.controller.guest);
+        let known = verdicts.verdict_of_bulk(&run.primary, name, hash);
+        if known.is_some_and(|known| source.get(&key).is_some_and(|actual| actual.version() == known.version)) {
+            return Ok(Operation::Unchanged);
+        }
+        let desired = match desired {
+            Some(desired) => desired,
+            None => self.complete(name, spec, answer)?,
+        };
+        source.known(Within::Object(desired.key()))?;
+        is_watched(source, desired.key())?;
+        let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
+        let (operation, now) = self.bring_in_line((name, spec, source), &desired, actual).await?;
+        if let Some(now) = now {
+            let verdict = Verdict::of(hash, &now);
+            verdicts.change_bulk(&run.primary, name, |matched| matched.keep(verdict, || guest.lasting()));
+        }
+        Ok(operation)
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// Takes in what was done with an object.
+    ///
+    /// # Errors
+    /// A failure after which the other objects would fail, too.
+    fn note(&mut self, key: &ObjectRef, result: Result<Operation, Stopped>) -> Result<(), Stopped> {
+        let stopped = match result {
+            Ok(operation) => {
+                self.done.push((key.to_string(), operation));
+                return Ok(());
+            }
+            Err(stopped) if stopped.stops_others() => return Err(stopped),
+            Err(stopped) => stopped,
+        };
+        let NodeFailure { message, refused } = stopped.into();
+        self.refused =
+            if self.failures == 0 { refused } else { self.refused.filter(|before| Some(*before) == refused) };
+        self.failures += 1;
+        if self.told.len() < TOLD {
+            self.told.push(format!("{key}: {message}"));
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<Vec<(String, Operation)>, Stopped> {
+        let Self { done, told, failures, refused } = self;
+        if failures == 0 {
+            return Ok(done);
+        }
+        let more = match failures - told.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let all = done.len() + failures;
+        let message = format!("{failures} of {all} objects failed: {}{more}", told.join("; "));
+        Err(Stopped::Several(NodeFailure { message, refused }))
+    }
+}

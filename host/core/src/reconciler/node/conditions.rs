@@ -1,0 +1,115 @@
+//! Asks the conditions of a node, and decides what follows from its activation.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::visitor::{Stopped, Told, Visitor};
+use crate::guest::ConditionRole;
+use crate::manifest::{Condition, Dependent};
+use crate::object::Object;
+use crate::reconciler::verdicts;
+use crate::source::registered::Unfilled;
+use crate::workflow::condition::{self, Found};
+
+impl Visitor<'_> {
+    /// Returns true if a condition is met; a missing one is. Adds the result of the condition to `told`.
+    pub(super) async fn met(
+        &self,
+        role: ConditionRole,
+        name: &Arc<str>,
+        spec: &Dependent,
+        told: &mut Told,
+    ) -> Result<bool, Stopped> {
+        let Some(declared) = spec.conditions.of(role) else {
+            return Ok(true);
+        };
+        let result = match declared {
+            Condition::Export(export) => {
+                let asked = self.session.is_met(export, name, self.run.primary.json()).await;
+                asked.map_err(|failure| format!("condition {export}: {failure}"))?
+            }
+            Condition::Cel(expression) => {
+                let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
+                let found =
+                    if declared.reads_dependent() { self.found(name, spec).await? } else { Found::nothing(spec.bulk) };
+                let budget = &mut self.run.budget.lock();
+                condition::met(expression, &primary, &found, budget).map_err(|e| e.to_string())?
+            }
+            Condition::Ready(kind) => condition::ready(*kind, &self.found(name, spec).await?),
+            Condition::Gone => {
+                let mut left = self.found(name, spec).await?;
+                let formers = role == ConditionRole::DeletePostcondition && self.lets_formers_go(spec);
+                if left == Found::One(Value::Null)
+                    && formers
+                    && let Some(former) = self.formers(name, spec).await?.first()
+                {
+                    let tree = former.tree(&mut self.run.budget.lock());
+                    left = Found::One(tree.map_err(|e| e.to_string())?);
+                }
+                condition::gone(&left)
+            }
+        };
+        let met = result.met;
+        if role == ConditionRole::Activation {
+            // What looks at the object itself has to be asked again when that changes.
+            self.keep_activity(name, met || declared.reads_dependent());
+            self.watch(name, met).await;
+        }
+        told.push((role, result));
+        Ok(met)
+    }
+
+    /// Remembers if a dependent is active, before its object is read: from then on, a change of an active dependent's
+    /// object causes a run.
+    fn keep_activity(&self, name: &Arc<str>, active: bool) {
+        let controller = &self.run.controller;
+        let Some(source) = controller.secondaries.get(name) else {
+            return;
+        };
+        let held = &source.spec().name;
+        // A source that the manifest declares causes runs, even if its dependents are inactive.
+        let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
+            let sharers = controller.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
+            verdicts::Asleep {
+                source: Arc::clone(held),
+                sharers: sharers.map(|(name, _)| Arc::clone(name)).collect(),
+                object: self.run.known_key(name),
+            }
+        });
+        let memory = &controller.verdicts;
+        memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
+    }
+
+    /// Has the source of a dependent watched while that is active, and waits until it is filled; and not while it is inactive for all
+    /// primaries (`WF-12`).
+    async fn watch(&self, name: &Arc<str>, active: bool) {
+        let controller = &self.run.controller;
+        let Some(source) = controller.secondaries.get(name) else {
+            return;
+        };
+        let (held, user) = (&source.spec().name, (self.run.primary.key().clone(), Arc::clone(name)));
+        if active {
+            let by = Instant::now() + controller.spec.cache_sync_timeout;
+            let entered = controller.on_demand.enter(held, user, by).await;
+            if entered.is_err_and(|Unfilled { outage, .. }| outage) {
+                self.run.missed_server();
+            }
+        } else {
+            controller.on_demand.leave(held, &user).await;
+        }
+    }
+
+    /// Returns what there is of a dependent.
+    async fn found(&self, name: &Arc<str>, spec: &Dependent) -> Result<Found, Stopped> {
+        let tree = |object: Object| object.tree(&mut self.run.budget.lock()).map_err(|e| e.to_string());
+        if spec.bulk {
+            let all = self.members(name, spec, &BTreeSet::new()).await?;
+            return Ok(Found::Many(all.into_iter().map(tree).collect::<Result<_, _>>()?));
+        }
+        let actual = self.actual(name, spec).await?;
+        Ok(Found::One(actual.map(tree).transpose()?.unwrap_or_default()))
+    }
+}
