@@ -111,7 +111,11 @@ impl Search<'_, '_> {
         let base = join("spec.controllers", &controller.name);
         let primary = At { gvk: &controller.primary, cluster: controller.cluster.as_ref() };
         self.version(&format!("{base}.primary.apiVersion"), primary);
-        self.namespaces(&format!("{base}.namespaces"), primary, Some(&controller.namespaces));
+        // Where secondaries follow them, they say something all the same.
+        let followed = controller.dependents().next().is_some()
+            || controller.sources.values().any(|source| source.namespaces.is_none());
+        let namespaces = Some(&controller.namespaces).filter(|_| !followed);
+        self.namespaces(&format!("{base}.namespaces"), primary, namespaces);
         self.selector(&format!("{base}.fieldSelector"), primary, controller.field_selector.as_ref());
         self.keep(&base, primary, &controller.keep)?;
         self.filters(&base, primary, &controller.filters)?;
@@ -554,6 +558,11 @@ spec:
         ] {
             assert_eq!(told(&[PAGE, fields]), Vec::<String>::new(), "{fields}");
         }
+        // The source follows the namespaces.
+        let tenants = "primary: { apiVersion: sample.dev/v1, kind: Tenant }";
+        let follows = "namespaces: [a]\nsources: { s: { informer: { apiVersion: v1, kind: ConfigMap } } }";
+        let lines: Vec<_> = follows.lines().collect();
+        assert_eq!(told(&[&[tenants], &*lines].concat()), Vec::<String>::new());
     }
 
     /// LC-14
