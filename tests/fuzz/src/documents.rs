@@ -231,7 +231,7 @@ impl Documents<'_> {
     }
 }
 
-/// Returns a document as a comparison sees it: what is null is as good as missing, and numbers are numbers.
+/// Returns a document as a comparison sees it: what is null is as good as missing.
 pub(crate) fn seen(document: &Value) -> Value {
     match document {
         Value::Object(fields) => {
@@ -243,8 +243,20 @@ pub(crate) fn seen(document: &Value) -> Value {
             let end = list.iter().rposition(|element| !element.is_null());
             list.iter().take(end.map_or(0, |end| end + 1)).map(seen).collect()
         }
-        Value::Number(number) => json!(number.as_f64()),
         other => other.clone(),
+    }
+}
+
+/// Returns true if two documents are the same to a comparison, each as it is [`seen`] by one: whole numbers are compared as they are,
+/// however large, and others as floats.
+pub(crate) fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64()),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| alike(a, b)))
+        }
+        _ => one == other,
     }
 }
 
