@@ -292,9 +292,9 @@ impl Plan {
 
     /// True if runs may fail before the component is asked: for what the controller has started without, or for
     /// finalizers of versions before; because the primary itself can't be read for a while, which only an account can lose the
-    /// right to; or because nothing says any more whose an object is.
+    /// right to; because nothing says any more whose an object is; or as one that adds a finalizer again does nothing else.
     pub(crate) fn hides(&self) -> bool {
-        let robs = |step: &Step| matches!(step.act, Act::EditAny(_, Part::Owners | Part::Mark));
+        let robs = |step: &Step| matches!(step.act, Act::EditAny(_, Part::Owners | Part::Mark | Part::Finalizers));
         let loses = |step: &Step| matches!(step.act, Act::For(_, Wrong::Forbidden(Kind::Things, ..)));
         let unread = self.setup.account && self.steps.iter().any(loses);
         self.setup.hurry == Some(OnStartError::GoOn) || self.renames() || unread || self.steps.iter().any(robs)
@@ -377,14 +377,7 @@ impl Draw {
                 Act::For(while_(chance), Wrong::Away(*chance.pick(&codes)))
             }
             Class::Swaps => Act::Swap(*chance.pick(&VARIANTS)),
-            Class::Files => match chance.below(7) {
-                0 => Act::For(while_(chance), Wrong::Garbled),
-                1 => Act::For(while_(chance), Wrong::Refused(chance.pick::<&str>(&["verify", "prepare"]))),
-                2 => Act::For(while_(chance), Wrong::Slow(while_(chance))),
-                3 => Act::Hangup,
-                4 => Act::Swap(*chance.pick(&VARIANTS)),
-                _ => Act::Component,
-            },
+            Class::Files => file(chance),
             Class::Whims => Act::Whim(self.whim()),
             Class::Oddities => match chance.below(4) {
                 0 => Act::Compact,
@@ -449,6 +442,18 @@ impl Draw {
             13 => Whim::TrapDesired,
             _ => Whim::Again(time),
         }
+    }
+}
+
+/// Draws what happens to the files of the daemon.
+fn file(chance: &mut Chance) -> Act {
+    match chance.below(7) {
+        0 => Act::For(while_(chance), Wrong::Garbled),
+        1 => Act::For(while_(chance), Wrong::Refused(chance.pick::<&str>(&["verify", "prepare"]))),
+        2 => Act::For(while_(chance), Wrong::Slow(while_(chance))),
+        3 => Act::Hangup,
+        4 => Act::Swap(*chance.pick(&VARIANTS)),
+        _ => Act::Component,
     }
 }
 

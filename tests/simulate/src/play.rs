@@ -64,7 +64,7 @@ struct Play<'a> {
     /// Primaries whose finalizers somebody has removed.
     stripped: BTreeSet<String>,
     /// Objects of which somebody has removed what says whose they are, with the uid of that primary.
-    robbed: BTreeMap<String, String>,
+    robbed: BTreeMap<String, Value>,
 }
 
 /// Plays a simulation on a runtime of its own.
@@ -481,7 +481,7 @@ impl<'a> Play<'a> {
         let mut primaries = Thing::all().filter_map(|thing| Some((thing, self.object(thing)?)));
         let wants = |(thing, primary): (Thing, Value)| {
             let is_it = |one: &Dependent| one.object_name(thing.name()) == place(object).1 && one.is_wanted(&primary);
-            primary["metadata"]["uid"].to_string() == *uid && world::DEPENDENTS.iter().any(is_it)
+            primary["metadata"]["uid"] == *uid && world::DEPENDENTS.iter().any(is_it)
         };
         !primaries.any(wants)
     }
@@ -512,7 +512,7 @@ impl<'a> Play<'a> {
                 let mark = metadata["annotations"][MARK].as_str().unwrap_or_default();
                 let mark: Value = serde_json::from_str(mark).unwrap_or_default();
                 if !mark.is_null() {
-                    self.robbed.insert(uid, mark["primary"]["uid"].to_string());
+                    self.robbed.insert(uid, mark["primary"]["uid"].clone());
                 }
             }
             Part::Label | Part::Content => {}
