@@ -20,7 +20,7 @@ use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
-use super::convert::{desired_set, named, polled_all, polled_one, received};
+use super::convert::{TooMany, desired_set, named, polled_all, polled_one, received};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -351,7 +351,10 @@ impl Instance {
             Call::Desired { name, primary } => {
                 self.ask(Interface::Dependent, (name, primary)).await?.map(Answer::Desired)
             }
-            Call::DesiredSet { name, primary } => self.desired_set(name, primary).await?,
+            Call::DesiredSet { name, primary } => {
+                let answer = self.ask(Interface::Bulk, (name, primary)).await?;
+                bounded(answer, |objects| desired_set(objects).map(Answer::DesiredSet))?
+            }
             Call::Match { name, actual, desired, primary } => {
                 let arguments = (name, actual, desired, primary);
                 let answer = self.ask::<_, types::MatchResult>(Interface::Matcher, arguments).await?;
@@ -401,22 +404,10 @@ impl Instance {
         Ok(answer.map(|next| Answer::DecideRetry(next.into())))
     }
 
-    /// Asks of which objects a bulk dependent should consist.
-    async fn desired_set(&mut self, name: &str, primary: &str) -> Ended<Answer> {
-        let answer = self.ask::<_, Vec<types::Json>>(Interface::Bulk, (name, primary)).await?;
-        Ok(match answer {
-            Ok(objects) => Ok(Answer::DesiredSet(desired_set(objects)?)),
-            Err(message) => Err(message),
-        })
-    }
-
     /// Asks what a request from outside says.
     async fn receive(&mut self, name: &str, request: &inbound::InboundRequest) -> Ended<Answer> {
         let answer = self.ask::<_, inbound::InboundAnswer>(Interface::Inbound, (name, request)).await?;
-        Ok(match answer {
-            Ok(answer) => Ok(Answer::Receive(received(answer)?)),
-            Err(message) => Err(message),
-        })
+        bounded(answer, |answer| received(answer).map(Answer::Receive))
     }
 
     /// Asks a mapper for the objects that belong to another one.
@@ -489,6 +480,11 @@ impl Instance {
 
 /// What a call ends with: an answer, an error that the component returned, or no answer at all.
 pub(super) type Ended<T> = wasmtime::Result<Result<T, String>>;
+
+/// Reads an answer that may be too much.
+fn bounded<T, A>(answer: Result<T, String>, read: impl FnOnce(T) -> Result<A, TooMany>) -> Ended<A> {
+    answer.map_or_else(|message| Ok(Err(message)), |answer| Ok(Ok(read(answer)?)))
+}
 
 /// A function of a component.
 type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;
