@@ -78,6 +78,8 @@ pub struct Header {
     pub shares: Box<[Share]>,
     /// The value of the annotation [`PAUSED`]; `None` without it.
     pub paused: Option<Box<str>>,
+    /// True if it may have the annotation [`MARK`]: without it the text need not be looked at.
+    pub marked: bool,
 }
 
 /// A Kubernetes object: JSON text without managedFields, or with some of its fields only, beside its header. Cheap to
@@ -253,6 +255,7 @@ impl Object {
             owners: Box::default(),
             shares: Box::default(),
             paused: None,
+            marked: false,
             ..self.header().clone()
         };
         let fields = self.fields().clone();

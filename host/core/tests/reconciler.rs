@@ -103,7 +103,11 @@ impl Server {
                     .map_err(|e| conflict(&e.to_string()))?;
                 tree
             }
-            Verb::Delete(_) => {
+            Verb::Delete(deletion) => {
+                let version = old.as_ref().map(|old| &old["metadata"]["resourceVersion"]);
+                if deletion.version.is_some_and(|wanted| version.is_some_and(|version| *version != *wanted)) {
+                    return Err(conflict("another version"));
+                }
                 self.objects.lock().remove(&(target.gvk, target.key));
                 return Ok(None);
             }

@@ -56,6 +56,8 @@ pub enum Whose {
     Sibling(Mark),
     /// It was made for another primary, which may be deleted by now.
     Marked(Mark),
+    /// It is this primary's, and another dependent of the kind may have made it, as it has no mark.
+    Unmarked,
     /// Another object owns it.
     Owned(Owner),
     /// It has neither a mark nor an owner reference.
@@ -90,6 +92,11 @@ impl Mark {
 
     /// Returns the mark of an object; `None` if there is none, or it can't be read.
     pub fn of(object: &Object) -> Option<Self> {
+        if !object.header().marked {
+            return None;
+        }
+        // What is unpacked for that does not stay in memory.
+        let object = object.unread();
         let tags = object.tags();
         let text = &tags.annotations.get(MARK)?.0;
         if text.len() > LONGEST {
@@ -131,12 +138,13 @@ pub fn whose(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Whose {
     owners.first().map_or(Whose::Unclaimed, |owner| Whose::Owned(owner.clone()))
 }
 
-/// Returns the mark of an object that was made for the same primary by another dependent of the same controller, which
-/// still exists: an owner reference does not say which of them an object is.
+/// Returns the mark of an object that was made for the same primary by another operator, controller or dependent: an owner
+/// reference does not say which of them an object is. Objects of removed dependents of the same controller count as its own.
 pub fn sibling(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Option<Mark> {
-    let mark = Mark::of(object)?;
-    let alike = mark.is_alike(&Mark { dependent: mark.dependent.clone(), ..own.clone() });
-    (alike && mark.dependent != own.dependent && declared.contains(&*mark.dependent)).then_some(mark)
+    let mark = Mark::of(object).filter(|mark| mark.primary.uid == own.primary.uid)?;
+    let controller = mark.operator == own.operator && mark.controller == own.controller;
+    let taken = mark.dependent != own.dependent && declared.contains(&*mark.dependent);
+    (!controller || taken).then_some(mark)
 }
 
 /// Returns those of a primary's objects that the dependent of this mark created under names other than those `meant`
@@ -162,10 +170,11 @@ impl Whose {
             Self::Owned(Owner { kind, name, uid, .. }) => {
                 format!("owned by {kind} {name} (uid {uid})")
             }
+            Self::Unmarked => "without a mark, so that another dependent may have made it".to_owned(),
             Self::Unclaimed => "nobody is named as its owner".to_owned(),
         };
         let cure = match self {
-            Self::Ours | Self::Sibling(_) | Self::Unclaimed => {
+            Self::Ours | Self::Sibling(_) | Self::Unmarked | Self::Unclaimed => {
                 format!("set `adopt: true` on dependent {dependent} to take it over")
             }
             Self::Marked(_) | Self::Owned(_) => format!(
@@ -199,6 +208,7 @@ mod tests {
 
     use super::*;
     use crate::object::Managers;
+    use crate::object::packed::{Dictionary, Packed};
 
     fn mark(path: (&str, &str, &str), name: &str, uid: &str) -> Mark {
         let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
@@ -224,6 +234,24 @@ mod tests {
             "ownerReferences": owners, "managedFields": managers}});
         let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
         Object::parse(&tree.to_string(), &gvk, &Managers::all()).unwrap()
+    }
+
+    #[test]
+    fn to_look_for_a_mark_leaves_nothing_unpacked() {
+        // BC-4
+        let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+        let own = mark(("web", "pages", "maps"), "home", "u-1");
+        let marked = |n: usize| {
+            let annotations = json!({ MARK: serde_json::to_string(&own).unwrap() });
+            let text = json!({ "metadata": { "name": format!("m{n}"), "annotations": annotations }, "data": { "x": "y".repeat(4_000) } });
+            Object::parse(&text.to_string(), &gvk, &Managers::default()).unwrap()
+        };
+        let all: Vec<_> = (0..20).map(marked).collect();
+        let bytes = all.iter().map(Object::size).sum();
+        let dictionary = Dictionary::of(all.iter().cloned(), all.len(), bytes).unwrap();
+        let packed = Packed::of(&all[7], &dictionary).unwrap().object();
+        assert_eq!(Mark::of(&packed), Some(own));
+        assert_eq!(packed.unmade(), all[7].size());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Error, Header, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
+use super::{Error, Header, MARK, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
 
 /// The part that is read of an object that is unreadable as a whole.
 #[derive(Deserialize)]
@@ -104,6 +104,7 @@ impl View<'_> {
             owners,
             shares,
             paused: meta.annotations.and_then(paused),
+            marked: meta.annotations.is_some_and(|annotations| annotations.get().contains(MARK)),
         })
     }
 }

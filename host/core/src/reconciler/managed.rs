@@ -135,7 +135,8 @@ pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> 
     let dependents =
         run.controller.spec.dependents().filter(|(other, spec)| spec.bulk && spec.manage.create && shares(other));
     let bulks: Vec<_> = dependents.map(|(other, _)| (other, run.mark(other))).collect();
-    let bytes = found.iter().map(|object| object.json().len()).sum();
+    let marked = found.iter().filter(|object| object.header().marked);
+    let bytes = marked.map(Object::size).sum();
     if !bulks.is_empty() && run.budget.lock().text(bytes).is_ok() {
         // What bears the mark of a bulk is that dependent's.
         found.retain(|object| {

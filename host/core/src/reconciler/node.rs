@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::run::Run;
 use super::verdicts;
 use crate::cel::Expression;
-use crate::cluster;
+use crate::cluster::{self, Write};
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
 use crate::manifest::{Called, Dependent, Matching, Permission};
@@ -235,11 +235,14 @@ impl Visitor<'_> {
 
     /// Deletes an object of a dependent that is not already being deleted.
     async fn delete_object(&self, name: &Arc<str>, spec: &Dependent, object: &Object) -> Result<(), Stopped> {
+        self.delete_by(name, object, dependent::delete(spec.gvk.clone(), object)).await
+    }
+
+    async fn delete_by(&self, name: &Arc<str>, object: &Object, write: Write) -> Result<(), Stopped> {
         if object.header().deleting {
             return Ok(());
         }
         let source = self.source(name).await?;
-        let write = dependent::delete(spec.gvk.clone(), object);
         let deleting = self.run.controller.cluster.write(write);
         if let Some(left) = self.run.asked(deleting).await? {
             source.put(left);
@@ -364,12 +367,7 @@ impl Visitor<'_> {
 
     /// Writes an object and returns the answer. The event of the write causes no run, unless it may be that of
     /// another client's change.
-    async fn write(
-        &self,
-        source: &Source,
-        key: &ObjectRef,
-        write: cluster::Write,
-    ) -> Result<Option<Object>, cluster::Error> {
+    async fn write(&self, source: &Source, key: &ObjectRef, write: Write) -> Result<Option<Object>, cluster::Error> {
         let controller = &self.run.controller;
         let window = source.begin(key.clone(), |triggers| (controller.tell)(triggers));
         let now = self.run.asked(controller.cluster.write(write)).await?;

@@ -225,8 +225,11 @@ impl Source {
         // What a run waits for may have gone with it.
         self.progress.notify_waiters();
         if comes_back && self.is_of_primaries() {
-            let bare =
-                cache.list().iter().filter_map(|object| Some((object.key().clone(), object.bare().ok()?))).collect();
+            let bare = cache
+                .list()
+                .iter()
+                .filter_map(|object| Some((object.key().clone(), object.unread().bare().ok()?)))
+                .collect();
             self.state.write().left.insert(namespace.map(Arc::from), bare);
         }
         let left: Vec<_> = cache.list().iter().map(|object| object.key().clone()).collect();

@@ -138,15 +138,21 @@ async fn what_others_have_under_a_desired_name_is_an_error_that_says_whose_it_is
     const BESIDE: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, bulk: true }, \
          other: { apiVersion: v1, kind: ConfigMap, bulk: true, dependsOn: [cm] } } }";
     let owned = |uid: &str| json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "b", "uid": uid }]);
-    let mark = json!({ "operator": "a", "controller": "pages", "dependent": "other",
-        "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "a", "uid": "page" } });
-    let marked = json!({ "capstan.dev/made-for": mark.to_string() });
+    let marked = |operator: &str| {
+        let mark = json!({ "operator": operator, "controller": "pages", "dependent": "other",
+            "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "a", "uid": "page" } });
+        json!({ "capstan.dev/made-for": mark.to_string() })
+    };
     for (metadata, whose) in [
         (json!({}), "nobody is named as its owner"),
         (json!({ "ownerReferences": owned("u-2") }), "owned by Page b (uid u-2)"),
         (
-            json!({ "ownerReferences": owned("page"), "annotations": marked }),
+            json!({ "ownerReferences": owned("page"), "annotations": marked("a") }),
             "made for this primary by dependent other of controller pages of operator a",
+        ),
+        (
+            json!({ "ownerReferences": owned("page"), "annotations": marked("b") }),
+            "made for this primary by dependent other of controller pages of operator b",
         ),
     ] {
         for shown in [false, true] {
@@ -164,6 +170,52 @@ async fn what_others_have_under_a_desired_name_is_an_error_that_says_whose_it_is
             assert!(error.contains(whose), "{error}");
             assert_eq!(bench.data("one"), Value::Null, "it is as it was");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_single_dependent_has_made_is_not_taken_by_a_bulk_of_the_kind() {
+    // BD-1: no mark says whose it is.
+    const BESIDE: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, bulk: true }, \
+         single: { apiVersion: v1, kind: ConfigMap } } }";
+    for known in [true, false] {
+        let mut bench = bench(BESIDE);
+        bench.wants(&[]);
+        assert_eq!(bench.run().await.2, made(&["a"]));
+        bench.seen();
+        if !known {
+            // As if the daemon had begun anew.
+            bench.controller.verdicts.forget_unless(&ObjectRef::namespaced("n", "a"), None);
+        }
+        bench.wants(&[("a", "bulk"), ("one", "1")]);
+        let (error, writes) = bench.failure().await;
+        assert!(error.contains("1 of 2 objects failed: n/a: ConfigMap n/a exists and is not ours"), "{error}");
+        assert!(writes.contains(&"create ConfigMap one".to_owned()), "{writes:?}");
+        bench.seen();
+        bench.wants(&[]);
+        assert_eq!(bench.run().await.2, strings(&["delete ConfigMap one"]));
+        assert_eq!(bench.names(), strings(&["a"]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_the_mark_off_keeps_the_object_also_if_that_was_not_seen_yet() {
+    // BD-1
+    for shown in [true, false] {
+        let mut bench = bench(BULK);
+        bench.wants(&[("one", "1"), ("two", "2")]);
+        bench.run().await;
+        bench.seen();
+        let mut tree = bench.server.objects.lock()[&(config_map(), ObjectRef::namespaced("n", "two"))].clone();
+        tree["metadata"]["annotations"] = json!({});
+        bench.server.put(&config_map(), tree);
+        if shown {
+            bench.seen();
+        }
+        bench.wants(&[]);
+        let (_, writes) = bench.ended().await;
+        assert!(writes.contains(&"delete ConfigMap one".to_owned()), "{writes:?}");
+        assert_eq!(bench.names(), strings(&["two"]), "{shown}");
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::is_watched;
 use super::visitor::{Stopped, Visitor};
-use crate::dependent::{Desired, ownership};
+use crate::cpu;
+use crate::dependent::ownership::{self, Mark};
+use crate::dependent::{self, Desired};
 use crate::guest::{CallReason, DesiredSet, NodeFailure, Operation};
 use crate::manifest::Dependent;
 use crate::object::{Object, ObjectRef};
@@ -15,6 +17,9 @@ use crate::source::{Source, Within};
 
 /// The memory that the daemon takes for an object of an answer beside its text, until the run ends, in bytes.
 const EACH: usize = 256;
+
+/// After so many objects others that wait for the processor have their turn.
+const SOME: usize = 64;
 
 /// The failures of objects that are told in full; of the others only how many there are.
 const TOLD: usize = 3;
@@ -25,8 +30,6 @@ struct Wanted<'a> {
     answer: &'a str,
     /// The hash of the answer.
     hash: u64,
-    /// `None`: not completed, as it is known which object is meant.
-    desired: Option<Desired>,
 }
 
 /// What was done with the objects of a node, one after another.
@@ -61,12 +64,12 @@ impl Visitor<'_> {
         let mut tally = Tally::default();
         if spec.manage.delete {
             let meant = wanted.iter().map(|wanted| wanted.key.clone()).collect();
-            for surplus in self.members(name, spec, &meant).await? {
-                let deleted = self.delete_object(name, spec, &surplus).await;
-                tally.note(surplus.key(), deleted.map(|()| Operation::Deleted))?;
-            }
+            self.delete_members(name, spec, &meant, &mut tally).await?;
         }
-        for one in wanted {
+        for (number, one) in wanted.into_iter().enumerate() {
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
             let key = one.key.clone();
             let done = self.reconcile_object(name, spec, source, one).await;
             tally.note(&key, done)?;
@@ -80,12 +83,33 @@ impl Visitor<'_> {
         name: &Arc<str>,
         spec: &Dependent,
     ) -> Result<Vec<(String, Operation)>, Stopped> {
+        let Self { run, .. } = self;
+        run.controller.verdicts.change_bulk(&run.primary, name, |matched| matched.retain(&HashSet::new()));
         let mut tally = Tally::default();
-        for object in self.members(name, spec, &BTreeSet::new()).await? {
-            let deleted = self.delete_object(name, spec, &object).await;
-            tally.note(object.key(), deleted.map(|()| Operation::Deleted))?;
-        }
+        self.delete_members(name, spec, &BTreeSet::new(), &mut tally).await?;
         tally.end()
+    }
+
+    /// Deletes the objects that bear the mark, without those that are `meant`. Each is looked at again when it is its turn, and deleted in
+    /// the version that was looked at: whoever takes the mark off keeps the object.
+    async fn delete_members(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        meant: &BTreeSet<ObjectRef>,
+        tally: &mut Tally,
+    ) -> Result<(), Stopped> {
+        let own = self.run.mark(name);
+        for seen in self.members(name, spec, meant).await? {
+            let source = self.source(name).await?;
+            let now = source.get(seen.key()).filter(|now| now.header().uid == seen.header().uid);
+            let Some(now) = now.filter(|now| Mark::of(now).is_some_and(|mark| mark.is_alike(&own))) else {
+                continue;
+            };
+            let deleted = self.delete_by(name, &now, dependent::delete_as_seen(spec.gvk.clone(), &now)).await;
+            tally.note(now.key(), deleted.map(|()| Operation::Deleted))?;
+        }
+        Ok(())
     }
 
     /// Returns the objects of a bulk that exist, without those that are `meant`: those that bear its mark; of one that is only read, all
@@ -105,8 +129,9 @@ impl Visitor<'_> {
         if !spec.manage.create {
             return Ok(related);
         }
-        related.retain(|object| !meant.contains(object.key()));
-        let bytes = related.iter().map(|object| object.json().len()).sum();
+        // Objects without a mark cost nothing, so that nobody else's can use up what a run may spend.
+        related.retain(|object| object.header().marked && !meant.contains(object.key()));
+        let bytes = related.iter().map(Object::size).sum();
         let paid = self.run.budget.lock().text(bytes);
         paid.map_err(|error| error.to_string())?;
         Ok(ownership::made_by(related, &self.run.mark(name), meant))
@@ -139,18 +164,17 @@ impl Visitor<'_> {
         for answer in &set.objects {
             let hash = controller.hash(answer);
             let known = controller.verdicts.verdict_of_bulk(&self.run.primary, name, hash);
-            let (key, desired) = if let Some(known) = known {
-                (known.key, None)
-            } else {
-                let desired = self.complete(name, spec, answer)?;
-                (desired.key().clone(), Some(desired))
+            // What is completed is not kept for all of them at once.
+            let key = match known {
+                Some(known) => known.key,
+                None => self.complete(name, spec, answer)?.key().clone(),
             };
             if !keys.insert(key.clone()) {
                 let text =
                     format!("{key} is twice in what `desired-set` answered for {name}: let each object be in it once");
                 return Err(text.into());
             }
-            all.push(Wanted { key, answer, hash, desired });
+            all.push(Wanted { key, answer, hash });
         }
         Ok(all)
     }
@@ -161,7 +185,7 @@ impl Visitor<'_> {
         name: &Arc<str>,
         spec: &Dependent,
         source: &Source,
-        Wanted { key, answer, hash, desired }: Wanted<'_>,
+        Wanted { key, answer, hash }: Wanted<'_>,
     ) -> Result<Operation, Stopped> {
         let Self { run, .. } = self;
         let (verdicts, guest) = (&run.controller.verdicts, &run.controller.guest);
@@ -169,10 +193,7 @@ impl Visitor<'_> {
         if known.is_some_and(|known| source.get(&key).is_some_and(|actual| actual.version() == known.version)) {
             return Ok(Operation::Unchanged);
         }
-        let desired = match desired {
-            Some(desired) => desired,
-            None => self.complete(name, spec, answer)?,
-        };
+        let desired: Desired = self.complete(name, spec, answer)?;
         source.known(Within::Object(desired.key()))?;
         is_watched(source, desired.key())?;
         let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));

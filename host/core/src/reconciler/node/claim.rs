@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::visitor::{Basis, Visitor};
 use crate::cluster::Reason;
-use crate::dependent::ownership::{self, Whose};
+use crate::dependent::ownership::{self, Mark, Whose};
 use crate::manifest::Dependent;
 use crate::object::Object;
 
@@ -14,7 +14,10 @@ impl Visitor<'_> {
         let mark = self.run.mark(dependent);
         // A bulk has what bears its mark, and takes nothing from another dependent.
         let sibling = if spec.bulk { ownership::sibling(object, &mark, &declared) } else { None };
-        sibling.map_or_else(|| ownership::whose(object, &mark, &declared), Whose::Sibling)
+        match sibling.map_or_else(|| ownership::whose(object, &mark, &declared), Whose::Sibling) {
+            Whose::Ours if spec.bulk && self.may_be_another(dependent, spec, object) => Whose::Unmarked,
+            whose => whose,
+        }
     }
 
     /// Returns true if an object may be written and deleted as this dependent's.
@@ -35,11 +38,19 @@ impl Visitor<'_> {
             source.is_some_and(|source| source.relates(object, self.run.primary.key()))
         };
         match whose {
-            Whose::Ours => true,
+            Whose::Ours | Whose::Unmarked => true,
             Whose::Sibling(_) | Whose::Unclaimed => mapped(),
             Whose::Owned(owner) => !owner.is_of(&self.run.controller.spec.primary) && mapped(),
             Whose::Marked(_) => false,
         }
+    }
+
+    /// Returns true if an object without a mark may be what a single dependent of the kind has made: an owner reference does not say
+    /// which dependent it is of.
+    fn may_be_another(&self, dependent: &str, spec: &Dependent, object: &Object) -> bool {
+        let unmarked = Mark::of(object).is_none();
+        let mut others = self.others(dependent, spec).filter(|(_, other)| !other.bulk && other.manage.create);
+        unmarked && others.any(|(other, _)| self.run.known_key(other).is_none_or(|key| key == *object.key()))
     }
 
     /// Returns the basis for another write after a refusal, given the live object. `None` if the live object is not
@@ -77,7 +88,7 @@ impl Visitor<'_> {
     /// may exist.
     async fn is_adoptable(&self, whose: &Whose) -> bool {
         match whose {
-            Whose::Ours | Whose::Sibling(_) | Whose::Unclaimed => true,
+            Whose::Ours | Whose::Sibling(_) | Whose::Unmarked | Whose::Unclaimed => true,
             Whose::Owned(_) => false,
             Whose::Marked(mark) => {
                 let Some((gvk, key)) = mark.primary.place() else {

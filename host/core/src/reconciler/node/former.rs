@@ -93,8 +93,9 @@ impl Visitor<'_> {
                 None => unknown.push((other, spec)),
             }
         }
-        related.retain(|object| !meant.contains(object.key()));
-        let bytes = related.iter().map(|object| object.json().len()).sum();
+        // Objects without a mark cost nothing, so that nobody else's can use up what a run may spend.
+        related.retain(|object| object.header().marked && !meant.contains(object.key()));
+        let bytes = related.iter().map(Object::size).sum();
         let paid = self.run.budget.lock().text(bytes);
         paid.map_err(|error| error.to_string())?;
         let mut formers = ownership::made_by(related, &self.run.mark(name), &meant);
@@ -138,11 +139,11 @@ impl Visitor<'_> {
     }
 
     /// Returns the other dependents of the controller whose objects are of the same kind.
-    fn others(&self, name: &Arc<str>, spec: &Dependent) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
+    pub(super) fn others(&self, name: &str, spec: &Dependent) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
         let kind = |spec: &Dependent| (Arc::clone(&spec.gvk.group), Arc::clone(&spec.gvk.kind));
-        let (name, own) = (Arc::clone(name), kind(spec));
+        let (name, own) = (name.to_owned(), kind(spec));
         let all = self.run.controller.spec.dependents();
-        all.filter(move |(other, spec)| **other != name && kind(spec) == own)
+        all.filter(move |(other, spec)| ***other != *name && kind(spec) == own)
     }
 
     /// Returns the key of a dependent's object, and asks for its desired state if necessary; `None` if the dependent
