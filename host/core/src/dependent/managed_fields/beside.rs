@@ -40,31 +40,41 @@ fn is_same_beside(known: &Object, answer: &Object, manager: &str) -> Option<bool
     }
     let budget = &mut Budget::of(OPERATION);
     // A field that we own no longer counts as ours only if it is gone; otherwise another manager has taken it.
-    let before = rest(known, both(), budget)?;
-    let after = rest(answer, ours(answer, manager), budget)?;
+    let before = rest(known, (both(), ours(known, "")), budget)?;
+    let after = rest(answer, (ours(answer, manager), ours(known, manager)), budget)?;
     Some(before == after)
 }
 
-/// Returns an object without these sets of fields, and without the fields that differ with each change.
-fn rest<'a>(object: &Object, fields: impl Iterator<Item = &'a str>, budget: &mut Budget) -> Option<Value> {
+/// Returns an object without these sets of fields, and without the fields that differ with each change. The `others` are what we owned
+/// before: where they have parts of a field of which a set has none, all of these have been taken, and the field is not ours as a whole.
+fn rest<'a>(
+    object: &Object,
+    (fields, others): (impl Iterator<Item = &'a str>, impl Iterator<Item = &'a str>),
+    budget: &mut Budget,
+) -> Option<Value> {
     let mut tree = object.tree(budget).ok()?;
     let metadata = tree.get_mut("metadata").and_then(Value::as_object_mut)?;
     for name in ["resourceVersion", "generation"] {
         metadata.remove(name);
     }
-    let sets = fields.map(Set::read).collect::<Result<Vec<_>, _>>().ok()?;
+    let [sets, others] = [fields.map(Set::read).collect::<Result<Vec<_>, _>>(), others.map(Set::read).collect()];
+    let (sets, others) = (sets.ok()?, others.ok()?);
+    let all: Vec<_> = sets.iter().map(|set| (set, true)).chain(others.iter().map(|set| (set, false))).collect();
     let nothing: &[&str] = &[];
     let mut cut = Cut(Differences::new(Secrecy::Secret, nothing, budget));
-    cut.below(&sets.iter().collect::<Vec<_>>(), &mut tree).ok()?;
+    cut.below(&all, &mut tree).ok()?;
     Some(tree)
 }
+
+/// A set of fields, and whether they are removed.
+type Cutting<'s, 'd> = (&'s Set<'d>, bool);
 
 /// Removes the fields of some sets from a tree.
 struct Cut<'b>(Differences<'static, 'b>);
 
 impl Cut<'_> {
     /// Removes the owned fields from a value. Returns true if nothing is left.
-    fn below(&mut self, sets: &[&Set<'_>], value: &mut Value) -> Result<bool, Stop> {
+    fn below(&mut self, sets: &[Cutting<'_, '_>], value: &mut Value) -> Result<bool, Stop> {
         match value {
             Value::Object(map) => self.fields(sets, map)?,
             Value::Array(list) => self.elements(sets, list)?,
@@ -77,19 +87,21 @@ impl Cut<'_> {
         })
     }
 
-    fn owned(&mut self, sets: &[&Set<'_>], value: &mut Value) -> Result<bool, Stop> {
+    fn owned(&mut self, sets: &[Cutting<'_, '_>], value: &mut Value) -> Result<bool, Stop> {
         self.0.pay(1 + sets.len())?;
-        Ok(sets.iter().any(|set| set.is_whole()) || self.below(sets, value)?)
+        let is_whole = sets.iter().any(|(set, cuts)| *cuts && set.is_whole());
+        let has_parts = sets.iter().any(|(set, _)| set.has_parts());
+        Ok((is_whole && !has_parts) || self.below(sets, value)?)
     }
 
-    fn fields(&mut self, sets: &[&Set<'_>], map: &mut Map<String, Value>) -> Result<(), Stop> {
-        let fields = sets.iter().flat_map(|set| set.fields());
+    fn fields(&mut self, sets: &[Cutting<'_, '_>], map: &mut Map<String, Value>) -> Result<(), Stop> {
+        let fields = sets.iter().filter(|(_, cuts)| *cuts).flat_map(|(set, _)| set.fields());
         let names: BTreeSet<_> = fields.map(|(name, _)| name).collect();
         for name in names {
             let Some(value) = map.get_mut(name) else {
                 continue;
             };
-            let owned: Vec<_> = sets.iter().filter_map(|set| set.field(name)).collect();
+            let owned: Vec<_> = sets.iter().filter_map(|(set, cuts)| Some((set.field(name)?, *cuts))).collect();
             if self.owned(&owned, value)? {
                 map.remove(name);
             }
@@ -97,20 +109,21 @@ impl Cut<'_> {
         Ok(())
     }
 
-    fn elements(&mut self, sets: &[&Set<'_>], list: &mut Vec<Value>) -> Result<(), Stop> {
+    fn elements(&mut self, sets: &[Cutting<'_, '_>], list: &mut Vec<Value>) -> Result<(), Stop> {
         let (mut places, mut keyed) = (Places::default(), BTreeMap::<_, Vec<_>>::new());
         let mut members = BTreeSet::new();
-        for (name, set) in sets.iter().flat_map(|set| &set.parts) {
+        let parts = sets.iter().flat_map(|(set, cuts)| set.parts.iter().map(move |(name, set)| (name, set, *cuts)));
+        for (name, set, cuts) in parts {
             match name {
                 Name::Keyed(_) => {
                     if let Ok((index, _)) = places.of(name, list, &mut self.0)? {
-                        keyed.entry(index).or_default().push(set);
+                        keyed.entry(index).or_default().push((set, cuts));
                     }
                 }
-                Name::Member(text) => {
+                Name::Member(text) if cuts => {
                     members.extend(self.0.read(text).map(|member| member.to_string()));
                 }
-                Name::Field(_) | Name::Itself | Name::Unknown => {}
+                Name::Member(_) | Name::Field(_) | Name::Itself | Name::Unknown => {}
             }
         }
         let mut gone = BTreeSet::new();
@@ -157,7 +170,7 @@ mod tests {
 
     /// Rows: a name; the object known, with our share of it; the answer, with our share of it; true if the change is
     /// ours.
-    const CHANGES: [(&str, [&str; 2], [&str; 2], bool); 13] = [
+    const CHANGES: [(&str, [&str; 2], [&str; 2], bool); 15] = [
         ("our value", [r#"{"data":{"a":"1","b":"x"}}"#, DATA[1]], [r#"{"data":{"a":"2","b":"x"}}"#, DATA[1]], true),
         ("our first", ["{}", DATA[0]], [r#"{"data":{"a":"1"}}"#, DATA[1]], true),
         ("given up by us, and gone", [r#"{"data":{"a":"1"}}"#, DATA[1]], ["{}", DATA[0]], true),
@@ -185,6 +198,18 @@ mod tests {
         ),
         ("our member", [r#"{"set":["o"]}"#, DATA[0]], [r#"{"set":["o","ours"]}"#, MEMBER], true),
         ("their member", [r#"{"set":["ours"]}"#, MEMBER], [r#"{"set":["ours","o"]}"#, MEMBER], false),
+        (
+            "all of our parts taken from us",
+            [r#"{"data":{"a":"1","b":"x"}}"#, r#"{"f:data":{".":{},"f:a":{}}}"#],
+            [r#"{"data":{"a":"2","b":"x"}}"#, r#"{"f:data":{}}"#],
+            false,
+        ),
+        (
+            "all of our parts given up by us",
+            [r#"{"data":{"a":"1","b":"x"}}"#, r#"{"f:data":{".":{},"f:a":{}}}"#],
+            [r#"{"data":{"b":"x"}}"#, r#"{"f:data":{}}"#],
+            true,
+        ),
         ("our list", [r#"{"ports":[1]}"#, LIST], [r#"{"ports":[2,3]}"#, LIST], true),
     ];
 

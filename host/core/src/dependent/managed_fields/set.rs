@@ -39,6 +39,11 @@ impl<'a> Set<'a> {
         serde_json::from_str(text)
     }
 
+    /// Returns true if it has parts beside the value itself.
+    pub(super) fn has_parts(&self) -> bool {
+        self.parts.iter().any(|(name, _)| !matches!(name, Name::Itself))
+    }
+
     /// Returns true if all of the value is owned.
     pub(super) fn is_whole(&self) -> bool {
         self.parts.is_empty() && !self.itself
