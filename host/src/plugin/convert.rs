@@ -93,6 +93,14 @@ impl From<condition::ConditionResult> for guest::ConditionResult {
     }
 }
 
+/// Reads an answer that may be too much; an error of the component stays one.
+pub(super) fn bounded<T, A>(
+    answer: Result<T, String>,
+    read: impl FnOnce(T) -> Result<A, TooMany>,
+) -> wasmtime::Result<Result<A, String>> {
+    answer.map_or_else(|message| Ok(Err(message)), |answer| Ok(Ok(read(answer)?)))
+}
+
 /// Returns the answer of `desired-set`.
 pub(super) fn desired_set(objects: Vec<types::Json>) -> Result<guest::DesiredSet, TooMany> {
     Ok(guest::DesiredSet { objects: few(objects)? })

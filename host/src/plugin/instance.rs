@@ -20,7 +20,7 @@ use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
-use super::convert::{TooMany, desired_set, named, polled_all, polled_one, received};
+use super::convert::{bounded, desired_set, named, polled_all, polled_one, received};
 use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -351,10 +351,7 @@ impl Instance {
             Call::Desired { name, primary } => {
                 self.ask(Interface::Dependent, (name, primary)).await?.map(Answer::Desired)
             }
-            Call::DesiredSet { name, primary } => {
-                let answer = self.ask(Interface::Bulk, (name, primary)).await?;
-                bounded(answer, |objects| desired_set(objects).map(Answer::DesiredSet))?
-            }
+            Call::DesiredSet { name, primary } => self.desired_set((name, primary)).await?,
             Call::Match { name, actual, desired, primary } => {
                 let arguments = (name, actual, desired, primary);
                 let answer = self.ask::<_, types::MatchResult>(Interface::Matcher, arguments).await?;
@@ -402,6 +399,11 @@ impl Instance {
     async fn decide(&mut self, primary: &str, failed: &retry_policy::FailedRun) -> Ended<Answer> {
         let answer = self.ask::<_, retry_policy::NextRetry>(Interface::RetryPolicy, (primary, failed)).await?;
         Ok(answer.map(|next| Answer::DecideRetry(next.into())))
+    }
+
+    /// Asks of which objects a bulk dependent should consist.
+    async fn desired_set(&mut self, about: (&str, &str)) -> Ended<Answer> {
+        bounded(self.ask(Interface::Bulk, about).await?, |objects| desired_set(objects).map(Answer::DesiredSet))
     }
 
     /// Asks what a request from outside says.
@@ -480,11 +482,6 @@ impl Instance {
 
 /// What a call ends with: an answer, an error that the component returned, or no answer at all.
 pub(super) type Ended<T> = wasmtime::Result<Result<T, String>>;
-
-/// Reads an answer that may be too much.
-fn bounded<T, A>(answer: Result<T, String>, read: impl FnOnce(T) -> Result<A, TooMany>) -> Ended<A> {
-    answer.map_or_else(|message| Ok(Err(message)), |answer| Ok(Ok(read(answer)?)))
-}
 
 /// A function of a component.
 type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;

@@ -14,10 +14,9 @@ impl Visitor<'_> {
         let mark = self.run.mark(dependent);
         // A bulk has what bears its mark, and takes nothing from another dependent.
         let sibling = if spec.bulk { ownership::sibling(object, &mark, &declared) } else { None };
-        match sibling.map_or_else(|| ownership::whose(object, &mark, &declared), Whose::Sibling) {
-            Whose::Ours if spec.bulk && self.may_be_another(dependent, spec, object) => Whose::Unmarked,
-            whose => whose,
-        }
+        let whose = sibling.map_or_else(|| ownership::whose(object, &mark, &declared), Whose::Sibling);
+        let is_doubtful = spec.bulk && whose == Whose::Ours && self.may_be_another(dependent, spec, object);
+        if is_doubtful { Whose::Unmarked } else { whose }
     }
 
     /// Returns true if an object may be written and deleted as this dependent's.
