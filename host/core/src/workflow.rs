@@ -97,6 +97,8 @@ pub enum Outcome {
     Failed {
         /// Why.
         failure: NodeFailure,
+        /// What was done before.
+        done: Vec<(String, Operation)>,
         /// What the conditions said before.
         conditions: Vec<(ConditionRole, ConditionResult)>,
     },

@@ -83,7 +83,7 @@ impl Plan {
     fn outcome(&self, step: &Step) -> Outcome {
         let (done, conditions) = (vec![(step.name.to_string(), Operation::Unchanged)], Vec::new());
         match (step.task, self.fates[&*step.name]) {
-            (_, Fate::Failing) => Outcome::Failed { failure: "boom".to_owned().into(), conditions },
+            (_, Fate::Failing) => Outcome::Failed { failure: "boom".to_owned().into(), done: Vec::new(), conditions },
             (Task::Reconcile, Fate::Unwanted) => Outcome::Unwanted { conditions },
             (Task::Reconcile, Fate::Inactive) => Outcome::Inactive { conditions },
             (Task::Reconcile, fate) => Outcome::Reconciled { done, conditions, ready: fate != Fate::Unready },

@@ -147,11 +147,10 @@ pub fn sibling(object: &Object, own: &Mark, declared: &BTreeSet<&str>) -> Option
     (!controller || taken).then_some(mark)
 }
 
-/// Returns those of a primary's objects that the dependent of this mark created under names other than those `meant`
-/// now. Only the mark counts, so that objects of other dependents, components or users are never among them.
-pub fn made_by(related: Vec<Object>, own: &Mark, meant: &BTreeSet<ObjectRef>) -> Vec<Object> {
-    let others = related.into_iter().filter(|object| !meant.contains(object.key()));
-    others.filter(|object| Mark::of(object).is_some_and(|mark| mark.is_alike(own))).collect()
+/// Returns true if the dependent of this mark created an object. Only the mark counts, so that objects of other dependents, components
+/// or users are never taken for its own.
+pub fn is_made_by(object: &Object, own: &Mark) -> bool {
+    Mark::of(object).is_some_and(|mark| mark.is_alike(own))
 }
 
 impl Whose {
@@ -294,12 +293,7 @@ mod tests {
             (Some(by(("o", "c", "conf"), "u-2")), Some("u-1"), false),
         ] {
             let object = object(marked.as_ref(), owner);
-            let found = |meant: &[&ObjectRef]| {
-                let meant = meant.iter().map(|key| (*key).clone()).collect();
-                made_by(vec![object.clone()], &own, &meant).len()
-            };
-            assert_eq!(found(&[]), usize::from(former), "{marked:?} {owner:?}");
-            assert_eq!(found(&[object.key()]), 0, "what is meant now is none");
+            assert_eq!(is_made_by(&object, &own), former, "{marked:?} {owner:?}");
         }
     }
 

@@ -93,7 +93,7 @@ impl Context for Beside {
     }
 
     fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
-        async move { self.reader().find_one(&place, |found| found).await }.boxed()
+        async move { self.reader().find_one(&place, Ok).await }.boxed()
     }
 
     fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::node::Visitor;
+use super::reads;
 use super::run::Run;
 use crate::dependent::ownership::Mark;
 use crate::guest::{CallError, CallReason, NodeFailure, NodeResult, Place, Session, WorkflowCall, WorkflowResult};
@@ -123,21 +124,24 @@ fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {
 /// Returns the objects in a place, of those that belong to the primary. Of a dependent's source, which others may
 /// share, this is only the dependent's own object; as long as its name is not known, all objects that are not known
 /// to be another dependent's. Of a bulk these are the objects that bear its mark.
-pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> Vec<Object> {
+///
+/// # Errors
+/// [`CallReason::Exhausted`] if the marks cost more to read than the run may spend.
+pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> Result<Vec<Object>, CallError> {
     let Place::Source(name) = place else {
-        return found;
+        return Ok(found);
     };
     let secondaries = &run.controller.secondaries;
     let Some(source) = secondaries.get(&**name) else {
-        return found;
+        return Ok(found);
     };
     let shares = |other: &str| secondaries.get(other).is_some_and(|shared| Arc::ptr_eq(shared, source));
     let dependents =
         run.controller.spec.dependents().filter(|(other, spec)| spec.bulk && spec.manage.create && shares(other));
     let bulks: Vec<_> = dependents.map(|(other, _)| (other, run.mark(other))).collect();
-    let marked = found.iter().filter(|object| object.header().marked);
-    let bytes = marked.map(Object::size).sum();
-    if !bulks.is_empty() && run.budget.lock().text(bytes).is_ok() {
+    if !bulks.is_empty() {
+        let marked = found.iter().filter(|object| object.header().marked);
+        run.budget.lock().text(marked.map(Object::size).sum()).map_err(reads::too_much)?;
         // What bears the mark of a bulk is that dependent's.
         found.retain(|object| {
             let mark = Mark::of(object);
@@ -147,10 +151,10 @@ pub(crate) fn of_dependent(run: &Run, place: &Place, mut found: Vec<Object>) -> 
     }
     if let Some(key) = run.known_key(name) {
         found.retain(|object| *object.key() == key);
-        return found;
+        return Ok(found);
     }
     let others = secondaries.iter().filter(|(other, shared)| ***other != **name && Arc::ptr_eq(shared, source));
     let taken: BTreeSet<ObjectRef> = others.filter_map(|(other, _)| run.known_key(other)).collect();
     found.retain(|object| !taken.contains(object.key()));
-    found
+    Ok(found)
 }

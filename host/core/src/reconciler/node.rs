@@ -26,6 +26,9 @@ mod visitor;
 pub(super) use visitor::Visitor;
 use visitor::{Basis, Stopped, Told};
 
+/// After so many objects others that wait for the processor have their turn.
+const SOME: usize = 64;
+
 impl Visitor<'_> {
     pub(super) async fn walk(&self, graph: &Graph) -> WorkflowResult {
         let visits = workflow::run(graph, self.mode, |step| self.visit(step));
@@ -35,7 +38,7 @@ impl Visitor<'_> {
     }
 
     async fn visit(&self, step: Step) -> Outcome {
-        let mut told = Told::new();
+        let mut told = Told::default();
         let done = match self.nodes.get_key_value(&*step.name) {
             Some((name, spec)) => self.carry_out(step.task, name, spec, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name).into()),
@@ -44,7 +47,7 @@ impl Visitor<'_> {
             if let Stopped::Unknown(doubt) = &stopped {
                 self.run.doubts(doubt);
             }
-            Outcome::Failed { failure: stopped.into(), conditions: told }
+            Outcome::Failed { failure: stopped.into(), done: told.done, conditions: told.conditions }
         })
     }
 
@@ -60,7 +63,8 @@ impl Visitor<'_> {
             Task::Delete(Activation::Met) => self.delete_node(name, spec, spec.manage.delete, told).await,
             Task::Delete(Activation::Unasked) | Task::Cleanup => {
                 if !self.met(ConditionRole::Activation, name, spec, told).await? {
-                    return Ok(Outcome::Deleted { done: Vec::new(), conditions: std::mem::take(told), gone: true });
+                    let Told { done, conditions } = std::mem::take(told);
+                    return Ok(Outcome::Deleted { done, conditions, gone: true });
                 }
                 let ours = if task == Task::Cleanup { spec.deletable() } else { spec.manage.delete };
                 self.delete_node(name, spec, ours, told).await
@@ -71,14 +75,15 @@ impl Visitor<'_> {
     /// Visits a node to reconcile it (`WF-4`): activation, precondition, the object, readiness.
     async fn reconcile_node(&self, name: &Arc<str>, spec: &Dependent, told: &mut Told) -> Result<Outcome, Stopped> {
         if !self.met(ConditionRole::Activation, name, spec, told).await? {
-            return Ok(Outcome::Inactive { conditions: std::mem::take(told) });
+            return Ok(Outcome::Inactive { conditions: std::mem::take(told).conditions });
         }
         if !self.met(ConditionRole::ReconcilePrecondition, name, spec, told).await? {
-            return Ok(Outcome::Unwanted { conditions: std::mem::take(told) });
+            return Ok(Outcome::Unwanted { conditions: std::mem::take(told).conditions });
         }
-        let done = self.reconcile(name, spec).await?;
+        self.reconcile(name, spec, &mut told.done).await?;
         let ready = self.met(ConditionRole::ReadyPostcondition, name, spec, told).await?;
-        Ok(Outcome::Reconciled { done, conditions: std::mem::take(told), ready })
+        let Told { done, conditions } = std::mem::take(told);
+        Ok(Outcome::Reconciled { done, conditions, ready })
     }
 
     /// Visits a node to delete it (`WF-5`, `WF-6`): deletes the object if `ours`, then asks if it is gone.
@@ -89,37 +94,47 @@ impl Visitor<'_> {
         ours: bool,
         told: &mut Told,
     ) -> Result<Outcome, Stopped> {
-        let mut done = Vec::new();
         if ours {
             self.look_for_unanswered(name, spec).await?;
-            done = if spec.bulk { self.delete_all(name, spec).await? } else { self.delete(name, spec).await? };
+            if spec.bulk {
+                self.delete_all(name, spec, &mut told.done).await?;
+            } else {
+                self.delete(name, spec, &mut told.done).await?;
+            }
             if !spec.bulk && self.lets_formers_go(spec) {
-                let formers = self.let_formers_go(name, spec).await?;
-                done.extend(formers);
+                self.let_formers_go(name, spec, &mut told.done).await?;
             }
         }
         let gone = self.met(ConditionRole::DeletePostcondition, name, spec, told).await?;
-        Ok(Outcome::Deleted { done, conditions: std::mem::take(told), gone })
+        let Told { done, conditions } = std::mem::take(told);
+        Ok(Outcome::Deleted { done, conditions, gone })
     }
 
-    /// Creates or updates the object, or finds that it is as desired (`DR-2`). Returns the operation on each object.
-    async fn reconcile(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<(String, Operation)>, Stopped> {
+    /// Creates or updates the object, or finds that it is as desired (`DR-2`). Adds the operation on each object to what was `done`.
+    async fn reconcile(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
         let source = self.source(name).await?;
         let primary = self.run.primary.key();
         if !spec.manage.create && !spec.manage.update {
             source.shows_all(Within::Related(primary))?;
             let found = source.related(primary);
             source.watched()?;
-            return Ok(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)).collect());
+            done.extend(found.iter().map(|object| (object.key().to_string(), Operation::Unchanged)));
+            return Ok(());
         }
         if spec.bulk {
-            return self.reconcile_all(name, spec, source).await;
+            return self.reconcile_all((name, spec, source), done).await;
         }
         let answer = self.desired(name).await?;
         let hash = self.run.controller.hash(&answer);
         if let Some(key) = self.remembered(name, source, hash) {
             self.is_called_so(spec, &key)?;
-            return Ok(vec![(key.to_string(), Operation::Unchanged)]);
+            done.push((key.to_string(), Operation::Unchanged));
+            return Ok(());
         }
         let desired = self.complete(name, spec, &answer)?;
         let within = Within::Object(desired.key());
@@ -131,7 +146,8 @@ impl Visitor<'_> {
             self.tell_of_former(name, spec, source, now.key());
             self.remember(name, hash, &now);
         }
-        Ok(vec![(desired.key().to_string(), operation)])
+        done.push((desired.key().to_string(), operation));
+        Ok(())
     }
 
     /// Writes the object if it differs. Returns the operation, and the object in its desired state, if that is known.
@@ -225,12 +241,17 @@ impl Visitor<'_> {
     }
 
     /// Deletes the object, if it exists, is ours and is not already being deleted (`KD-9`).
-    async fn delete(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<(String, Operation)>, Stopped> {
-        let Some(actual) = self.actual(name, spec).await? else {
-            return Ok(Vec::new());
-        };
-        self.delete_object(name, spec, &actual).await?;
-        Ok(vec![(actual.key().to_string(), Operation::Deleted)])
+    async fn delete(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
+        if let Some(actual) = self.actual(name, spec).await? {
+            self.delete_object(name, spec, &actual).await?;
+            done.push((actual.key().to_string(), Operation::Deleted));
+        }
+        Ok(())
     }
 
     /// Deletes an object of a dependent that is not already being deleted.

@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     pub(super) async fn find_one(
         self,
         place: &Place,
-        own: impl FnOnce(Vec<Object>) -> Vec<Object>,
+        own: impl FnOnce(Vec<Object>) -> Result<Vec<Object>, CallError>,
     ) -> Result<Option<String>, CallError> {
         if let Some(external) = self.external(place) {
             return self.thing(external);
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
             return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));
         }
         let source = self.place(place)?;
-        let mut found = own(self.related(&source).await?);
+        let mut found = own(self.related(&source).await?)?;
         match found.as_slice() {
             [] | [_] => match found.pop() {
                 None => Ok(None),
@@ -416,7 +416,7 @@ fn doubtful(doubt: &Doubt) -> CallError {
     CallError::new(CallReason::Unreachable, doubt.to_string())
 }
 
-fn too_much(exceeded: Exceeded) -> CallError {
+pub(super) fn too_much(exceeded: Exceeded) -> CallError {
     CallError::new(CallReason::Exhausted, format!("this run: {exceeded}"))
 }
 

@@ -95,9 +95,9 @@ impl<'g> Walk<'g> {
             Outcome::Deleted { done, conditions, gone } => {
                 (if gone { State::Gone } else { State::Lingering }, done, conditions)
             }
-            Outcome::Failed { failure, conditions } => {
+            Outcome::Failed { failure, done, conditions } => {
                 result.failed = Some(failure);
-                (State::Failed, Vec::new(), conditions)
+                (State::Failed, done, conditions)
             }
         };
         place.state = if answers(state, step.task) {
@@ -229,7 +229,8 @@ mod tests {
     }
 
     fn failed() -> Outcome {
-        Outcome::Failed { failure: "boom".to_owned().into(), conditions: Vec::new() }
+        let done = vec![("x".to_owned(), Operation::Created)];
+        Outcome::Failed { failure: "boom".to_owned().into(), done, conditions: Vec::new() }
     }
 
     fn condition(role: ConditionRole) -> (ConditionRole, ConditionResult) {
@@ -363,7 +364,7 @@ mod tests {
                 ..node("c")
             },
             NodeResult { done: done(Operation::Deleted), ..node("d") },
-            NodeResult { failed: Some("boom".to_owned().into()), ..node("e") },
+            NodeResult { done: done(Operation::Created), failed: Some("boom".to_owned().into()), ..node("e") },
         ];
         assert_eq!(result, WorkflowResult { nodes, complete: false });
     }

@@ -40,7 +40,7 @@ fn is_same_beside(known: &Object, answer: &Object, manager: &str) -> Option<bool
     }
     let budget = &mut Budget::of(OPERATION);
     // A field that we own no longer counts as ours only if it is gone; otherwise another manager has taken it.
-    let before = rest(known, (both(), ours(known, "")), budget)?;
+    let before = rest(known, (both(), std::iter::empty()), budget)?;
     let after = rest(answer, (ours(answer, manager), ours(known, manager)), budget)?;
     Some(before == after)
 }

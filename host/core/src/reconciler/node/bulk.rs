@@ -4,10 +4,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::is_watched;
 use super::visitor::{Stopped, Visitor};
+use super::{SOME, is_watched};
 use crate::cpu;
-use crate::dependent::ownership::{self, Mark};
+use crate::dependent::ownership;
 use crate::dependent::{self, Desired};
 use crate::guest::{CallReason, DesiredSet, NodeFailure, Operation};
 use crate::manifest::Dependent;
@@ -18,11 +18,11 @@ use crate::source::{Source, Within};
 /// The memory that the daemon takes for an object of an answer beside its text, until the run ends, in bytes.
 const EACH: usize = 256;
 
-/// After so many objects others that wait for the processor have their turn.
-const SOME: usize = 64;
-
 /// The failures of objects that are told in full; of the others only how many there are.
 const TOLD: usize = 3;
+
+/// After so many refusals in a row, all for the same reason, the other objects are not tried in this run.
+const ALIKE: usize = 20;
 
 /// An object that a bulk dependent should have.
 struct Wanted<'a> {
@@ -32,15 +32,16 @@ struct Wanted<'a> {
     hash: u64,
 }
 
-/// What was done with the objects of a node, one after another.
-#[derive(Default)]
-struct Tally {
-    done: Vec<(String, Operation)>,
+/// What was done with the objects of a node, one after another, and the failures among them.
+struct Tally<'a> {
+    done: &'a mut Vec<(String, Operation)>,
     /// The first failures, as texts.
     told: Vec<String>,
     failures: usize,
     /// Why the API server refused them, if it was the same for all.
     refused: Option<CallReason>,
+    /// How many were last refused in a row, and why.
+    alike: (usize, Option<CallReason>),
 }
 
 // === impl Visitor ===
@@ -50,18 +51,17 @@ impl Visitor<'_> {
     /// failure of one object does not keep the others from being brought in line.
     pub(super) async fn reconcile_all(
         &self,
-        name: &Arc<str>,
-        spec: &Dependent,
-        source: &Source,
-    ) -> Result<Vec<(String, Operation)>, Stopped> {
+        (name, spec, source): (&Arc<str>, &Dependent, &Source),
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
         let set = self.desired_set(name).await?;
-        let wanted = self.wanted(name, spec, &set)?;
+        let wanted = self.wanted(name, spec, &set).await?;
         let answers: HashSet<u64> = wanted.iter().map(|wanted| wanted.hash).collect();
         let Self { run, .. } = self;
         run.controller.verdicts.change_bulk(&run.primary, name, |matched| matched.retain(&answers));
         // What a creation without an answer has made may be too much by now.
         self.look_for_unanswered(name, spec).await?;
-        let mut tally = Tally::default();
+        let mut tally = Tally::of(done);
         if spec.manage.delete {
             let meant = wanted.iter().map(|wanted| wanted.key.clone()).collect();
             self.delete_members(name, spec, &meant, &mut tally).await?;
@@ -71,10 +71,10 @@ impl Visitor<'_> {
                 cpu::rest().await;
             }
             let key = one.key.clone();
-            let done = self.reconcile_object(name, spec, source, one).await;
-            tally.note(&key, done)?;
+            let result = self.reconcile_object(name, spec, source, one).await;
+            tally.note(&key, result)?;
         }
-        tally.end()
+        tally.end("")
     }
 
     /// Deletes all objects (`BD-3`).
@@ -82,12 +82,13 @@ impl Visitor<'_> {
         &self,
         name: &Arc<str>,
         spec: &Dependent,
-    ) -> Result<Vec<(String, Operation)>, Stopped> {
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
         let Self { run, .. } = self;
         run.controller.verdicts.change_bulk(&run.primary, name, |matched| matched.retain(&HashSet::new()));
-        let mut tally = Tally::default();
+        let mut tally = Tally::of(done);
         self.delete_members(name, spec, &BTreeSet::new(), &mut tally).await?;
-        tally.end()
+        tally.end("")
     }
 
     /// Deletes the objects that bear the mark, without those that are `meant`. Each is looked at again when it is its turn, and deleted in
@@ -97,13 +98,12 @@ impl Visitor<'_> {
         name: &Arc<str>,
         spec: &Dependent,
         meant: &BTreeSet<ObjectRef>,
-        tally: &mut Tally,
+        tally: &mut Tally<'_>,
     ) -> Result<(), Stopped> {
-        let own = self.run.mark(name);
+        let (own, source) = (self.run.mark(name), self.source(name).await?);
         for seen in self.members(name, spec, meant).await? {
-            let source = self.source(name).await?;
             let now = source.get(seen.key()).filter(|now| now.header().uid == seen.header().uid);
-            let Some(now) = now.filter(|now| Mark::of(now).is_some_and(|mark| mark.is_alike(&own))) else {
+            let Some(now) = now.filter(|now| ownership::is_made_by(now, &own)) else {
                 continue;
             };
             let deleted = self.delete_by(name, &now, dependent::delete_as_seen(spec.gvk.clone(), &now)).await;
@@ -123,18 +123,13 @@ impl Visitor<'_> {
         let source = self.source(name).await?;
         let primary = self.run.primary.key();
         source.shows_all(Within::Related(primary))?;
-        let mut related = source.related(primary);
+        let related = source.related(primary);
         // What is not watched any more shows nothing: what was there is not gone.
         source.watched()?;
         if !spec.manage.create {
             return Ok(related);
         }
-        // Objects without a mark cost nothing, so that nobody else's can use up what a run may spend.
-        related.retain(|object| object.header().marked && !meant.contains(object.key()));
-        let bytes = related.iter().map(Object::size).sum();
-        let paid = self.run.budget.lock().text(bytes);
-        paid.map_err(|error| error.to_string())?;
-        Ok(ownership::made_by(related, &self.run.mark(name), meant))
+        self.made_by(name, related, meant).await
     }
 
     /// Returns the component's answer to `desired-set`, which is asked for once per run (`CX-3`).
@@ -157,11 +152,19 @@ impl Visitor<'_> {
 
     /// Returns the objects of an answer with their keys. The same key twice is a failure. An answer that was found to match an object
     /// is not read again.
-    fn wanted<'a>(&self, name: &Arc<str>, spec: &Dependent, set: &'a DesiredSet) -> Result<Vec<Wanted<'a>>, Stopped> {
+    async fn wanted<'a>(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        set: &'a DesiredSet,
+    ) -> Result<Vec<Wanted<'a>>, Stopped> {
         let controller = &self.run.controller;
         let mut keys = BTreeSet::new();
         let mut all = Vec::with_capacity(set.objects.len());
-        for answer in &set.objects {
+        for (number, answer) in set.objects.iter().enumerate() {
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
             let hash = controller.hash(answer);
             let known = controller.verdicts.verdict_of_bulk(&self.run.primary, name, hash);
             // What is completed is not kept for all of them at once.
@@ -208,15 +211,20 @@ impl Visitor<'_> {
 
 // === impl Tally ===
 
-impl Tally {
+impl<'a> Tally<'a> {
+    fn of(done: &'a mut Vec<(String, Operation)>) -> Self {
+        Self { done, told: Vec::new(), failures: 0, refused: None, alike: (0, None) }
+    }
+
     /// Takes in what was done with an object.
     ///
     /// # Errors
-    /// A failure after which the other objects would fail, too.
+    /// A failure after which the other objects would fail, too, or the last of many that were refused alike.
     fn note(&mut self, key: &ObjectRef, result: Result<Operation, Stopped>) -> Result<(), Stopped> {
         let stopped = match result {
             Ok(operation) => {
                 self.done.push((key.to_string(), operation));
+                self.alike = (0, None);
                 return Ok(());
             }
             Err(stopped) if stopped.stops_others() => return Err(stopped),
@@ -229,20 +237,20 @@ impl Tally {
         if self.told.len() < TOLD {
             self.told.push(format!("{key}: {message}"));
         }
-        Ok(())
+        let (before, reason) = self.alike;
+        self.alike = (if refused.is_some() && refused == reason { before + 1 } else { 1 }, refused);
+        if refused.is_some() && self.alike.0 >= ALIKE { self.end(", so that the others were not tried") } else { Ok(()) }
     }
 
-    fn end(self) -> Result<Vec<(String, Operation)>, Stopped> {
-        let Self { done, told, failures, refused } = self;
-        if failures == 0 {
-            return Ok(done);
-        }
+    /// Fails if an object did; `then` says what follows from the failures.
+    fn end(&self, then: &str) -> Result<(), Stopped> {
+        let Self { done, told, failures, refused, .. } = self;
         let more = match failures - told.len() {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
         let all = done.len() + failures;
-        let message = format!("{failures} of {all} objects failed: {}{more}", told.join("; "));
-        Err(Stopped::Several(NodeFailure { message, refused }))
+        let message = format!("{failures} of {all} objects failed{then}: {}{more}", told.join("; "));
+        if *failures == 0 { Ok(()) } else { Err(Stopped::Several(NodeFailure { message, refused: *refused })) }
     }
 }

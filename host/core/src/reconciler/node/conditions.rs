@@ -58,7 +58,7 @@ impl Visitor<'_> {
             self.keep_activity(name, met || declared.reads_dependent());
             self.watch(name, met).await;
         }
-        told.push((role, result));
+        told.conditions.push((role, result));
         Ok(met)
     }
 

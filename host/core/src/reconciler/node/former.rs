@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::is_watched;
 use super::visitor::{Stopped, Visitor};
+use super::{SOME, is_watched};
+use crate::cpu;
 use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
 use crate::manifest::{Dependent, OnRename};
@@ -32,46 +33,42 @@ impl Visitor<'_> {
             let Some(shown) = shown.filter(|_| spec.on_rename == OnRename::Delete) else {
                 continue;
             };
-            match self.let_formers_go(name, spec).await {
-                Ok(done) => shown.done.extend(done),
-                Err(stopped) => {
-                    shown.failed = Some(stopped.into());
-                    result.complete = false;
-                }
+            if let Err(stopped) = self.let_formers_go(name, spec, &mut shown.done).await {
+                shown.failed = Some(stopped.into());
+                result.complete = false;
             }
         }
     }
 
     /// Deletes the former objects of a node that are not already being deleted, in the version that was looked at: if
-    /// a mark has just been removed, that is a conflict.
+    /// a mark has just been removed, that is a conflict. Adds each to what was `done`.
     pub(super) async fn let_formers_go(
         &self,
         name: &Arc<str>,
         spec: &Dependent,
-    ) -> Result<Vec<(String, Operation)>, Stopped> {
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
         let source = self.source(name).await?;
-        let mut done = Vec::new();
         for former in self.formers(name, spec).await? {
             let object = former.key();
+            if !former.header().deleting {
+                let write = dependent::delete_as_seen(spec.gvk.clone(), &former);
+                let deleting = self.run.controller.cluster.write(write);
+                if let Some(left) = self.run.asked(deleting).await? {
+                    source.put(left);
+                }
+                let now = self.run.known_key(name).map(|key| key.to_string());
+                tracing::info!(dependent = %name, %object, now, "the former object is deleted: the dependent has another name");
+            }
             done.push((object.to_string(), Operation::Deleted));
-            if former.header().deleting {
-                continue;
-            }
-            let write = dependent::delete_as_seen(spec.gvk.clone(), &former);
-            let deleting = self.run.controller.cluster.write(write);
-            if let Some(left) = self.run.asked(deleting).await? {
-                source.put(left);
-            }
-            let now = self.run.known_key(name).map(|key| key.to_string());
-            tracing::info!(dependent = %name, %object, now, "the former object is deleted: the dependent has another name");
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Returns the objects that a node made under names that neither it nor another dependent has now.
     pub(super) async fn formers(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<Object>, Stopped> {
         let source = self.source(name).await?;
-        let mut related = source.related(self.run.primary.key());
+        let related = source.related(self.run.primary.key());
         let own = match &spec.called {
             Some(called) => Some(self.named(called, spec)?),
             None => self.run.known_key(name),
@@ -93,12 +90,7 @@ impl Visitor<'_> {
                 None => unknown.push((other, spec)),
             }
         }
-        // Objects without a mark cost nothing, so that nobody else's can use up what a run may spend.
-        related.retain(|object| object.header().marked && !meant.contains(object.key()));
-        let bytes = related.iter().map(Object::size).sum();
-        let paid = self.run.budget.lock().text(bytes);
-        paid.map_err(|error| error.to_string())?;
-        let mut formers = ownership::made_by(related, &self.run.mark(name), &meant);
+        let mut formers = self.made_by(name, related, &meant).await?;
         // An object with an owner reference may be any dependent's, which may have left the mark as it was: so the
         // names of their objects have to be known.
         let uid = &self.run.primary.header().uid;
@@ -118,6 +110,31 @@ impl Visitor<'_> {
             }
         }
         Ok(formers)
+    }
+
+    /// Returns those of the primary's objects that bear a node's mark, without those that are `meant`.
+    pub(super) async fn made_by(
+        &self,
+        name: &str,
+        mut related: Vec<Object>,
+        meant: &BTreeSet<ObjectRef>,
+    ) -> Result<Vec<Object>, Stopped> {
+        // Objects without a mark cost nothing, so that nobody else's can use up what a run may spend.
+        related.retain(|object| object.header().marked && !meant.contains(object.key()));
+        let bytes = related.iter().map(Object::size).sum();
+        let paid = self.run.budget.lock().text(bytes);
+        paid.map_err(|error| error.to_string())?;
+        let own = self.run.mark(name);
+        let mut made = Vec::new();
+        for (number, object) in related.into_iter().enumerate() {
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
+            if ownership::is_made_by(&object, &own) {
+                made.push(object);
+            }
+        }
+        Ok(made)
     }
 
     /// Logs that a former object stays, if there is one.

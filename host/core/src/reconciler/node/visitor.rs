@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster;
-use crate::guest::{CallReason, ConditionResult, ConditionRole, NodeFailure, Session};
+use crate::guest::{CallReason, ConditionResult, ConditionRole, NodeFailure, Operation, Session};
 use crate::manifest::Dependent;
 use crate::object::Object;
 use crate::reconciler::run::Run;
@@ -21,8 +21,14 @@ pub(in crate::reconciler) struct Visitor<'a> {
     pub(in crate::reconciler) mode: Mode,
 }
 
-/// The results of a node's conditions, up to a failure.
-pub(super) type Told = Vec<(ConditionRole, ConditionResult)>;
+/// What a visit came to, up to a failure.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What was done with which object.
+    pub(super) done: Vec<(String, Operation)>,
+    /// The results of the node's conditions.
+    pub(super) conditions: Vec<(ConditionRole, ConditionResult)>,
+}
 
 /// The reason why a visit ended without a result.
 #[derive(Debug, thiserror::Error)]
