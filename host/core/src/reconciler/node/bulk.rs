@@ -239,7 +239,11 @@ impl<'a> Tally<'a> {
         }
         let (before, reason) = self.alike;
         self.alike = (if refused.is_some() && refused == reason { before + 1 } else { 1 }, refused);
-        if refused.is_some() && self.alike.0 >= ALIKE { self.end(", so that the others were not tried") } else { Ok(()) }
+        if refused.is_some() && self.alike.0 >= ALIKE {
+            self.end(", so that the others were not tried")
+        } else {
+            Ok(())
+        }
     }
 
     /// Fails if an object did; `then` says what follows from the failures.

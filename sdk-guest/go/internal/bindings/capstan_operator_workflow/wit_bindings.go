@@ -68,7 +68,7 @@ type ConditionOutcome struct {
 type NodeResult struct {
 	// The dependent's name.
 	Name string
-	// What was done, one entry per object; none if it failed or was inactive.
+	// What was done, one entry per object, also before a failure; none if it was inactive.
 	Done []ObjectResult
 	// The conditions that were evaluated.
 	Conditions []ConditionOutcome
