@@ -2,5 +2,6 @@
 
 pub mod args;
 pub mod check;
+pub mod graph;
 pub mod plugins;
 pub mod rbac;

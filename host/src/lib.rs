@@ -5,7 +5,7 @@
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
-//! [`check`](cli::check), [`plugins`](cli::plugins) and [`rbac`](cli::rbac).
+//! [`check`](cli::check), [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -62,6 +62,7 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
         Command::Rbac(args) => cli::rbac::run(&args),
+        Command::Graph(args) => cli::graph::run(&args),
         Command::Schema { kind } => print(&format!(
             "{:#}\n",
             match kind {

@@ -79,6 +79,19 @@ pub fn read(manifests: &Manifests) -> anyhow::Result<Read> {
     Ok(Read { operators, problems })
 }
 
+/// Reads manifests that all have to be valid.
+///
+/// # Errors
+/// As [`read`]; and what is wrong with any of them.
+pub fn valid(paths: &[PathBuf]) -> anyhow::Result<Vec<Operator>> {
+    let Read { operators, problems } = read(&Manifests::new(paths, None)?)?;
+    if !problems.is_empty() {
+        let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
+        anyhow::bail!("not all manifests are valid:\n{}", texts.join("\n"));
+    }
+    Ok(operators)
+}
+
 /// Reads all manifests as they are now, where `before` is what they said last. What can't be read is told as a problem of
 /// its file; of a folder that can't be read, as one of each file that was in it. A file that somebody is writing, by its
 /// real path in `writing`, says what it said before.

@@ -20,6 +20,7 @@ Examples:
   capstan run -m operators/                run all operators of a folder
   capstan plugins                          how are the plugins of a running daemon?
   capstan rbac -m webpage.yaml             which rights in the cluster does it need?
+  capstan graph -m webpage.yaml            in which order are its dependents reconciled?
   capstan schema > capstan.schema.json     completion and checks in your editor
 
 Exit status: 0 success, 1 something is wrong (the message says what), 2 wrong usage, 130 aborted by a second signal.
@@ -42,6 +43,8 @@ pub enum Command {
     Plugins(Plugins),
     /// Print the roles that the daemon needs for manifests: all that they permit, and nothing else.
     Rbac(Rbac),
+    /// Print the dependents of workflows in their order, as text or as a drawing.
+    Graph(Graph),
     /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
     #[command(after_help = "\
 Examples:
@@ -268,6 +271,22 @@ pub struct Rbac {
     pub subresources: Vec<(String, String)>,
 }
 
+/// `capstan graph`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  capstan graph -m webpage.yaml
+  capstan graph -m operators/ -o mermaid     for Markdown
+  capstan graph -m webpage.yaml -o svg > webpage.svg")]
+pub struct Graph {
+    /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
+    #[arg(short, long = "manifest", value_name = "PATH", required = true, value_delimiter = ',')]
+    pub manifests: Vec<PathBuf>,
+    /// How the workflows are shown.
+    #[arg(short, long, value_enum, default_value_t = Drawing::Text)]
+    pub output: Drawing,
+}
+
 /// The manifests and the options for their components.
 #[derive(Args, Clone, Debug)]
 pub struct Source {
@@ -308,6 +327,17 @@ pub enum Kind {
     Operator,
     /// The defaults of a daemon.
     Defaults,
+}
+
+/// How workflows are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Drawing {
+    /// A line for each dependent.
+    Text,
+    /// A flowchart of Mermaid.
+    Mermaid,
+    /// A drawing.
+    Svg,
 }
 
 /// The format of log lines.

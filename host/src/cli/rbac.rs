@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail, ensure};
-use capstan_core::manifest::Operator;
+use anyhow::{Context as _, ensure};
 use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Documents, Rbac};
-use crate::operators::{self, Manifests, Read};
+use crate::operators;
 
 /// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -19,7 +18,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// # Errors
 /// If a manifest can't be read or is wrong, or a flag names a kind that no manifest names.
 pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
-    let operators = read(args)?;
+    let operators = operators::valid(&args.manifests)?;
     let kinds = kinds(args, &rbac::kind_names(&operators))?;
     let objects = objects(args, &rbac::rights(&operators, &args.namespace, &kinds));
     crate::print(&text(args.output, &objects)?)
@@ -71,15 +70,6 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
         objects.push(binding(&reading, &reach));
     }
     objects
-}
-
-fn read(args: &Rbac) -> anyhow::Result<Vec<Operator>> {
-    let Read { operators, problems } = operators::read(&Manifests::new(&args.manifests, None)?)?;
-    if !problems.is_empty() {
-        let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
-        bail!("not all manifests are valid:\n{}", texts.join("\n"));
-    }
-    Ok(operators)
 }
 
 /// Reads the flags about kinds. A kind that no manifest names is an error, as it must be misspelt.

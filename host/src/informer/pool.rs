@@ -506,6 +506,7 @@ pub(super) mod tests {
         writer.start_list();
         assert_eq!(taken(&mut writer, unreadable(false)), []);
         assert_eq!(taken(&mut writer, Item::Synced(Version(9))), [], "it stays");
+        assert_eq!(writer.cache().unreadable(), [ObjectRef::namespaced("n", "a")], "it is named");
         assert_eq!(shared.metrics.unreadable.get(), 1);
         assert_eq!(taken(&mut writer, unreadable(true)).len(), 1, "it is gone");
         assert_eq!(shared.metrics.unreadable.get(), 0);

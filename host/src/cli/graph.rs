@@ -1,0 +1,257 @@
+//! `capstan graph`: prints the dependents of workflows in the order in which they are reconciled, as text or as a drawing (WF-1).
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use capstan_core::manifest::{Condition, Controller, Dependent, Operator, Workflow};
+use layout::backends::svg::SVGWriter;
+use layout::core::base::Orientation;
+use layout::core::geometry::Point;
+use layout::core::style::StyleAttr;
+use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
+use layout::topo::layout::VisualGraph;
+
+use crate::cli::args::{Drawing, Graph};
+use crate::operators;
+
+/// The longest line of a box in a drawing, in characters: an expression may be much longer.
+const LONGEST: usize = 48;
+
+/// Prints the workflows.
+///
+/// # Errors
+/// If a manifest can't be read or is wrong, or none has dependents.
+pub fn run(args: &Graph) -> anyhow::Result<ExitCode> {
+    let operators = operators::valid(&args.manifests)?;
+    let parts: Vec<_> = operators.iter().flat_map(parts).collect();
+    ensure!(!parts.is_empty(), "no manifest has a workflow with dependents");
+    crate::print(&match args.output {
+        Drawing::Text => text(&parts),
+        Drawing::Mermaid => mermaid(&parts),
+        Drawing::Svg => svg(&parts),
+    })
+}
+
+/// A workflow that has dependents.
+struct Part {
+    /// Which workflow it is, and of which kind its primaries are.
+    heading: [String; 2],
+    nodes: Vec<Node>,
+}
+
+/// A dependent of a workflow.
+struct Node {
+    name: Arc<str>,
+    /// Its kind, then its conditions, and how it is not as others.
+    lines: Vec<String>,
+    /// Where what it depends on stands, before it.
+    parents: Vec<usize>,
+}
+
+impl Node {
+    /// Returns what stands in its box.
+    fn label(&self) -> Vec<&str> {
+        [&*self.name].into_iter().chain(self.lines.iter().map(String::as_str)).collect()
+    }
+}
+
+fn parts(operator: &Operator) -> impl Iterator<Item = Part> {
+    let controllers = operator.controllers.values();
+    let parts = controllers.flat_map(move |controller| {
+        let standalone = controller.standalone.iter();
+        let standalone = standalone.map(|(name, workflow)| (format!(", standalone workflow {name}"), workflow));
+        let managed = (String::new(), &controller.workflow);
+        let all = std::iter::once(managed).chain(standalone);
+        all.map(move |(which, workflow)| part(operator, controller, &which, workflow))
+    });
+    parts.filter(|part| !part.nodes.is_empty())
+}
+
+fn part(operator: &Operator, controller: &Controller, which: &str, workflow: &Workflow) -> Part {
+    let title = format!("operator {}, controller {}{which}", operator.name, controller.name);
+    let nodes = workflow.graph.nodes().iter().filter_map(|node| {
+        let lines = lines(workflow.dependents.get(&node.name)?);
+        Some(Node { name: Arc::clone(&node.name), lines, parents: node.parents.clone() })
+    });
+    Part { heading: [title, controller.primary.to_string()], nodes: nodes.collect() }
+}
+
+fn lines(dependent: &Dependent) -> Vec<String> {
+    let conditions = &dependent.conditions;
+    let mut lines = vec![format!("{}{}", dependent.gvk, if dependent.bulk { ", any number" } else { "" })];
+    for (role, condition) in [
+        ("active if", &conditions.activation),
+        ("wanted if", &conditions.reconcile_precondition),
+        ("ready if", &conditions.ready_postcondition),
+        ("gone if", &conditions.delete_postcondition),
+    ] {
+        lines.extend(condition.iter().map(|condition| format!("{role} {}", said(condition))));
+    }
+    lines
+}
+
+fn said(condition: &Condition) -> String {
+    match condition {
+        Condition::Ready(kind) => format!("{kind:?} is ready"),
+        Condition::Gone => "there is none".to_owned(),
+        Condition::Cel(expression) => expression.as_str().split_whitespace().collect::<Vec<_>>().join(" "),
+        Condition::Export(name) => format!("export {name} says so"),
+    }
+}
+
+/// Returns the dependents in order, each with what it depends on.
+fn text(parts: &[Part]) -> String {
+    let of_part = |Part { heading: [title, primary], nodes }: &Part| {
+        let width = nodes.iter().map(|node| node.name.len()).max().unwrap_or_default();
+        let lines = nodes.iter().enumerate().map(|(number, Node { name, lines, parents })| {
+            let names: Vec<_> = parents.iter().filter_map(|parent| Some(&*nodes.get(*parent)?.name)).collect();
+            let after = (!names.is_empty()).then(|| format!("after {}", names.join(", ")));
+            let (kind, conditions) = lines.split_at(lines.len().min(1));
+            let facts: Vec<_> = kind.iter().chain(&after).chain(conditions).map(String::as_str).collect();
+            format!("{:>3}. {name:<width$}  {}\n", number + 1, facts.join("; "))
+        });
+        format!("{title}: {primary}\n{}", lines.collect::<String>())
+    };
+    parts.iter().map(of_part).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the workflows as a flowchart that Markdown can contain.
+fn mermaid(parts: &[Part]) -> String {
+    let mut chart = vec!["flowchart LR".to_owned()];
+    for (place, part) in parts.iter().enumerate() {
+        let label = |lines: &[&str]| lines.iter().map(|line| escaped(line)).collect::<Vec<_>>().join("<br>");
+        let root = format!("p{place}");
+        chart.push(format!("  {root}([\"{}\"])", label(&part.heading.each_ref().map(String::as_str))));
+        for (number, node) in part.nodes.iter().enumerate() {
+            let own = format!("{root}n{number}");
+            chart.push(format!("  {own}[\"{}\"]", label(&node.label())));
+            let parents: Vec<_> = node.parents.iter().map(|parent| format!("{root}n{parent}")).collect();
+            let above = if parents.is_empty() { vec![root.clone()] } else { parents };
+            chart.extend(above.iter().map(|above| format!("  {above} --> {own}")));
+        }
+    }
+    chart.join("\n") + "\n"
+}
+
+/// Returns a line as Mermaid reads it: by entities, where it would read markup.
+fn escaped(line: &str) -> String {
+    let entity = |c: char| match c {
+        '"' | '#' | '&' | '<' | '>' | '`' | ';' => format!("#{};", u32::from(c)),
+        c => c.to_string(),
+    };
+    line.chars().map(entity).collect()
+}
+
+/// Returns the workflows as one drawing.
+fn svg(parts: &[Part]) -> String {
+    let mut graph = VisualGraph::new(Orientation::TopToBottom);
+    for Part { heading, nodes } in parts {
+        let root = graph.add_node(shape(&heading.each_ref().map(String::as_str)));
+        let mut places = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let place = graph.add_node(shape(&node.label()));
+            let parents: Vec<_> = node.parents.iter().filter_map(|parent| places.get(*parent).copied()).collect();
+            for parent in if parents.is_empty() { vec![root] } else { parents } {
+                graph.add_edge(Arrow::simple(""), parent, place);
+            }
+            places.push(place);
+        }
+    }
+    let mut drawing = SVGWriter::new();
+    graph.do_it(false, false, false, &mut drawing);
+    framed(&drawing.finalize(), graph.iter_nodes().map(|node| graph.pos(node).bbox(true).1))
+}
+
+/// Returns a drawing that is as large as what ends at these points: the writer takes the lengths of texts for heights.
+fn framed(drawing: &str, ends: impl Iterator<Item = Point>) -> String {
+    let Point { x, y } = ends.fold(Point::zero(), |far, end| Point::new(far.x.max(end.x), far.y.max(end.y)));
+    let (x, y) = (x.ceil(), y.ceil());
+    let svg = drawing.split_once("<svg").and_then(|(_, rest)| rest.split_once('>'));
+    let (_, content) = svg.unwrap_or_default();
+    format!("<svg width=\"{x}\" height=\"{y}\" viewBox=\"0 0 {x} {y}\" xmlns=\"http://www.w3.org/2000/svg\">{content}")
+}
+
+/// Returns a box as large as its lines.
+fn shape(lines: &[&str]) -> Element {
+    let lines: Vec<String> = lines.iter().map(|line| shortened(line)).collect();
+    let longest = lines.iter().map(|line| line.chars().count()).max().unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "they are few")]
+    let size = Point::new(longest as f64 * 8.5 + 20.0, lines.len() as f64 * 16.0 + 16.0);
+    let shape = ShapeKind::new_box(&lines.join("\n"));
+    Element::create(shape, StyleAttr::simple(), Orientation::TopToBottom, size)
+}
+
+fn shortened(line: &str) -> String {
+    if line.chars().count() <= LONGEST {
+        return line.to_owned();
+    }
+    line.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const MANIFEST: &str = r#"{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: { name: web }, spec: {
+        plugins: { p: { component: { path: p.wasm } } },
+        controllers: {
+          pages: { plugin: p, primary: { apiVersion: a.dev/v1, kind: Page },
+            workflow: { dependents: {
+              deployment: { apiVersion: apps/v1, kind: Deployment, dependsOn: [map], readyPostcondition: { ready: deployment } },
+              ingress: { apiVersion: networking.k8s.io/v1, kind: Ingress, dependsOn: [deployment, map],
+                reconcilePrecondition: { cel: 'primary.spec.on &&
+                  "<b>" != primary.spec.a' } },
+              map: { apiVersion: v1, kind: ConfigMap, bulk: true } } },
+            standalone: { preview: { dependents: { pod: { apiVersion: v1, kind: Pod, deletePostcondition: gone } } } } },
+          bare: { plugin: p, primary: { apiVersion: a.dev/v1, kind: Bare } } } } }"#;
+
+    fn drawn(output: fn(&[Part]) -> String) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("o.yaml");
+        fs::write(&file, MANIFEST).unwrap();
+        let operators = operators::valid(&[file]).unwrap();
+        output(&operators.iter().flat_map(parts).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_text_has_each_dependent_after_what_it_depends_on_with_its_conditions() {
+        // WF-1
+        let expected = "\
+operator web, controller pages: a.dev/v1 Page
+  1. map         v1 ConfigMap, any number
+  2. deployment  apps/v1 Deployment; after map; ready if Deployment is ready
+  3. ingress     networking.k8s.io/v1 Ingress; after deployment, map; wanted if primary.spec.on && \"<b>\" != primary.spec.a
+
+operator web, controller pages, standalone workflow preview: a.dev/v1 Page
+  1. pod  v1 Pod; gone if there is none
+";
+        assert_eq!(drawn(text), expected);
+    }
+
+    #[test]
+    fn the_drawings_have_an_arrow_for_each_dependency_and_no_markup_of_the_manifest() {
+        let flowchart = drawn(mermaid);
+        let arrows = flowchart.lines().filter(|line| line.contains("-->")).map(str::trim).collect::<Vec<_>>();
+        let expected = ["p0 --> p0n0", "p0n0 --> p0n1", "p0n1 --> p0n2", "p0n0 --> p0n2", "p1 --> p1n0"];
+        assert_eq!(arrows, expected);
+        assert!(flowchart.contains("#34;#60;b#62;#34; != primary.spec.a"), "{flowchart}");
+        let drawing = drawn(svg);
+        assert_eq!((drawing.matches("<rect").count(), drawing.matches("<path").count()), (6, 5), "{drawing}");
+        assert!(drawing.contains("ingress") && !drawing.contains("<b>"), "{drawing}");
+    }
+
+    #[test]
+    fn a_manifest_without_dependents_has_nothing_to_be_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("o.yaml");
+        let bare = "{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: { name: web }, spec: {
+            plugins: { p: { component: { path: p.wasm } } },
+            controllers: { bare: { plugin: p, primary: { apiVersion: a.dev/v1, kind: Bare } } } } }";
+        fs::write(&file, bare).unwrap();
+        let error = run(&Graph { manifests: vec![file], output: Drawing::Text }).unwrap_err();
+        assert_eq!(error.to_string(), "no manifest has a workflow with dependents");
+    }
+}
