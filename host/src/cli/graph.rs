@@ -18,6 +18,9 @@ use crate::operators;
 /// The longest line of a box in a drawing, in characters: an expression may be much longer.
 const LONGEST: usize = 48;
 
+/// The most boxes of a drawing that is laid out with care, which takes minutes for hundreds.
+const TIDY: usize = 50;
+
 /// Prints the workflows.
 ///
 /// # Errors
@@ -159,7 +162,8 @@ fn svg(parts: &[Part]) -> String {
         }
     }
     let mut drawing = SVGWriter::new();
-    graph.do_it(false, false, false, &mut drawing);
+    let quickly = graph.num_nodes() > TIDY;
+    graph.do_it(false, quickly, false, &mut drawing);
     framed(&drawing.finalize(), graph.iter_nodes().map(|node| graph.pos(node).bbox(true).1))
 }
 
