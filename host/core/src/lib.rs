@@ -4,7 +4,7 @@
 //! shared nouns, and [`kinds`] and [`schema`] what is known of kinds. [`cluster`] and [`guest`] are the two outsides, [`manifest`] what an
 //! operator declares, read by [`yaml`]. [`cache`] keeps the objects of one informer, [`source::filter`] says which changes matter and [`source::mapper`] to
 //! whom; [`source`] puts these together for one controller. [`external`] keeps what is polled outside of the cluster. [`queue`] is the only hand-off between watching and working;
-//! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist,
+//! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist, [`conditions`] what its status says of that,
 //! [`writes`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
 //! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
@@ -21,6 +21,7 @@ pub mod budget;
 pub mod cache;
 pub mod cel;
 pub mod cluster;
+pub mod conditions;
 pub mod cpu;
 pub mod dependent;
 pub mod dispatcher;

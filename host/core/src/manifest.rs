@@ -20,6 +20,7 @@ pub use crate::yaml::{Errors, Problem};
 
 mod check;
 mod clusters;
+mod conditions;
 mod config;
 mod dependent;
 mod destinations;
@@ -39,6 +40,7 @@ mod unique;
 mod units;
 
 pub use clusters::Remote;
+pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder};
 pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
 pub use events::Events;
@@ -116,6 +118,8 @@ pub struct Controller {
     pub paused: bool,
     /// How Kubernetes Events about its primaries are written.
     pub events: Events,
+    /// Which conditions its primaries are given (SC rules); default none.
+    pub status_conditions: StatusConditions,
     /// The finalizer that is used if something needs cleanup; `None`: one made of group and plural (`LC-3`).
     pub finalizer: Option<Arc<str>>,
     /// Finalizers that versions before this one have put on primaries, and that each loses at its next run.

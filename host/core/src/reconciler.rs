@@ -4,31 +4,30 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::budget::Exceeded;
 use crate::cluster;
 use crate::guest::{
-    CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, FailureOrigin, Interface,
-    NextStep, NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
+    Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, Interface, NextStep, PrimaryUpdate,
+    RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest;
 use crate::object::{Object, ObjectRef, PAUSED};
-use crate::queue::{self, Blame, Finished, Ticket};
+use crate::queue::{self, Finished, Ticket};
 use crate::text;
 use crate::workflow::Mode;
-use crate::writes;
 
 mod answers;
 mod beside;
 mod blame;
 pub mod callbacks;
+mod concluding;
 mod controller;
 pub mod decision;
 pub mod departed;
+mod ended;
 pub mod expectations;
 pub mod finalizer;
 pub mod inbound;
@@ -50,37 +49,16 @@ mod run;
 pub mod triggers;
 pub mod verdicts;
 
+use concluding::End;
 pub use controller::{Controller, Elsewhere, Events};
 use decision::Decision;
+pub use ended::Ended;
+use ended::Failed;
 use pause::Pause;
 use run::Run;
 
-/// The result of a run, for the queue and for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The result for the queue.
-    pub finished: Finished,
-    /// The text of the failure; `None` if the run did not fail.
-    pub error: Option<String>,
-    /// What is known of the failure; of no interest if the run did not fail.
-    pub blame: Blame,
-    /// The last refusal of the run's budget for work on documents; `None` if there was none. A run with a refusal
-    /// need not have failed.
-    pub exceeded: Option<Exceeded>,
-    /// How many objects were read from the API server because a bounded source had forgotten them (`BC-1`).
-    pub recalled: u32,
-}
-
-/// The failure of a run, before it is decided what follows from it.
-#[derive(Debug)]
-struct Failed {
-    origin: FailureOrigin,
-    message: String,
-    refused: Option<CallReason>,
-    dependents: Vec<(String, NodeFailure)>,
-    sort: queue::Failure,
-    class: FailureClass,
-}
+/// When a run began: by the time of day, and by the clock.
+type Began = (Timestamp, Instant);
 
 /// Executes one run: reads the primary again, adds or removes finalizers, or reconciles or cleans up. Returns the
 /// result of the run; the caller finishes the ticket with it. `now` is the time of day, by which pauses end.
@@ -91,8 +69,9 @@ pub async fn execute(controller: Arc<Controller>, ticket: &mut Ticket, now: Time
 }
 
 async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestamp) -> Ended {
+    let began = (now, Instant::now());
     if ticket.deletion().is_some() {
-        return depart(controller, ticket).await;
+        return depart(controller, ticket, began).await;
     }
     // EP-14: the object may be newer than the event; if it is gone, the run is done.
     let primary = match found(&controller, ticket.key()) {
@@ -100,23 +79,20 @@ async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestam
         Err(ended) => return ended,
     };
     ticket.about(&primary);
-    let header = primary.header();
-    let pause = Pause::of(controller.spec.paused, header.paused.as_deref(), now);
-    controller.verdicts.note_pause(primary.key(), pause.is_some());
-    if let Some(pause) = pause {
-        if pause == Pause::Unclear {
-            let found = text::said(header.paused.as_deref().unwrap_or_default());
-            tracing::warn!(%found, "paused: the annotation {PAUSED} should be true, false or a time such as 2027-01-31T12:00:00Z");
-        }
-        return Ended::again(pause.left());
+    if let Some(ended) = paused(&controller, &primary, now) {
+        return ended;
     }
     if controller.spec.all_events() {
         // AE-1: finalizers are the component's own.
-        return run(controller, primary, ticket, Decision::Reconcile).await;
+        return run(controller, primary, (ticket, began), Decision::Reconcile).await;
     }
     let finalizers = controller.finalizers();
     let decision = finalizers.decide(primary.header());
     let left = finalizers.left(primary.header());
+    let not_begun = |ended: Ended| {
+        let end = End { ticket, cleanup: decision == Decision::LetGo, result: None, began };
+        controller.conclude(&primary, end, ended)
+    };
     match decision {
         Decision::Nothing => Ended::DONE,
         Decision::LetGo => match controller.remove_finalizers(&primary, &left).await {
@@ -124,11 +100,11 @@ async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestam
                 controller.verdicts.forget_of(&primary);
                 Ended::FINALIZER_REMOVED
             }
-            Err(error) => Ended::not_removed(&error),
+            Err(error) => not_begun(Ended::not_removed(&error)).await,
         },
         Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
             Ok(_) => Ended::DONE,
-            Err(error) => Ended::of(Failed::of_finalizer("adding", &error)),
+            Err(error) => not_begun(Ended::of(Failed::of_finalizer("adding", &error))).await,
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
@@ -141,14 +117,27 @@ async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestam
                     if primary.header().deleting {
                         return Ended::DONE;
                     }
-                    run(controller, primary, ticket, decision).await
+                    run(controller, primary, (ticket, began), decision).await
                 }
                 Ok(None) => Ended::DONE,
-                Err(error) => Ended::not_removed(&error),
+                Err(error) => not_begun(Ended::not_removed(&error)).await,
             }
         }
-        Decision::Reconcile | Decision::Cleanup => run(controller, primary, ticket, decision).await,
+        Decision::Reconcile | Decision::Cleanup => run(controller, primary, (ticket, began), decision).await,
     }
+}
+
+/// Returns how a run ends that finds its primary paused; `None` if it is not.
+fn paused(controller: &Controller, primary: &Object, now: Timestamp) -> Option<Ended> {
+    let found = primary.header().paused.as_deref();
+    let pause = Pause::of(controller.spec.paused, found, now);
+    controller.verdicts.note_pause(primary.key(), pause.is_some());
+    let pause = pause?;
+    if pause == Pause::Unclear {
+        let found = text::said(found.unwrap_or_default());
+        tracing::warn!(%found, "paused: the annotation {PAUSED} should be true, false or a time such as 2027-01-31T12:00:00Z");
+    }
+    Some(Ended::again(pause.left()))
 }
 
 /// Returns the primary of a run, or how the run ends without it.
@@ -170,7 +159,7 @@ fn found(controller: &Controller, key: &ObjectRef) -> Result<Object, Ended> {
 
 /// Executes a run about a primary that is gone, in all-events mode (`AE-2`). What is gone can't be paused any more; its
 /// controller can.
-async fn depart(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
+async fn depart(controller: Arc<Controller>, ticket: &Ticket, began: Began) -> Ended {
     controller.verdicts.note_pause(ticket.key(), controller.spec.paused);
     if controller.spec.paused {
         return Ended::well(Finished::Postponed);
@@ -178,11 +167,16 @@ async fn depart(controller: Arc<Controller>, ticket: &Ticket) -> Ended {
     let Some(last) = controller.verdicts.departed.get(ticket.key()) else {
         return Ended::DONE;
     };
-    run(controller, last, ticket, Decision::Reconcile).await
+    run(controller, last, (ticket, began), Decision::Reconcile).await
 }
 
 /// Calls the guest, in a session for this run.
-async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, decision: Decision) -> Ended {
+async fn run(
+    controller: Arc<Controller>,
+    primary: Object,
+    (ticket, began): (&Ticket, Began),
+    decision: Decision,
+) -> Ended {
     let info = run_info(&controller, ticket);
     let run = Run::new(Arc::clone(&controller), primary, info);
     let session = controller.guest.open(run.shared());
@@ -193,6 +187,14 @@ async fn run(controller: Arc<Controller>, primary: Object, ticket: &Ticket, deci
         reconcile(&run, &*session, ticket).await
     };
     let ended = retry::decide(&run, &*session, ticket, ended).await;
+    drop(session);
+    let ended = if run.info.primary_deleted {
+        ended
+    } else {
+        let result = run.kept.lock().results.remove(&None);
+        let end = End { ticket, cleanup: decision == Decision::Cleanup, result, began };
+        run.controller.conclude(&run.primary, end, ended).await
+    };
     let exceeded = run.budget.lock().refused();
     let recalled = run.recalled.load(Ordering::Relaxed);
     Ended { exceeded, recalled, ..ended }
@@ -285,26 +287,27 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
         Ok(control) => control,
         Err(second) => {
             tracing::warn!(error = %second.message, "the error handler failed itself");
-            return Ended::failed(message, sort, class);
+            return Ended::failed(message, sort, class).from(origin);
         }
     };
     let ErrorControl::Handled { status, next } = control else {
-        return Ended::failed(message, sort, class);
+        return Ended::failed(message, sort, class).from(origin);
     };
     if let Some(status) = status.filter(|_| !run.info.primary_deleted) {
         write_error_status(run, status, info.retry).await;
     }
     if outage {
-        return Ended::failed(message, sort, class);
+        return Ended::failed(message, sort, class).from(origin);
     }
     tracing::info!(error = %message, "the run failed, and the component has dealt with it");
-    match next {
-        NextStep::Retry => Ended::failed(message, queue::Failure::Handled, class),
-        NextStep::RetryAfter(after) => Ended::failed(message, queue::Failure::Delayed(after), class),
-        // EC-5: without a retry, the failure is handled, and the run counts as a success.
-        NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
-        NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
-    }
+    // EC-5: without a retry, the failure is handled, and the run counts as a success.
+    let finished = match next {
+        NextStep::Retry => Finished::Failed(queue::Failure::Handled),
+        NextStep::RetryAfter(after) => Finished::Failed(queue::Failure::Delayed(after)),
+        NextStep::Stop => Finished::NoRetry { again: None },
+        NextStep::Reschedule(after) => Finished::NoRetry { again: outcome::reschedule(Some(after)) },
+    };
+    Ended { finished, ..Ended::failed(message, sort, class).from(origin) }
 }
 
 /// Writes the status from the error handler. A failure of this write never replaces the first failure (`EC-4`).
@@ -375,17 +378,6 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
     }
 }
 
-/// Returns the kind of failure that an error of the API server is for the queue.
-fn sort(error: &cluster::Error) -> queue::Failure {
-    if error.is_outage() {
-        queue::Failure::Outage
-    } else if error.is_conflict() {
-        queue::Failure::Conflict
-    } else {
-        queue::Failure::Unhandled
-    }
-}
-
 fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
     RunInfo {
         controller: Arc::clone(&controller.spec.name),
@@ -394,84 +386,5 @@ fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
         retry: ticket.retry(),
         primary_deleted: ticket.deletion().is_some(),
         final_state_unknown: ticket.deletion().is_some_and(|deletion| deletion.unknown),
-    }
-}
-
-// === impl Ended ===
-
-impl Ended {
-    /// Success, without a time for the next run.
-    const DONE: Self = Self::well(Finished::DONE);
-
-    /// Success; only the deletion event is awaited.
-    const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
-
-    fn not_removed(error: &cluster::Error) -> Self {
-        Self::of(Failed::of_finalizer("removing", error))
-    }
-
-    const fn well(finished: Finished) -> Self {
-        Self { finished, error: None, blame: Blame::UNKNOWN, exceeded: None, recalled: 0 }
-    }
-
-    fn again(again: Option<Duration>) -> Self {
-        Self::well(Finished::Done { finalizer_removed: false, again })
-    }
-
-    fn of(failed: Failed) -> Self {
-        Self::failed(failed.message, failed.sort, failed.class)
-    }
-
-    fn failed(error: String, sort: queue::Failure, class: FailureClass) -> Self {
-        let blame = Blame { class, ..Blame::UNKNOWN };
-        Self { blame, error: Some(text::kept(error)), ..Self::well(Finished::Failed(sort)) }
-    }
-}
-
-// === impl Failed ===
-
-impl Failed {
-    fn of_guest(failure: Failure, sort: queue::Failure) -> Self {
-        let origin = match failure.cause {
-            Cause::Returned => FailureOrigin::Reconciler,
-            Cause::Trap => FailureOrigin::Trap,
-            Cause::Timeout => FailureOrigin::Timeout,
-            Cause::OutOfMemory => FailureOrigin::OutOfMemory,
-            Cause::Other => FailureOrigin::Other,
-        };
-        let class = blame::of_guest(failure.cause);
-        Self { origin, message: failure.message, refused: None, dependents: Vec::new(), sort, class }
-    }
-
-    fn of_finalizer(what: &str, error: &cluster::Error) -> Self {
-        Self { message: format!("{what} the finalizer: {error}"), ..Self::of_write(error) }
-    }
-
-    fn of_write(error: &cluster::Error) -> Self {
-        Self {
-            origin: FailureOrigin::Update,
-            message: error.message.clone(),
-            refused: Some(writes::refused(error.clone()).reason),
-            dependents: Vec::new(),
-            sort: sort(error),
-            class: blame::of_write(error.reason),
-        }
-    }
-
-    fn of_workflow(failed: managed::Failed, sort: queue::Failure) -> Self {
-        let sort = failed.sort(sort);
-        let managed::Failed { dependents } = failed;
-        let list = dependents.iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
-        let message = format!("the workflow failed: {}", list.join("; "));
-        let message = text::kept(message);
-        let class = blame::of_workflow(dependents.iter().map(|(_, failure)| failure.refused));
-        Self {
-            origin: FailureOrigin::Workflow,
-            message,
-            class,
-            refused: (sort == queue::Failure::Conflict).then_some(CallReason::Conflict),
-            dependents,
-            sort,
-        }
     }
 }

@@ -21,6 +21,8 @@ pub struct Kind<'d> {
     pub schema: Option<Schema<'d>>,
     /// The fields by which its objects can be selected, beside name and namespace; `None`: that is not known.
     pub selectable: Option<Vec<String>>,
+    /// Whether its status is a subresource; `None`: that is not known.
+    pub status: Option<bool>,
 }
 
 /// What is known of a kind in one of its versions.
@@ -153,6 +155,45 @@ impl<'d> Schema<'d> {
         Ok(Some(lack))
     }
 
+    /// Returns true if the list at a path is a map by one key, so that those who apply its entries own theirs alone.
+    ///
+    /// # Errors
+    /// [`Exceeded`] if that costs too much.
+    pub fn is_map_by(&self, key: &str, path: &[&str], budget: &mut Budget) -> Result<bool, Exceeded> {
+        self.says_map(&self.root, (path, key), (0, 0), budget)
+    }
+
+    /// Returns true if something that `node` says of the path from its name `at` on is that a map by a key is there.
+    fn says_map(
+        &self,
+        node: &Value,
+        (path, key): (&[&str], &str),
+        (at, level): (usize, usize),
+        budget: &mut Budget,
+    ) -> Result<bool, Exceeded> {
+        budget.step(1)?;
+        let Some(node) = node.as_object().filter(|_| level <= LEVELS) else {
+            return Ok(false);
+        };
+        let found = match path.get(at).map(|name| below(node, name)) {
+            None => maps_by(node, key),
+            Some(Below::Node(node)) => self.says_map(node, (path, key), (at + 1, level + 1), budget)?,
+            Some(Below::Open | Below::Silent | Below::Nothing(_)) => false,
+        };
+        if found {
+            return Ok(true);
+        }
+        for part in node.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            if self.says_map(part, (path, key), (at, level + 1), budget)? {
+                return Ok(true);
+            }
+        }
+        match node.get("$ref").and_then(Value::as_str).map(|reference| self.shared(reference, budget)).transpose()? {
+            Some(Some(node)) => self.says_map(&node, (path, key), (at, level + 1), budget),
+            Some(None) | None => Ok(false),
+        }
+    }
+
     /// Says what `node` knows of the path from its name `at` on. `level` is how deep that is in the document, with what it
     /// refers to.
     fn look(
@@ -221,6 +262,11 @@ enum Below<'n> {
 enum Without<'n> {
     Object(&'n Map<String, Value>),
     Other(Holder),
+}
+
+fn maps_by(node: &Map<String, Value>, key: &str) -> bool {
+    let keys = node.get("x-kubernetes-list-map-keys").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    node.get("x-kubernetes-list-type").is_some_and(|kind| *kind == *"map") && matches!(keys, [one] if *one == *key)
 }
 
 fn is_open(node: &Map<String, Value>) -> bool {
@@ -307,6 +353,29 @@ mod tests {
         for (pointer, expected) in table {
             assert_eq!(lack(schema, pointer).as_deref(), *expected, "{pointer}");
         }
+    }
+
+    /// SC-5
+    #[test]
+    fn a_list_is_a_map_by_a_key_if_any_part_of_the_schema_says_so() {
+        let map = json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"] });
+        let two =
+            json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type", "name"] });
+        let status = json!({ "properties": {
+            "map": map, "part": { "allOf": [{ "description": "it is" }, map] }, "two": two,
+            "atomic": { "type": "array", "x-kubernetes-list-type": "atomic" }, "plain": { "type": "array" }, "text": { "type": "string" },
+        } });
+        let schema = Schema::of(json!({ "properties": { "status": { "allOf": [status] } } }));
+        let is_map = |name| schema.is_map_by("type", &["status", name], &mut Budget::of(100)).unwrap();
+        let found = ["map", "part", "two", "atomic", "plain", "text", "none"].map(is_map);
+        assert_eq!(found, [true, true, false, false, false, false, false]);
+        let referred = json!({ "components": { "schemas": {
+            "dev.sample.v1.Page": { "type": "object", "properties": { "status": { "$ref": "#/components/schemas/Status" } }, "x-kubernetes-group-version-kind": [{ "group": "sample.dev", "version": "v1", "kind": "Page" }] },
+            "Status": { "type": "object", "properties": { "map": map } },
+        } } }).to_string();
+        let schema = Schema::published(&referred, &gvk("Page"), &mut Budget::of_run()).unwrap().unwrap();
+        assert_eq!(schema.is_map_by("type", &["status", "map"], &mut Budget::of_run()), Ok(true));
+        assert_eq!(schema.is_map_by("type", &["status", "map"], &mut Budget::of(2)), Err(Exceeded::Steps(2)));
     }
 
     /// LC-14

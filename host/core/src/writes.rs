@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::budget::Budget;
 use crate::cluster::{self, Deletion, Reason, Target, Verb, Write};
 use crate::dependent::managed_fields::Part;
 use crate::dependent::{self, diff, managed_fields};
@@ -16,6 +15,7 @@ use crate::object::{Gvk, Object, Scope};
 use crate::source::{Source, Spec, Within};
 
 mod compose;
+mod conditions;
 mod context;
 mod grant;
 mod reduced;
@@ -55,7 +55,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         Some(source) => recalled(context, source, &request).await?,
         None => None,
     };
-    let actual = actual(&request, cached, &mut context.budget.lock())?;
+    let actual = actual(context, &mut request, cached)?;
     let compare = request.compare.filter(|_| can_compare(&request, source.map(|source| &**source)));
     if let (Some(by), Some((cached, tree))) = (compare, &actual)
         && matches(context, &request, by, cached.as_ref(), tree)
@@ -315,13 +315,20 @@ async fn recalled(context: &WriteContext<'_>, source: &Source, request: &Request
     }
 }
 
-fn actual(request: &Request, cached: Option<Object>, budget: &mut Budget) -> Result<Option<Actual>, CallError> {
+/// Returns what there is of the object, and has the write leave alone what of it is the daemon's.
+fn actual(
+    context: &WriteContext<'_>,
+    request: &mut Request,
+    cached: Option<Object>,
+) -> Result<Option<Actual>, CallError> {
     let tree = match (&request.options.actual, &cached) {
-        (Some(text), _) => parsed(text, "actual", budget)?,
+        (Some(text), _) => Some(parsed(text, "actual", &mut context.budget.lock())?),
         (None, Some(object)) => {
-            object.tree(budget).map_err(|e| CallError::new(CallReason::Exhausted, e.to_string()))?
+            let tree = object.tree(&mut context.budget.lock());
+            Some(tree.map_err(|e| CallError::new(CallReason::Exhausted, e.to_string()))?)
         }
-        (None, None) => return Ok(None),
+        (None, None) => None,
     };
-    Ok(Some((cached, tree)))
+    conditions::leave(context, request, tree.as_ref())?;
+    Ok(tree.map(|tree| (cached, tree)))
 }

@@ -15,7 +15,7 @@ const ROWS: &[&[&str]] = &[
     &["object", "patch", "cel"],
     &["cluster", "granted", "room", "kinds", "network", "schema"],
     &["guest", "cpu", "kubeconfig"],
-    &["workflow"],
+    &["conditions", "workflow"],
     &["manifest"],
     &["cache", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],
     &["source", "dispatcher", "external"],

@@ -231,6 +231,7 @@ impl Bench {
             edition: 1,
             settings: json!({ "controller": { "name": "pages" } }),
             events: Box::new(|_, _, _| {}),
+            conditions: Arc::default(),
             spec,
         };
         Self { controller: Arc::new(controller), source, pages, notes, told, permit }

@@ -44,6 +44,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 mod bulk;
+mod conditions;
 
 // === the API server ===
 
@@ -87,12 +88,19 @@ impl Server {
         self.writes.lock().push(format!("{} {name}", verb.rbac()));
         let old = self.objects.lock().get(&(target.gvk.clone(), target.key.clone())).cloned();
         let held = |body: &str| holds(&serde_json::from_str(body).unwrap(), old.as_ref());
-        let share = share(&verb);
+        let share = share(&verb, target.subresource.as_deref());
         let mut tree = match verb {
             Verb::Create { .. } if old.is_some() => return Err(conflict("it exists")),
             Verb::Apply { ref body, .. } if !held(body) => return Err(conflict("another one")),
             Verb::Create { body, .. } | Verb::Replace { body, .. } => serde_json::from_str(&body).unwrap(),
-            Verb::Apply { body, .. } | Verb::MergePatch { body, .. } => {
+            Verb::Apply { body, .. } => {
+                let (mut tree, mut body) =
+                    (old.clone().unwrap_or_else(|| json!({})), serde_json::from_str(&body).unwrap());
+                merge_conditions(&tree, &mut body);
+                json_patch::merge(&mut tree, &body);
+                tree
+            }
+            Verb::MergePatch { body, .. } => {
                 let mut tree = old.clone().unwrap_or_else(|| json!({}));
                 json_patch::merge(&mut tree, &serde_json::from_str(&body).unwrap());
                 tree
@@ -129,8 +137,23 @@ impl Server {
     }
 }
 
+/// Puts conditions that are there and not applied to those that are: the list is a map by type. Nothing of it is given up.
+fn merge_conditions(old: &Value, applied: &mut Value) {
+    let Some(new) = applied.pointer_mut("/status/conditions").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let mut all = old["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    for entry in std::mem::take(new) {
+        match all.iter_mut().find(|old| old["type"] == entry["type"]) {
+            Some(old) => *old = entry,
+            None => all.push(entry),
+        }
+    }
+    *new = all;
+}
+
 /// Returns what a write is recorded as in `managedFields`, about.
-fn share(verb: &Verb) -> Value {
+fn share(verb: &Verb, subresource: Option<&str>) -> Value {
     let (operation, manager) = match verb {
         Verb::Apply { manager, .. } => ("Apply", &**manager),
         Verb::Create { manager, .. }
@@ -140,7 +163,7 @@ fn share(verb: &Verb) -> Value {
         Verb::Delete(_) => return Value::Null,
     };
     let written = serde_json::from_str(&verb.body()).unwrap();
-    json!({ "manager": manager, "operation": operation, "fieldsV1": fields(&written) })
+    json!({ "manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": fields(&written) })
 }
 
 /// Returns the fields of a document. All that a JSON patch touches is owned as a whole.
@@ -155,6 +178,10 @@ fn fields(written: &Value) -> Value {
                 owned != &json!({}) || value.as_object().is_none_or(serde_json::Map::is_empty)
             });
             owned.map(|(name, _, owned)| (format!("f:{name}"), owned)).collect()
+        }
+        Value::Array(entries) if entries.iter().any(|entry| entry["type"].is_string()) => {
+            let owned = entries.iter().map(|entry| (format!("k:{}", json!({ "type": entry["type"] })), fields(entry)));
+            owned.collect()
         }
         Value::Array(steps) => {
             let paths = steps.iter().filter_map(|step| step["path"].as_str());
@@ -444,6 +471,7 @@ impl Bench {
             edition: 1,
             settings: json!({}),
             events: Box::new(|_, _, _| {}),
+            conditions: Arc::default(),
             spec,
         };
         Self { controller: Arc::new(controller), server, calls, queue, told, next: Mutex::default(), pages, maps }

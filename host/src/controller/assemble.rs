@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capstan_core::conditions::Possible;
 use capstan_core::manifest;
 use capstan_core::permission::Permissions;
 use capstan_core::queue::Queue;
@@ -24,6 +25,7 @@ pub(super) struct Kept {
     pub(super) verdicts: Arc<Verdicts>,
     pub(super) edition: u64,
     pub(super) registered: Arc<Registered>,
+    pub(super) conditions: Arc<Possible>,
 }
 
 /// Warns of primaries that carry a finalizer which versions before the daemon's start used.
@@ -43,7 +45,7 @@ pub(super) fn warn_of_unused(controller: &Controller) {
 /// # Errors
 /// Those of [`check`].
 pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: Sources, kept: Kept) -> Controller {
-    let Kept { tell, queue, verdicts, edition, registered } = kept;
+    let Kept { tell, queue, verdicts, edition, registered, conditions } = kept;
     let Sources { primaries, secondaries, externals, finalizer, on_demand, .. } = sources;
     let Declared { operator, spec, plugin, guest, .. } = declared;
     let counters = environment.metrics.plugins.of(operator, &spec.plugin);
@@ -81,6 +83,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         edition,
         settings: settings(spec, environment),
         events: events(declared, environment, Access::new(own, who), counters.dropped),
+        conditions,
         spec: spec.clone(),
     }
 }

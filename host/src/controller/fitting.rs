@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::budget::{self, Budget};
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::kinds::is_built_in;
 use capstan_core::manifest::Controller;
-use capstan_core::manifest::fit::{Misfit, misfits, named};
+use capstan_core::manifest::fit::{Misfit, can_have, misfits, named};
 use capstan_core::object::Gvk;
 use capstan_core::schema::{Kind, Known, Schema};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::declared::{Declared, Environment, KindAt, LONGEST_PAUSE, Sites};
 use super::handle::Handle;
@@ -22,8 +23,14 @@ use crate::client::published::Published;
 /// How often a document is asked for that does not have the kind: that of one that has just come is published a little later.
 const TRIES: usize = 5;
 
+/// The longest pause before a kind that can't have the conditions that the manifest asks for is looked at again.
+const LONGEST_UNFIT: Duration = Duration::from_mins(1);
+
 /// The most findings that are told of one version.
 const MOST: usize = 20;
+
+/// What a document says: what is not there, and whether primaries can have conditions, if that is known.
+type Found = (Vec<Misfit>, Option<bool>);
 
 /// Why nothing can be said of a kind.
 #[derive(Debug, thiserror::Error)]
@@ -46,19 +53,44 @@ enum Unread {
 pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
     let mut edition = handle.edition.subscribe();
     let mut told = BTreeSet::new();
+    let chance = environment.api.chance().of(&format!("{} conditions", handle.name));
+    let mut pause = Backoff::up_to(LONGEST_UNFIT, &chance);
     loop {
         edition.mark_unchanged();
+        let mut again = None;
         if let Some(declared) = handle.running() {
             tokio::select! {
                 biased;
                 Ok(()) = edition.changed() => continue,
                 found = look(&handle, &declared, &environment) => told = tell(&declared, found, &told),
             }
+            again = lacks_conditions(&handle).then(|| pause.longer());
         }
-        if edition.changed().await.is_err() {
-            // Never happens: the handle has the sender.
-            return;
+        tokio::select! {
+            changed = edition.changed() => {
+                if changed.is_err() {
+                    // Never happens: the handle has the sender.
+                    return;
+                }
+                pause = Backoff::up_to(LONGEST_UNFIT, &chance);
+            }
+            () = sleep(again.unwrap_or_default()), if again.is_some() => {}
         }
+    }
+}
+
+/// Whether the conditions that the running version asks for are left out.
+fn lacks_conditions(handle: &Handle) -> bool {
+    let running = handle.controller();
+    running.is_some_and(|now| now.spec.keeps_conditions() && now.conditions.known() != Some(true))
+}
+
+/// Takes in what is known of whether primaries can have the conditions that the manifest asks for (`SC-5`).
+fn learn(handle: &Handle, known: Option<bool>) {
+    if let (Some(controller), Some(can)) = (handle.controller(), known)
+        && controller.conditions.learn(can)
+    {
+        handle.queue.event_for_all(Instant::now());
     }
 }
 
@@ -89,22 +121,37 @@ pub(super) async fn look(handle: &Handle, declared: &Declared, environment: &Env
         let document = (at.cluster.clone(), at.gvk.api_version().into_owned());
         documents.entry(document).or_default().push(at);
     }
+    let primary = KindAt::of_primaries(spec);
     for kinds in documents.into_values() {
         match read(handle, spec, &sites, &kinds).await {
-            Ok(misfits) => found.extend(misfits),
+            Ok((misfits, can)) => {
+                found.extend(misfits);
+                if kinds.contains(&primary) {
+                    learn(handle, can);
+                }
+            }
             Err(error) => {
                 let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
                 tracing::debug!(%error, kinds = kinds.join(", "), "what the manifest names is not looked for in its kinds");
             }
         }
     }
+    if spec.keeps_conditions() && handle.controller().is_some_and(|now| now.conditions.known().is_none()) {
+        let field = format!("spec.controllers.{}.statusConditions", spec.name);
+        let message = format!(
+            "found `standard`; whether {} can have conditions is not known yet, and none are written until it is",
+            spec.primary
+        );
+        found.push(Misfit::new(field, message));
+    }
     found
 }
 
-/// Returns what a controller names that these kinds, all of one group and version, do not have.
-async fn read(handle: &Handle, spec: &Controller, sites: &Sites, kinds: &[KindAt]) -> Result<Vec<Misfit>, Unread> {
+/// Returns what a controller names that these kinds, all of one group and version, do not have; and whether its primaries can have
+/// conditions, if that is known.
+async fn read(handle: &Handle, spec: &Controller, sites: &Sites, kinds: &[KindAt]) -> Result<Found, Unread> {
     let Some(KindAt { cluster, gvk }) = kinds.first() else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     };
     let api = &sites.at(cluster.as_ref()).api;
     let mut pause = Backoff::up_to(LONGEST_PAUSE, &api.chance().of(&format!("{} schemas", handle.name)));
@@ -132,7 +179,7 @@ fn compare(
     (spec, sites): (&Controller, &Sites),
     kinds: &[KindAt],
     lenient: bool,
-) -> Result<Vec<Misfit>, Unread> {
+) -> Result<Found, Unread> {
     let document = std::str::from_utf8(text).map_err(|_| Unread::NoText)?;
     let mut known = scopes(spec, sites);
     for at in kinds {
@@ -140,18 +187,23 @@ fn compare(
         if schema.is_none() && !lenient {
             return Err(Unread::Absent);
         }
+        let plural = sites.at(at.cluster.as_ref()).api.known(&at.gvk).map(|kind| kind.plural);
+        budget.text(document.len()).map_err(budget::Error::from)?;
         if let Some(kind) = known.get_mut(at) {
+            kind.status = plural.map(|plural| document.contains(&format!("/{plural}/{{name}}/status\"")));
             kind.schema = schema;
         }
     }
-    Ok(misfits(spec, &ask(spec, &known), budget).map_err(budget::Error::from)?)
+    let ask = ask(spec, &known);
+    let can = can_have(spec, &ask, budget).map_err(budget::Error::from)?;
+    Ok((misfits(spec, &ask, budget).map_err(budget::Error::from)?, can))
 }
 
 /// Returns where the kinds of a controller live that are known to be served.
 fn scopes<'d>(spec: &Controller, sites: &Sites) -> BTreeMap<KindAt, Kind<'d>> {
     let known = kinds_of(spec).into_keys().filter_map(|at| {
         let scope = sites.at(at.cluster.as_ref()).api.known(&at.gvk)?.scope;
-        Some((at, Kind { scope, schema: None, selectable: None }))
+        Some((at, Kind { scope, schema: None, selectable: None, status: None }))
     });
     known.collect()
 }

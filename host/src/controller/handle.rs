@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use capstan_core::conditions::Possible;
 use capstan_core::cpu::Job;
 use capstan_core::dispatcher::Bounds;
 use capstan_core::guest::{Guest, Interface};
@@ -25,7 +26,7 @@ use tokio::time::Instant;
 
 use super::asking::Asker;
 use super::assemble::{Kept, assemble};
-use super::declared::{Declared, Environment, finalizer_name};
+use super::declared::{Declared, Environment, KindAt, finalizer_name};
 use super::registering::{Registrar, registered};
 use super::selection::Selection;
 use super::sources::Sources;
@@ -117,6 +118,13 @@ impl InForce {
     pub(super) fn edition_of(&self, after: &Declared) -> u64 {
         let new = !after.version().is_as(self.declared.version());
         self.controller.edition + u64::from(new)
+    }
+
+    /// Returns what is known of whether the primaries of the next version can have conditions.
+    fn conditions_of(&self, after: &Declared) -> Arc<Possible> {
+        let kind = KindAt::of_primaries;
+        let same = kind(&self.declared.spec) == kind(&after.spec);
+        if same { Arc::clone(&self.controller.conditions) } else { Arc::default() }
     }
 
     /// Returns the step by which it becomes the next version.
@@ -311,8 +319,8 @@ impl Handle {
     /// Returns the field managers of its wanted version, and of the one that runs.
     pub fn field_managers(&self) -> BTreeSet<Arc<str>> {
         let running = self.controller();
-        let running = running.iter().map(|controller| Arc::clone(&controller.spec.field_manager));
-        running.chain([Arc::clone(&self.wanted.borrow().spec.field_manager)]).collect()
+        let running = running.iter().flat_map(|controller| controller.spec.managers());
+        running.chain(self.wanted.borrow().spec.managers()).collect()
     }
 
     /// Reports that a version can't start, and waits forever: a change of its manifest drops this future.
@@ -392,6 +400,7 @@ impl Handle {
             verdicts: Arc::clone(&self.verdicts),
             edition,
             registered,
+            conditions: before.map(|before| before.conditions_of(declared)).unwrap_or_default(),
         };
         let mut controller = assemble(declared, environment, sources, kept);
         if let Some(before) = before {

@@ -31,7 +31,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     metrics.start(ticket.retry().is_some());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, blame, exceeded, recalled } = {
+    let Ended { finished, error, origin: _, blame, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };

@@ -13,7 +13,11 @@ pub(super) fn learn<'a>(
     in_use: impl Iterator<Item = &'a str>,
     Environment { api, pool, clusters, .. }: &Environment,
 ) {
-    let used = declared(operators).map(|controller| &*controller.field_manager).chain(in_use).collect();
+    let managers: Vec<_> = declared(operators).flat_map(Controller::managers).collect();
+    let mut used: BTreeSet<&str> = managers.iter().map(|manager| &**manager).collect();
+    for manager in in_use {
+        used.insert(manager);
+    }
     let new = api.keep_shares_of(&used);
     for other in clusters.all() {
         other.site.api.keep_shares_of(&used);
@@ -27,7 +31,8 @@ pub(super) fn learn<'a>(
 
 /// Returns the kinds in which some of these field managers may have shares.
 fn kinds(operators: &[Operator], managers: &BTreeSet<&str>) -> BTreeSet<Gvk> {
-    let theirs = declared(operators).filter(|controller| managers.contains(&*controller.field_manager));
+    let theirs =
+        declared(operators).filter(|controller| controller.managers().any(|manager| managers.contains(&*manager)));
     let kinds = theirs.flat_map(|controller| {
         let sources = controller.sources.values().map(|source| &source.gvk);
         let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);

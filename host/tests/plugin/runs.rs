@@ -234,6 +234,7 @@ fn controller(workflow: Workflow) -> Controller {
         run_timeout: None,
         paused: false,
         events: capstan_core::manifest::Events::default(),
+        status_conditions: capstan_core::manifest::StatusConditions::None,
         finalizer: Some("sample.capstan.dev/finalizer".into()),
         former_finalizers: BTreeSet::default(),
         cache_sync_timeout: Duration::from_mins(2),

@@ -61,6 +61,20 @@ fn check_refuses_what_a_manifest_names_and_its_kind_does_not_have_with_file_and_
     assert_eq!((code, wrong.len(), &wrong[0]["kind"]), (1, 1, &json!("manifest")));
 }
 
+/// SC-5
+#[test]
+fn check_refuses_conditions_for_a_kind_that_can_not_have_them() {
+    let fields = ["statusConditions: standard"];
+    let (code, said) = check(&manifest(&fields), &[&definition()], &[]);
+    let expected = "./operator.yaml:12:25: spec.controllers.sample.statusConditions: found `standard`; sample.capstan.dev/v1 WebPage has no field `conditions` in `/status`";
+    assert!(code == 1 && said.contains(expected), "{code} {said}");
+    let probes = repository().join("tests/guests/probe/crd.yaml").display().to_string();
+    let of_probes =
+        manifest(&fields).replace("sample.capstan.dev/v1, kind: WebPage", "test.capstan.dev/v1, kind: Probe");
+    let (code, said) = check(&of_probes, &[&probes], &[]);
+    assert_eq!(code, 0, "{said}");
+}
+
 /// LC-14
 #[test]
 fn check_has_nothing_against_fields_that_exist_or_kinds_that_no_file_defines() {

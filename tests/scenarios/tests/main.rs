@@ -23,6 +23,7 @@ mod bulk;
 mod chart;
 mod clusters;
 mod compiling;
+mod conditions;
 mod config;
 mod dependents;
 mod endless;

@@ -28,6 +28,7 @@ const MOST_DEPENDENTS: usize = 1024;
 const SHARED: &str = " in one operator: several operators may share a component";
 
 mod clusters;
+mod conditions;
 mod config;
 mod dependent;
 mod events;
@@ -347,6 +348,11 @@ impl<'a> Check<'a> {
         Some(Arc::clone(plugin))
     }
 
+    fn primary(&mut self, raw: &raw::Controller, around: usize) -> Option<Gvk> {
+        let Located { value, place } = self.need(&raw.primary, around, "primary")?;
+        self.gvk(&value.api_version, &value.kind, *place)
+    }
+
     fn controller(
         &mut self,
         name: &Arc<str>,
@@ -356,8 +362,7 @@ impl<'a> Check<'a> {
     ) -> Option<Controller> {
         let Located { value: raw, place } = controller;
         let plugin = self.plugin_of(raw, *place, plugins);
-        let primary = self.need(&raw.primary, *place, "primary");
-        let primary = primary.and_then(|p| self.gvk(&p.value.api_version, &p.value.kind, p.place));
+        let primary = self.primary(raw, *place);
         self.asked = 0;
         let namespaces = self.controller_namespaces(&raw.namespaces);
         let label_selector = self.label_selector(&raw.label_selector);
@@ -370,8 +375,9 @@ impl<'a> Check<'a> {
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
+        let conditions = self.status_conditions(name, raw, primary.as_ref());
         let workflows = [&workflow].into_iter().chain(standalone.values());
-        let looks_at = keep::of_primaries((&filters, &events), &indexes, &sources.watched, workflows);
+        let looks_at = keep::of_primaries((&filters, &events, conditions), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
         self.not_too_many(*place);
         Some(Controller {
@@ -387,13 +393,12 @@ impl<'a> Check<'a> {
             page_size: page_size(&raw.page_size),
             keep,
             stored: keep::stored(&raw.packed),
-            // CF-3: without the built-in rules every update counts, as it does for whoever does not look at generations.
-            generation_aware: flag(or(&raw.generation_aware, &defaults.generation_aware), true)
-                && flag(&raw.default_filters, true),
+            generation_aware: filters::generation_aware(raw, defaults),
             triggered_by: self.triggered_by(raw),
             filters,
             paused: flag(&raw.paused, false),
             events,
+            status_conditions: conditions,
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
             former_finalizers,
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),

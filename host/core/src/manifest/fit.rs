@@ -21,6 +21,10 @@ use crate::object::{Gvk, Scope};
 use crate::schema::{Holder, Kind, Known, Lack};
 use crate::yaml::{self, Errors, Fault, Place, Problem, Quoted, join, similar};
 
+mod conditions;
+
+pub use conditions::can_have;
+
 /// Something that a manifest names, and that a kind does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
@@ -77,6 +81,13 @@ pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> 
     Errors::new(misfits.into_iter().map(problem).collect())
 }
 
+impl Misfit {
+    /// Returns what is wrong with a field of the manifest.
+    pub fn new(field: String, message: String) -> Self {
+        Self { field, message, help: None, inside: None }
+    }
+}
+
 /// A kind in the cluster of a name.
 #[derive(Clone, Copy)]
 struct At<'a> {
@@ -120,6 +131,7 @@ impl Search<'_, '_> {
         self.keep(&base, primary, &controller.keep)?;
         self.filters(&base, primary, &controller.filters)?;
         self.indexes(&base, primary, &controller.indexes)?;
+        self.conditions(&base, primary, controller)?;
         if let EventKey::Cel(cel) = &controller.events.key {
             self.cel(&format!("{base}.events.key.cel"), primary, (cel, PRIMARY))?;
         }
@@ -273,7 +285,7 @@ impl<'k> Search<'_, 'k> {
     }
 
     fn tell(&mut self, field: String, message: String) {
-        self.found.push(Misfit { field, message, help: None, inside: None });
+        self.found.push(Misfit::new(field, message));
     }
 
     /// Finds a version that is not served.

@@ -8,9 +8,9 @@ use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::OnStartError;
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name};
 use super::units::{Objects, Time, Times, Workers};
+use super::{OnStartError, StatusConditions};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, ListOr, OrWord, Scalar, Slot, Word};
@@ -210,6 +210,10 @@ pub(super) struct Controller {
     /// How Kubernetes Events about primaries are written (`ER-7`).
     #[schemars(extend("default" = {}))]
     pub(super) events: Maybe<Events>,
+    /// Which conditions the daemon keeps in `status.conditions` of primaries: `standard` are `Ready`, `Progressing` and `Degraded`, by what
+    /// runs find, written under the field manager with `/conditions` behind it (`SC-1`).
+    #[schemars(extend("default" = "none"))]
+    pub(super) status_conditions: Maybe<StatusConditions>,
     /// The finalizer that is used if something needs cleanup; without it, one made of group and plural (`LC-3`).
     pub(super) finalizer: MaybeLeaf<Finalizer>,
     /// What becomes of finalizers that versions before this one have put on primaries.

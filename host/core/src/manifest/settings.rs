@@ -45,6 +45,7 @@ impl Controller {
             "filters": filters(&self.filters),
             "paused": self.paused,
             "events": events(&self.events),
+            "statusConditions": self.status_conditions,
             "finalizer": self.finalizer.as_deref(),
             "finalizers": { "formerly": self.former_finalizers.iter().map(|name| &**name).collect::<Vec<_>>() },
             "fieldManager": &*self.field_manager,

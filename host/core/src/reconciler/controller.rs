@@ -12,6 +12,7 @@ use super::outcome::Manner;
 use super::verdicts::Verdicts;
 use crate::budget::Budget;
 use crate::cluster::Cluster;
+use crate::conditions::Possible;
 use crate::external::External;
 use crate::guest::{Event, Guest, Interface};
 use crate::manifest;
@@ -63,6 +64,8 @@ pub struct Controller {
     pub settings: Value,
     /// Takes Kubernetes Events about a primary.
     pub events: Events,
+    /// Whether its kind can have the standard conditions; of interest only if the manifest asks for them.
+    pub conditions: Arc<Possible>,
 }
 
 /// Another cluster, of which sources show something.
@@ -196,6 +199,7 @@ impl Controller {
             manager: Arc::clone(&self.spec.field_manager),
             apply: self.spec.server_side_apply,
             finalizer: finalizer.map(Into::into),
+            conditions: self.spec.keeps_conditions(),
         }
     }
 
@@ -213,6 +217,7 @@ impl Controller {
             permissions: &self.permissions,
             declared: &self.spec.sources,
             finalizer: &self.finalizer,
+            conditions: self.spec.keeps_conditions(),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::budget::{self, Budget};
 use crate::cluster::{Target, Verb, Write};
+use crate::conditions;
 use crate::guest::{Failure, PrimaryUpdate};
 use crate::object::{Gvk, Object, Version, clean_metadata};
 use crate::patch::{self, Patch};
@@ -24,6 +25,8 @@ pub struct Manner {
     pub apply: bool,
     /// The finalizer that an apply must repeat, because it would be dropped otherwise (`FI-5`).
     pub finalizer: Option<Arc<str>>,
+    /// True if the standard conditions are the daemon's, so that no status of the component has them (`SC-3`).
+    pub conditions: bool,
 }
 
 /// A write to the primary, which is left out if it would change nothing.
@@ -207,11 +210,19 @@ fn status(
     budget: &mut Budget,
 ) -> Result<Option<Planned>, Failure> {
     let target = Target::status(manner.gvk.clone(), primary.key().clone());
-    let status = document.get("status").cloned().unwrap_or(Value::Null);
+    let costly = |error| Failure::other(format!("the answer of `reconcile` (status) can't be written: {error}"));
+    let mut status = document.get("status").cloned().unwrap_or(Value::Null);
+    if manner.conditions && manner.apply {
+        conditions::without_ours(&mut status, budget).map_err(costly)?;
+    }
     if !manner.apply {
         // UC-4: no optimistic locking.
         let mut before = tree(primary, budget)?;
         before.retain(|name, _| name == "status");
+        if manner.conditions {
+            let of_before = before.get("status").and_then(|status| status.get("conditions")).unwrap_or(&Value::Null);
+            conditions::with_ours(&mut status, of_before, budget).map_err(costly)?;
+        }
         let after = without_nulls(Map::from_iter([("status".to_owned(), status)]), &before);
         let mut difference = difference(before, after, None, budget)?;
         not_torn(&difference, "status", primary)?;
@@ -328,6 +339,7 @@ mod tests {
             manager: "pages".into(),
             apply,
             finalizer: Some("x.dev/f".into()),
+            conditions: true,
         }
     }
 

@@ -134,6 +134,7 @@ fn version(node: &Node, scope: Scope, form: Form) -> Result<Version, Fault> {
         scope,
         schema: schema.map(|schema| Schema::of(schema.json())),
         selectable: Some(selectable.collect::<Result<_, Fault>>()?),
+        status: Some(node.field("subresources").is_some_and(|all| all.field("status").is_some())),
     };
     Ok(Version { name: text(node, "name")?, served: is_served, kind })
 }
@@ -205,7 +206,7 @@ spec:
         match Definition::known(all, &Gvk::parse(api_version, "Page").unwrap()) {
             Known::Nothing => "nothing".to_owned(),
             Known::Otherwise(versions) => format!("otherwise: {}", versions.join(" ")),
-            Known::Served(Kind { scope, schema, selectable }) => {
+            Known::Served(Kind { scope, schema, selectable, status: _ }) => {
                 let lack =
                     schema.as_ref().and_then(|schema| schema.lack(&["spec", "titel"], &mut Budget::of(100)).unwrap());
                 format!("{scope:?} {} {:?}", lack.is_some(), selectable.as_ref().unwrap())

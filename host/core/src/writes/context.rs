@@ -50,6 +50,8 @@ pub struct WriteContext<'a> {
     pub declared: &'a BTreeMap<Arc<str>, manifest::Source>,
     /// The controller's finalizer.
     pub finalizer: &'a str,
+    /// True if the standard conditions of primaries are the daemon's (`SC-3`).
+    pub conditions: bool,
 }
 
 impl WriteContext<'_> {

@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use super::super::filters::{Filters, OBJECT, OLD_OBJECT, Question, UNKNOWN};
 use super::super::names::Export;
-use super::super::raw::{self, AddFilter, DeleteFilter, Maybe, UpdateFilter};
-use super::{Check, flag, get, located};
+use super::super::raw::{self, AddFilter, DeleteFilter, Maybe, UpdateFilter, defaults};
+use super::{Check, flag, get, located, or};
 use crate::cel::{Expression, Right};
 use crate::yaml::{Leaf, Located, Slot};
+
+/// CF-3: without the built-in rules every update counts, as it does for whoever does not look at generations.
+pub(super) fn generation_aware(raw: &raw::Controller, defaults: &defaults::Controllers) -> bool {
+    flag(or(&raw.generation_aware, &defaults.generation_aware), true) && flag(&raw.default_filters, true)
+}
 
 impl Check<'_> {
     /// Returns the filters of primaries.

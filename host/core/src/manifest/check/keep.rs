@@ -7,8 +7,10 @@ use super::super::keep::{Keep, Path, Stored, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
-    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Secondaries, Source, Workflow,
+    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Secondaries, Source,
+    StatusConditions, Workflow,
 };
+use super::conditions::looked_at;
 use super::{Check, flag, get, located};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
@@ -153,7 +155,7 @@ pub(super) fn bound(raw: &raw::CacheBound) -> Bound {
 
 /// Returns the fields of primaries at which the settings of a controller look.
 pub(super) fn of_primaries<'w>(
-    (filters, events): (&Filters, &Events),
+    (filters, events, conditions): (&Filters, &Events, StatusConditions),
     indexes: &BTreeMap<Arc<str>, Keys>,
     sources: &BTreeMap<Arc<str>, Source>,
     workflows: impl Iterator<Item = &'w Workflow>,
@@ -167,7 +169,12 @@ pub(super) fn of_primaries<'w>(
     let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
     let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
     let events = events.expressions().flat_map(|cel| named("events", cel.paths(PRIMARY)));
-    of_both(filters, indexes.values()).chain(secondaries).chain(dependents).chain(events).collect()
+    of_both(filters, indexes.values())
+        .chain(secondaries)
+        .chain(dependents)
+        .chain(events)
+        .chain(looked_at(conditions))
+        .collect()
 }
 
 fn of_dependent(dependent: &Dependent) -> Vec<Path> {

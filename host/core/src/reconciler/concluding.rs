@@ -1,0 +1,195 @@
+//! Writes the standard conditions of a primary once its run has ended (SC rules), and decides what it means if that fails.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::controller::Controller;
+use super::ended::Ended;
+use crate::budget::{Budget, Exceeded};
+use crate::cluster::{self, Reason, Target, Verb, Write};
+use crate::conditions::{Dependent, Facts, Failed, Lacks, Next, Verdict, decide, entries};
+use crate::guest::{ConditionRole, FailureClass, FailureOrigin, NextRetry, NodeResult, WorkflowResult};
+use crate::manifest::{self, Condition};
+use crate::object::{self, Object};
+use crate::queue::{self, Finished, Ticket};
+
+/// How often a write that meets a conflict is sent.
+const TRIES: usize = 3;
+
+/// The end of a run, with what its conditions follow from.
+pub(super) struct End<'a> {
+    /// The run's ticket.
+    pub(super) ticket: &'a Ticket,
+    /// True if the run was a clean-up.
+    pub(super) cleanup: bool,
+    /// The result of the managed workflow, if it has run.
+    pub(super) result: Option<WorkflowResult>,
+    /// When the run began.
+    pub(super) began: (Timestamp, Instant),
+}
+
+/// What a run has found out about its primary.
+enum Found {
+    /// Nothing, or nothing that matters: its conditions stay as they are.
+    Nothing,
+    /// It is as it should be, as far as the workflow says nothing else.
+    Success,
+    /// The run has failed.
+    Failure(Next),
+}
+
+/// Why conditions could not be written.
+#[derive(Debug, thiserror::Error)]
+enum Unwritten {
+    /// A request failed.
+    #[error(transparent)]
+    Refused(#[from] cluster::Error),
+    /// Those that are there can't be read.
+    #[error("those that are there can't be read: {0}")]
+    Unread(#[from] object::Error),
+    /// They are too many to be looked at.
+    #[error("those that are there can't be looked at: {0}")]
+    Exceeded(#[from] Exceeded),
+}
+
+impl Controller {
+    /// Gives a primary the conditions that follow from how its run has ended, unless it has them. Returns how the run ends with that:
+    /// what else fails does not become worse by it, and only an outage is waited for (`SC-4`).
+    pub(super) async fn conclude(&self, primary: &Object, end: End<'_>, ended: Ended) -> Ended {
+        let next = match ended.found(end.ticket) {
+            Found::Nothing => return ended,
+            Found::Success => None,
+            Found::Failure(next) => Some(next),
+        };
+        if !self.spec.keeps_conditions() || !self.conditions.is_known_to_be().await {
+            return ended;
+        }
+        let dependents = lacking(&self.spec.workflow, end.result.as_ref(), &mut self.budget());
+        let failed = next.map(|next| Failed {
+            text: ended.error.as_deref().unwrap_or_default(),
+            of_workflow: ended.origin == Some(FailureOrigin::Workflow),
+            next,
+        });
+        let verdicts = decide(&Facts { cleanup: end.cleanup, dependents, failed });
+        let (time, instant) = end.began;
+        let now = time.saturating_add(instant.elapsed()).unwrap_or(time);
+        match self.write_conditions(primary, &verdicts, now).await {
+            Ok(()) => ended,
+            Err(Unwritten::Refused(error)) if error.reason == Reason::Missing => ended,
+            // As for any other write of the run: once the API server works again it runs again, and no attempt is used up.
+            Err(Unwritten::Refused(error)) if error.is_outage() && ended.error.is_none() => Ended {
+                exceeded: ended.exceeded,
+                recalled: ended.recalled,
+                ..Ended::failed(error.message, queue::Failure::Outage, FailureClass::Other)
+            },
+            Err(error) => {
+                tracing::warn!(%error, "the conditions of the status are not written");
+                ended
+            }
+        }
+    }
+
+    async fn write_conditions(
+        &self,
+        primary: &Object,
+        verdicts: &[Verdict; 3],
+        now: Timestamp,
+    ) -> Result<(), Unwritten> {
+        let key = primary.key();
+        let newest = match self.primaries.look(key) {
+            Ok(newest) => newest,
+            Err(_) => self.cluster.get(&self.spec.primary, key).await?,
+        };
+        let Some(newest) = newest.filter(|newest| newest.header().uid == primary.header().uid) else {
+            return Ok(());
+        };
+        let news = {
+            let budget = &mut self.budget();
+            let tree = newest.tree(budget)?;
+            let before = tree.pointer("/status/conditions").unwrap_or(&Value::Null);
+            entries(before, verdicts, primary.header().generation, now, budget)?
+        };
+        let Some(conditions) = news else {
+            return Ok(());
+        };
+        let body = json!({
+            "apiVersion": self.spec.primary.api_version(),
+            "kind": &*self.spec.primary.kind,
+            "metadata": { "name": &*key.name, "namespace": key.namespace.as_deref() },
+            "status": { "conditions": conditions },
+        });
+        let manager = self.spec.conditions_manager();
+        let verb = Verb::Apply { body: body.to_string(), manager: manager.clone(), force: true };
+        let write = Write { target: Target::status(self.spec.primary.clone(), key.clone()), verb };
+        let mut tries = 1;
+        loop {
+            let window = self.primaries.begin(key.clone(), |triggers| (self.tell)(triggers));
+            match self.cluster.write(write.clone()).await {
+                Ok(Some(answer)) => {
+                    window.answered(answer, &manager);
+                    return Ok(());
+                }
+                Ok(None) => return Ok(()),
+                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Returns the dependents of a workflow that are not as they should be.
+fn lacking<'a>(
+    workflow: &manifest::Workflow,
+    result: Option<&'a WorkflowResult>,
+    budget: &mut Budget,
+) -> Vec<Dependent<'a>> {
+    let nodes = result.into_iter().flat_map(|result| &result.nodes);
+    nodes.filter_map(|node| lacks(workflow.dependents.get(&*node.name), node, budget)).collect()
+}
+
+fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {
+    // SSA-7: a refusal may quote what was refused.
+    let secret = spec.is_none_or(|spec| spec.gvk.group.is_empty() && &*spec.gvk.kind == "Secret");
+    if let Some(failure) = &node.failed {
+        let why = if secret { "the log says why" } else { &*failure.message };
+        return Some(Dependent { name: &node.name, lacks: Lacks::Success, why: why.into() });
+    }
+    let unmet = |role| node.conditions.iter().find(|(asked, answer)| *asked == role && !answer.met);
+    let of = |lacks, why| Some(Dependent { name: &node.name, lacks, why });
+    if unmet(ConditionRole::DeletePostcondition).is_some() {
+        return of(Lacks::Deletion, Cow::Borrowed(""));
+    }
+    let (role, answer) = unmet(ConditionRole::ReadyPostcondition)?;
+    // What others answer may be anything.
+    let built_in = spec.is_some_and(|spec| matches!(spec.conditions.of(*role), Some(Condition::Ready(_))));
+    let detail = answer.detail.as_deref().filter(|_| built_in);
+    let why = detail.and_then(|detail| budget.read(detail).ok()).and_then(|why| why.as_str().map(str::to_owned));
+    of(Lacks::Readiness, why.unwrap_or_default().into())
+}
+
+impl Ended {
+    /// Returns what the run has found out (`SC-1`).
+    fn found(&self, ticket: &Ticket) -> Found {
+        let last = ticket.retry_if(self.blame.class).last || self.blame.next == NextRetry::Stop;
+        let next = if last { Next::Exhausted } else { Next::Retry };
+        match self.finished {
+            // The primary is about to go, or is gone.
+            Finished::Done { finalizer_removed: true, .. } | Finished::Gone | Finished::Postponed => Found::Nothing,
+            Finished::Done { finalizer_removed: false, .. } => Found::Success,
+            Finished::NoRetry { again: Some(_) } => Found::Failure(Next::Retry),
+            Finished::NoRetry { again: None } => Found::Failure(Next::Stopped),
+            Finished::Failed(failure) => match failure {
+                queue::Failure::Outage => Found::Nothing,
+                // The next try resolves it.
+                queue::Failure::Conflict if !last => Found::Nothing,
+                queue::Failure::Conflict
+                | queue::Failure::Unhandled
+                | queue::Failure::Handled
+                | queue::Failure::Delayed(_) => Found::Failure(next),
+            },
+        }
+    }
+}
