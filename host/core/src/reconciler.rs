@@ -15,7 +15,7 @@ use crate::guest::{
     CallReason, Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, FailureOrigin, Interface,
     NextStep, NodeFailure, PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
-use crate::manifest;
+use crate::manifest::{self, Reconciler};
 use crate::object::{Object, ObjectRef, PAUSED};
 use crate::queue::{self, Blame, Finished, Ticket};
 use crate::text;
@@ -233,8 +233,11 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
             .await
             .map_err(|failed| Failed::of_workflow(failed, run.sort()))?;
     }
-    let control =
-        session.reconcile(run.primary.json()).await.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
+    let control = match &controller.spec.reconciler {
+        Reconciler::Component => session.reconcile(run.primary.json()).await,
+        Reconciler::Template(status) => managed::reconcile(run, session, status.as_ref()).await,
+    };
+    let control = control.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
     if run.info.primary_deleted {
         if control.update != PrimaryUpdate::Nothing {
             tracing::warn!("the component answers what to write to a primary that is gone, which is ignored");
@@ -273,6 +276,9 @@ async fn initialize(run: &Run, session: &dyn Session) -> Result<(), Failed> {
 /// end the retries: once the API server works again, the primary runs again, so no failure is the last one.
 async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
+    if let (Some(_), FailureOrigin::Workflow) = (controller.spec.status(), failed.origin) {
+        tell_status(run, session, ticket.retry_if(failed.class)).await;
+    }
     if !controller.guest.exports(Interface::ErrorHandler) {
         return Ended::of(failed);
     }
@@ -304,6 +310,15 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
         // EC-5: without a retry, the failure is handled, and the run counts as a success.
         NextStep::Stop => Ended::well(Finished::NoRetry { again: None }),
         NextStep::Reschedule(after) => Ended::well(Finished::NoRetry { again: outcome::reschedule(Some(after)) }),
+    }
+}
+
+/// Writes the status that the manifest says after a workflow that has failed (`DT-6`).
+async fn tell_status(run: &Run, session: &dyn Session, retry: RetryInfo) {
+    match managed::reconcile(run, session, run.controller.spec.status()).await {
+        Ok(UpdateControl { update: PrimaryUpdate::Status(status), .. }) => write_error_status(run, status, retry).await,
+        Ok(_) => {}
+        Err(failure) => tracing::warn!(error = %failure, "the status can't be made after a failure"),
     }
 }
 

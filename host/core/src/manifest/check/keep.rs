@@ -7,9 +7,11 @@ use super::super::keep::{Keep, Path, Stored, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
-    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Secondaries, Source, Workflow,
+    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Reconciler, Secondaries, Source,
+    Workflow,
 };
 use super::{Check, flag, get, located};
+use crate::cel::Template;
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 use crate::object::{MARK, PAUSED};
@@ -156,7 +158,7 @@ pub(super) fn of_primaries<'w>(
     (filters, events): (&Filters, &Events),
     indexes: &BTreeMap<Arc<str>, Keys>,
     sources: &BTreeMap<Arc<str>, Source>,
-    workflows: impl Iterator<Item = &'w Workflow>,
+    (workflows, reconciler): (impl Iterator<Item = &'w Workflow>, &Reconciler),
 ) -> Vec<(&'static str, Path)> {
     let secondaries = sources.values().filter_map(|source| source.secondaries.as_ref());
     let keys = secondaries.filter_map(|secondaries| match secondaries {
@@ -167,7 +169,15 @@ pub(super) fn of_primaries<'w>(
     let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
     let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
     let events = events.expressions().flat_map(|cel| named("events", cel.paths(PRIMARY)));
-    of_both(filters, indexes.values()).chain(secondaries).chain(dependents).chain(events).collect()
+    let status = match reconciler {
+        Reconciler::Component | Reconciler::Template(None) => Vec::new(),
+        Reconciler::Template(Some(status)) => named("status", of_template(status)).collect(),
+    };
+    of_both(filters, indexes.values()).chain(secondaries).chain(dependents).chain(events).chain(status).collect()
+}
+
+fn of_template(template: &Template) -> Vec<Path> {
+    template.expressions("").into_iter().flat_map(|(_, cel)| cel.paths(PRIMARY)).collect()
 }
 
 fn of_dependent(dependent: &Dependent) -> Vec<Path> {
@@ -179,5 +189,6 @@ fn of_dependent(dependent: &Dependent) -> Vec<Path> {
         Condition::Cel(cel) => Some(cel),
         Condition::Gone | Condition::Export(_) | Condition::Ready(_) => None,
     });
-    called.chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).collect()
+    let template = dependent.template.iter().flat_map(of_template);
+    called.chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).chain(template).collect()
 }
