@@ -142,7 +142,8 @@ fn broken(path: PathBuf, why: &str) -> File {
 /// # Errors
 /// If no component can run on this machine.
 pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
-    let limits = operators.iter().flat_map(|operator| operator.plugins.values()).map(|plugin| &plugin.limits);
+    let plugins = operators.iter().flat_map(|operator| operator.plugins.values());
+    let limits = plugins.filter(|plugin| plugin.component.is_some()).map(|plugin| &plugin.limits);
     let engine = Engine::new(Pool::of(limits)).context("start the engine for components")?;
     // Without, plugins that want a process of their own are refused; why is told where compiling misses it.
     Ok(match program() {
@@ -185,14 +186,14 @@ fn program() -> std::io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Loads the plugins of an operator; those that fail come with the reason.
+/// Loads the plugins of an operator that have a component; those that fail come with the reason.
 pub async fn plugins(
     engine: &Engine,
     cache: &CodeCache,
     operator: &Operator,
 ) -> (BTreeMap<Arc<str>, Plugin>, Vec<(Arc<str>, String)>) {
     let (mut loaded, mut failed) = (BTreeMap::new(), Vec::new());
-    for name in operator.plugins.keys() {
+    for (name, _) in operator.plugins.iter().filter(|(_, plugin)| plugin.component.is_some()) {
         match Plugin::load(engine, cache, operator, name).await {
             Ok(plugin) => drop(loaded.insert(Arc::clone(name), plugin)),
             Err(error) => failed.push((Arc::clone(name), text::block(&chain(&error)))),

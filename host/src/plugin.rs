@@ -22,6 +22,7 @@ mod output;
 mod place;
 mod process;
 mod room;
+mod templates;
 mod turn;
 mod usage;
 
@@ -46,6 +47,7 @@ use network::Network;
 pub use network::outside::Outside;
 use output::Output;
 use place::{Instance, Place};
+pub use templates::Templates;
 use usage::Counters;
 pub use usage::Usage;
 

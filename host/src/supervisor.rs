@@ -394,7 +394,7 @@ impl Supervisor {
                 None => self.start(&unit.operator, declared),
             }
         }
-        let component = &attempt.plugin.component;
+        let component = attempt.plugin.component.as_deref();
         self.status.placed(&unit, &plugin, component, attempt.controllers.keys());
         let before = before.map(|version| version.plugin);
         if let Some(before) = &before {

@@ -53,7 +53,7 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- if $operator.manifest.spec.serviceAccount -}}
 {{- include "capstan.rbac.controller" (dict "tally" (merge (dict "found" $shared) $base) "controller" $controller) -}}
 {{- end -}}
-{{- $plugin := default dict (get (default dict $operator.manifest.spec.plugins) $controller.plugin) -}}
+{{- $plugin := default dict (get (default dict $operator.manifest.spec.plugins) (default "" $controller.plugin)) -}}
 {{- range $grant := default list (dig "capabilities" "kubernetes" list $plugin) -}}
 {{- include "capstan.rbac.capability" (dict "tally" $tally "grant" $grant "controller" $controller) -}}
 {{- if $operator.manifest.spec.serviceAccount -}}

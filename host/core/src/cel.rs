@@ -20,10 +20,13 @@ use crate::budget::{Budget, Exceeded};
 mod expression;
 mod functions;
 mod never;
+mod template;
 mod tree;
 mod value;
 
 pub use expression::{Expression, Failure, Right};
+pub use template::{DEPENDENTS, Template, Unmade};
+pub(crate) use template::{Names, Node as Templated};
 pub use value::{Fields, List, Value};
 use value::{Text, made};
 

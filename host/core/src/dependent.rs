@@ -345,6 +345,7 @@ mod tests {
     pub(super) fn dependent(api_version: &str, kind: &str) -> Dependent {
         Dependent {
             bulk: false,
+            template: None,
             gvk: Gvk::parse(api_version, kind).unwrap(),
             depends_on: std::collections::BTreeSet::default(),
             manage: Manage::default(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cel::Expression;
+use crate::cel::{Expression, Template};
 use crate::guest::FailureClass;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -30,6 +30,7 @@ pub mod fit;
 pub mod inbound;
 mod keep;
 mod names;
+pub mod needs;
 mod parse;
 mod plugin;
 pub mod polls;
@@ -68,6 +69,18 @@ pub struct Operator {
     pub origin: Origin,
 }
 
+/// The plugin of those controllers of an operator that name none: it has no component, and what they use is counted as its own (`DT-7`).
+pub const TEMPLATES: &str = "templates";
+
+/// What answers for a primary once its workflow has run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reconciler {
+    /// The component.
+    Component,
+    /// A status, if there is one (`DT-6`).
+    Template(Option<Template>),
+}
+
 /// What a controller does if something that it watches can't be listed in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -81,13 +94,15 @@ pub enum OnStartError {
     Fail,
 }
 
-/// A controller: one kind of primaries, reconciled by one plugin.
+/// A controller: one kind of primaries, reconciled by one plugin, or by templates alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Controller {
     /// Its name, unique in the daemon.
     pub name: Arc<str>,
-    /// The plugin that reconciles.
+    /// The plugin that reconciles; [`TEMPLATES`] if there is none.
     pub plugin: Arc<str>,
+    /// What answers for a primary.
+    pub reconciler: Reconciler,
     /// The kind of its primaries.
     pub primary: Gvk,
     /// The cluster in which its primaries and dependents are, by its name; `None`: the daemon's own.
@@ -331,7 +346,7 @@ impl Operator {
     /// Bounds how many runs each plugin and each controller may have at once. Returns a message for each that wants more.
     pub fn cap_concurrency(&mut self, most: usize) -> Vec<String> {
         let operator = &self.name;
-        let plugins = self.plugins.iter_mut();
+        let plugins = self.plugins.iter_mut().filter(|(_, plugin)| plugin.component.is_some());
         let plugins = plugins.map(|(name, plugin)| {
             let field = format!("spec.plugins.{name}.limits.concurrency");
             (field, &mut plugin.limits.concurrency)
@@ -417,6 +432,19 @@ impl Controller {
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
         let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
         self.workflow.dependents.iter().chain(standalone)
+    }
+
+    /// Whether it has a component, and not only templates.
+    pub fn has_component(&self) -> bool {
+        self.reconciler == Reconciler::Component
+    }
+
+    /// Returns the template of the status, if there is one.
+    pub fn status(&self) -> Option<&Template> {
+        match &self.reconciler {
+            Reconciler::Template(status) => status.as_ref(),
+            Reconciler::Component => None,
+        }
     }
 
     /// Whether it runs for deletions, too, and finalizers are the component's own (AE rules).

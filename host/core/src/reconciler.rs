@@ -13,7 +13,7 @@ use crate::guest::{
     Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, Interface, NextStep, PrimaryUpdate,
     RetryInfo, RunInfo, Session, UpdateControl,
 };
-use crate::manifest;
+use crate::manifest::{self, Reconciler};
 use crate::object::{Object, ObjectRef, PAUSED};
 use crate::queue::{self, Finished, Ticket};
 use crate::text;
@@ -235,8 +235,11 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
             .await
             .map_err(|failed| Failed::of_workflow(failed, run.sort()))?;
     }
-    let control =
-        session.reconcile(run.primary.json()).await.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
+    let control = match &controller.spec.reconciler {
+        Reconciler::Component => session.reconcile(run.primary.json()).await,
+        Reconciler::Template(status) => managed::reconcile(run, session, status.as_ref()).await,
+    };
+    let control = control.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
     if run.info.primary_deleted {
         if control.update != PrimaryUpdate::Nothing {
             tracing::warn!("the component answers what to write to a primary that is gone, which is ignored");
@@ -275,6 +278,9 @@ async fn initialize(run: &Run, session: &dyn Session) -> Result<(), Failed> {
 /// end the retries: once the API server works again, the primary runs again, so no failure is the last one.
 async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
+    if let (Some(_), FailureOrigin::Workflow) = (controller.spec.status(), failed.origin) {
+        tell_status(run, session, ticket.retry_if(failed.class)).await;
+    }
     if !controller.guest.exports(Interface::ErrorHandler) {
         return Ended::of(failed);
     }
@@ -308,6 +314,15 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
         NextStep::Reschedule(after) => Finished::NoRetry { again: outcome::reschedule(Some(after)) },
     };
     Ended { finished, ..Ended::failed(message, sort, class).from(origin) }
+}
+
+/// Writes the status that the manifest says after a workflow that has failed (`DT-6`).
+async fn tell_status(run: &Run, session: &dyn Session, retry: RetryInfo) {
+    match managed::reconcile(run, session, run.controller.spec.status()).await {
+        Ok(UpdateControl { update: PrimaryUpdate::Status(status), .. }) => write_error_status(run, status, retry).await,
+        Ok(_) => {}
+        Err(failure) => tracing::warn!(error = %failure, "the status can't be made after a failure"),
+    }
 }
 
 /// Writes the status from the error handler. A failure of this write never replaces the first failure (`EC-4`).

@@ -2,6 +2,7 @@
 //!
 //! `tree.rs` reads the text, `de.rs` takes types out of the tree, `slot.rs` has those of fields that may be wrong, and `diagnostic.rs` shows what is wrong at its place in the text.
 
+mod any;
 mod de;
 mod diagnostic;
 mod schema;
@@ -9,6 +10,7 @@ mod slot;
 mod stack;
 mod tree;
 
+pub(crate) use any::Any;
 pub(crate) use de::Reader;
 pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};

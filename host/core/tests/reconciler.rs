@@ -45,6 +45,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 mod bulk;
 mod conditions;
+mod templates;
 
 // === the API server ===
 
@@ -408,8 +409,14 @@ impl Bench {
             "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  clusters: {{ edge: {{ kubeconfig: {{ secret: {{ name: edge }} }} }} }}\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{grants}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: sample.dev/finalizer\n{}",
             fields.lines().map(|line| format!("      {line}\n")).collect::<String>()
         );
-        let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
+        Self::of(script, &text)
+    }
+
+    /// A bench for the controller `pages` of a manifest.
+    fn of(script: Script, text: &str) -> Self {
+        let operator = manifest::parse(text, Path::new("a.yaml")).unwrap().remove(0);
         let spec = operator.controllers["pages"].clone();
+        let plugin = &operator.plugins[&spec.plugin];
         let (mut pages, mut maps) = (Writer::default(), Writer::default());
         for writer in [&mut pages, &mut maps] {
             writer.start_list();
@@ -451,7 +458,7 @@ impl Bench {
         let told = Arc::<Mutex<Vec<Trigger>>>::default();
         let controller = Controller {
             operator: Arc::clone(&operator.name),
-            limits: operator.plugins["p"].limits.clone(),
+            limits: plugin.limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, (&spec.keep, None), &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
             externals: BTreeMap::new(),
@@ -459,7 +466,7 @@ impl Bench {
             registered: Registered::none(),
             finalizer: "sample.dev/finalizer".into(),
             guest: Arc::new(script),
-            permissions: Permissions::new(&spec, &operator.plugins["p"].capabilities, Home::default()),
+            permissions: Permissions::new(&spec, &plugin.capabilities, Home::default()),
             cluster: Arc::clone(&server) as Arc<dyn Cluster>,
             elsewhere: BTreeMap::new(),
             tell: {

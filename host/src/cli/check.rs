@@ -64,15 +64,18 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
         }));
         let (loaded, failed) = operators::plugins(&engine, &cache, operator).await;
         for (name, plugin) in &operator.plugins {
+            let Some(component) = &plugin.component else {
+                continue;
+            };
             let broken = failed.iter().find(|(broken, _)| broken == name);
             let detail = match broken {
                 Some((_, why)) => format!("{}: {why}", operator.origin.component(name)),
-                None => plugin.component.display().to_string(),
+                None => component.display().to_string(),
             };
             findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
         }
         for (name, controller) in &operator.controllers {
-            let ok = loaded.contains_key(&controller.plugin);
+            let ok = !controller.has_component() || loaded.contains_key(&controller.plugin);
             let dependents = controller.dependents().count();
             let detail = if ok {
                 format!("{}, {dependents} dependents", controller.primary)

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use capstan_core::guest::Call;
+use capstan_core::manifest::needs::{needs, unwanted};
 use capstan_core::manifest::{Instances, Isolation, Operator};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -29,13 +30,10 @@ use super::{Facts, Loaded, Plugin, imports};
 use crate::read;
 
 mod error;
-mod needs;
 mod offer;
 mod whole;
 
 pub use error::Error;
-use needs::unwanted;
-pub use needs::{Need, needs};
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
 
@@ -64,7 +62,8 @@ impl Plugin {
     /// [`Error`], with the file and all that is wrong with its imports or its exports.
     pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
         let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
-        let path = &plugin.component;
+        let none = || Error::Unknown(name.to_string());
+        let path = plugin.component.as_ref().ok_or_else(none)?;
         let begun = Instant::now();
         let ready = compiled(engine, cache, path).await?;
         if let Some(reason) = &ready.code.unfit {

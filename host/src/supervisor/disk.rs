@@ -22,7 +22,7 @@ use crate::files::{Files, Watchlist};
 use crate::operators::{self, Manifests};
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{self, CodeCache};
-use crate::plugin::{Outside, Plugin};
+use crate::plugin::{Outside, Plugin, Templates};
 
 /// A component must not have changed for this long before it is read; [`Files`] waits for later changes.
 const QUIET: Duration = Duration::from_millis(100);
@@ -81,7 +81,7 @@ impl Disk {
             list.add_manifests(path);
         }
         for plugin in operators.iter().flat_map(|operator| operator.plugins.values()) {
-            list.add_file(&plugin.component);
+            plugin.component.iter().for_each(|component| list.add_file(component));
         }
         self.files.watch(list);
     }
@@ -89,6 +89,7 @@ impl Disk {
     /// Starts another engine if the present one has no room for all plugins; loaded components stay where they are.
     fn make_room(&mut self, operators: &[Operator]) {
         let plugins = operators.iter().flat_map(|operator| operator.plugins.values());
+        let plugins = plugins.filter(|plugin| plugin.component.is_some());
         let needed = Pool::of(plugins.map(|plugin| &plugin.limits));
         if self.engine.pool().holds(needed) {
             return;
@@ -155,7 +156,10 @@ impl Loader for FromDisk {
         (content, values): (&'a Content, &'a Values),
     ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>> {
         async move {
-            let path = operator.plugins.get(plugin).map(|plugin| plugin.component.clone()).unwrap_or_default();
+            let Some(path) = operator.plugins.get(plugin).and_then(|plugin| plugin.component.clone()) else {
+                let templates = Templates::new(&operator.name, plugin, self.engine.room());
+                return Ok(Arc::new(templates) as Arc<dyn Component>);
+            };
             let unread = |how: &str| Err(Refusal::new("read", &format!("{} {how}", path.display())));
             if *content == Content::Half {
                 return unread("is being written; its end is waited for");

@@ -139,11 +139,11 @@ pub struct Row {
     pub state: State,
     /// Counts the versions that were put in place since the daemon started; 0 = none yet.
     pub version: u64,
-    /// SHA-256 of the component in force, in hexadecimal; none if there is none.
+    /// SHA-256 of the component in force, in hexadecimal; none if there is none, or if templates are in its place.
     pub digest: Option<String>,
     /// When that was put in place, in RFC 3339.
     pub since: Option<String>,
-    /// The file.
+    /// The file; empty if templates are in its place.
     pub component: String,
     /// The controllers that it serves.
     pub controllers: Vec<String>,
@@ -155,7 +155,7 @@ pub struct Row {
     pub refused: u64,
     /// The number of the process that its instances have for themselves; none if they have none.
     pub process: Option<u32>,
-    /// What the version in force has done and uses.
+    /// What the version in force has done and uses; none if it has no component.
     pub usage: Option<Usage>,
 }
 
@@ -173,7 +173,7 @@ impl Status {
         entry.phase = Phase::Loading;
         // What is in force is shown until something else is.
         if entry.in_force.is_none() {
-            entry.is(&plugin.component, controllers);
+            entry.is(plugin.component.as_deref(), controllers);
         }
     }
 
@@ -181,7 +181,7 @@ impl Status {
         &self,
         unit: &Unit,
         plugin: &Arc<dyn Component>,
-        component: &Path,
+        component: Option<&Path>,
         controllers: impl Iterator<Item = &'a Arc<str>>,
     ) {
         let mut plugins = self.plugins.lock();
@@ -371,8 +371,8 @@ impl Status {
 }
 
 impl Entry {
-    fn is<'a>(&mut self, component: &Path, controllers: impl Iterator<Item = &'a Arc<str>>) {
-        component.clone_into(&mut self.component);
+    fn is<'a>(&mut self, component: Option<&Path>, controllers: impl Iterator<Item = &'a Arc<str>>) {
+        self.component = component.map(Path::to_owned).unwrap_or_default();
         self.controllers = controllers.cloned().collect();
     }
 
@@ -393,6 +393,8 @@ impl Entry {
 
     fn row(&self, unit: &Unit, running: &BTreeMap<Arc<str>, Arc<Handle>>) -> Row {
         let in_force = self.in_force.as_ref();
+        // Of templates there is nothing to be seen or called.
+        let component = in_force.filter(|now| !now.plugin.digest().is_empty());
         let waiting = self.controllers.iter().find_map(|name| {
             let why = running.get(name)?.waiting()?;
             Some(format!("controller {name}: {why}"))
@@ -403,14 +405,14 @@ impl Entry {
             state: self.state(waiting.as_ref()),
             waiting,
             version: self.placed,
-            digest: in_force.map(|now| now.plugin.digest().to_owned()),
+            digest: component.map(|now| now.plugin.digest().to_owned()),
             since: in_force.map(|now| now.since.to_string()),
             component: self.component.display().to_string(),
             controllers: self.controllers.iter().map(ToString::to_string).collect(),
             problem: self.problem.clone(),
             refused: self.refused,
             process: in_force.and_then(|now| now.plugin.process_id()),
-            usage: in_force.map(|now| now.plugin.usage()),
+            usage: component.map(|now| now.plugin.usage()),
         }
     }
 

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use capstan::plugin::engine::{Engine, Pool};
-use capstan::plugin::loader::{CodeCache, Error, Need, needs};
+use capstan::plugin::loader::{CodeCache, Error};
 use capstan::plugin::{Component as _, Plugin};
 use capstan_core::guest::{Guest as _, Interface};
 use capstan_core::manifest::filters::Question;
+use capstan_core::manifest::needs::{Need, needs};
 use capstan_core::manifest::polls::{Each, Polled};
 use capstan_core::manifest::{
     Condition, Dependent, External, Filters, Keep, Limits, Manage, Mapper, Matching, Secondaries, Source, Stored,

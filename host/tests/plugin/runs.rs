@@ -13,7 +13,8 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
-    Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, TriggeredBy, Workflow,
+    Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler, TriggeredBy,
+    Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -193,7 +194,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
     let capabilities = Capabilities { kubernetes: vec![grant], ..Capabilities::default() };
     let config = serde_json::json!({ "pageTitle": "hello" });
     let plugin = Plugin {
-        component: component.to_owned(),
+        component: Some(component.to_owned()),
         limits,
         capabilities,
         config,
@@ -218,6 +219,7 @@ fn controller(workflow: Workflow) -> Controller {
     Controller {
         name: "web".into(),
         plugin: "guest".into(),
+        reconciler: Reconciler::Component,
         primary: gvk("sample.capstan.dev/v1", "WebPage"),
         namespaces: Namespaces::All,
         label_selector: None,
@@ -260,6 +262,7 @@ fn controller(workflow: Workflow) -> Controller {
 /// Returns a dependent that the daemon does not write.
 pub fn read_only(gvk: Gvk) -> Dependent {
     Dependent {
+        template: None,
         gvk,
         bulk: false,
         depends_on: BTreeSet::new(),

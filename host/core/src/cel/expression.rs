@@ -31,6 +31,10 @@ pub enum Right {
     Text,
     /// A string, a list of strings, or null.
     Texts,
+    /// What can be part of a text: a string, a number or a boolean.
+    Scalar,
+    /// What JSON can express.
+    Json,
 }
 
 /// Why an expression has no answer. Retrying does not help until an object or the expression changes.
@@ -215,18 +219,30 @@ impl Expression {
         texts.ok_or_else(|| self.mistyped(&value, Right::Texts))
     }
 
+    /// Evaluates an expression for a value of any type.
+    pub(super) fn value<'v>(
+        &'v self,
+        variables: &[(&'v str, &'v Json)],
+        budget: &mut Budget,
+    ) -> Result<Value<'v>, Failure> {
+        self.evaluate(variables, budget).map_err(|error| self.failed(&error, variables))
+    }
+
     fn evaluate<'v>(&'v self, variables: &[(&'v str, &'v Json)], budget: &mut Budget) -> Outcome<'v> {
         budget.within(OPERATION, |budget| super::evaluate(self.program.expression(), variables, budget))
     }
 
-    fn mistyped(&self, found: &Value<'_>, right: Right) -> Failure {
+    pub(super) fn mistyped(&self, found: &Value<'_>, right: Right) -> Failure {
         Failure::Type { expression: Arc::clone(&self.text), found: found.type_name(), right: right.name() }
     }
 
     /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
     fn failed(&self, error: &Error, variables: &[(&str, &Json)]) -> Failure {
-        let secret = variables.iter().any(|(_, object)| object.get("kind").is_some_and(|kind| kind == "Secret"));
-        let problem = if secret { "on values of a Secret".to_owned() } else { error.to_string() };
+        let problem = if variables.iter().any(|(_, value)| is_secret(value)) {
+            "on values of a Secret".to_owned()
+        } else {
+            error.to_string()
+        };
         Failure::Failed { expression: Arc::clone(&self.text), problem }
     }
 }
@@ -237,6 +253,8 @@ impl Right {
             Self::Boolean => found == "bool",
             Self::Text => found == "string",
             Self::Texts => matches!(found, "string" | "list" | "null"),
+            Self::Scalar => matches!(found, "string" | "int" | "uint" | "double" | "bool"),
+            Self::Json => !matches!(found, "bytes" | "type"),
         }
     }
 
@@ -245,8 +263,27 @@ impl Right {
             Self::Boolean => "a boolean",
             Self::Text => "a string",
             Self::Texts => "a string, or a list of strings,",
+            Self::Scalar => "a string, a number or a boolean",
+            Self::Json => "a value of JSON",
         }
     }
+}
+
+/// Whether a variable is a Secret, or has some among its fields or items, as `dependents` has.
+fn is_secret(value: &Json) -> bool {
+    fn within(value: &Json, levels: usize) -> bool {
+        let below = |value| levels > 0 && within(value, levels - 1);
+        match value {
+            // What has no metadata only names one.
+            Json::Object(fields) if fields.contains_key("metadata") => {
+                fields.get("kind").is_some_and(|kind| kind == "Secret")
+            }
+            Json::Object(fields) => fields.values().any(below),
+            Json::Array(items) => items.iter().any(below),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => false,
+        }
+    }
+    value.get("kind").is_some_and(|kind| kind == "Secret") || within(value, 2)
 }
 
 impl fmt::Debug for Expression {

@@ -40,6 +40,7 @@ mod plugin;
 mod polls;
 mod retry;
 mod source;
+mod template;
 
 use source::Sources;
 
@@ -57,6 +58,8 @@ pub(super) struct Check<'a> {
     clusters: Option<BTreeMap<Arc<str>, Remote>>,
     /// The expressions and pointers of a controller so far that are looked at for each event.
     asked: usize,
+    /// The expressions in templates so far.
+    templated: usize,
 }
 
 /// The most expressions and pointers of a controller that are looked at for each event.
@@ -127,7 +130,7 @@ fn object(field: &Maybe<Map<String, Value>>) -> Value {
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], file: &'a Path, faults: Vec<Fault>) -> Self {
-        Self { places, file, faults, operator: None, clusters: None, asked: 0 }
+        Self { places, file, faults, operator: None, clusters: None, asked: 0, templated: 0 }
     }
 
     /// Returns all that is wrong.
@@ -211,13 +214,14 @@ impl<'a> Check<'a> {
         let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
         self.operator = name.map(|name| Arc::clone(&name.value.0.0));
         let spec = self.need(&document.spec, *place, "spec")?;
-        let plugins = self.need(&spec.value.plugins, spec.place, "plugins");
+        let plugins = located(&spec.value.plugins);
         let controllers = self.need(&spec.value.controllers, spec.place, "controllers");
-        let declared = plugins.map(|plugins| names(&plugins.value));
+        let declared = plugins.map(|plugins| names(&plugins.value)).unwrap_or_default();
         self.clusters = Some(self.clusters(&spec.value.clusters));
-        let (plugins, components) = plugins.map(|named| self.plugins(named)).unwrap_or_default();
+        let (mut plugins, components) = plugins.map(|named| self.plugins(named)).unwrap_or_default();
+        self.add_templates(spec, &mut plugins);
         let (mut controllers, marks) =
-            controllers.map(|named| self.controllers(named, declared.as_ref(), defaults)).unwrap_or_default();
+            controllers.map(|named| self.controllers(named, &declared, defaults)).unwrap_or_default();
         let account = self.service_account(&spec.value.service_account);
         for controller in controllers.values_mut() {
             controller.service_account.clone_from(&account);
@@ -279,7 +283,7 @@ impl<'a> Check<'a> {
     fn controllers(
         &mut self,
         named: &Located<Named<raw::Controller>>,
-        plugins: Option<&BTreeSet<&str>>,
+        plugins: &BTreeSet<&str>,
         defaults: &defaults::Controllers,
     ) -> (BTreeMap<Arc<str>, Controller>, BTreeMap<Arc<str>, Mark>) {
         if named.value.0.is_empty() {
@@ -291,7 +295,12 @@ impl<'a> Check<'a> {
         for (name, place, controller) in self.each(&named.value) {
             marks.insert(Arc::clone(name), self.mark(place));
             self.field_manager(name, place, &controller.value.field_manager);
+            let (raw, known) = (&controller.value, self.faults.len());
             let controller = self.controller(name, controller, plugins, defaults);
+            // What is wrong otherwise may be what it seems to need.
+            if let Some(controller) = controller.as_ref().filter(|_| self.faults.len() == known) {
+                self.needs_plugin(raw, controller, place);
+            }
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
         let dependents: usize =
@@ -334,20 +343,6 @@ impl<'a> Check<'a> {
         Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()
     }
 
-    /// Returns the plugin of a controller, and finds one that the operator does not have.
-    fn plugin_of(
-        &mut self,
-        raw: &raw::Controller,
-        around: usize,
-        plugins: Option<&BTreeSet<&str>>,
-    ) -> Option<Arc<str>> {
-        let Located { value: Scalar(Name(plugin)), place } = self.need(&raw.plugin, around, "plugin")?;
-        if let Some(plugins) = plugins {
-            self.known(*place, "plugin", plugin, plugins.iter().copied());
-        }
-        Some(Arc::clone(plugin))
-    }
-
     fn primary(&mut self, raw: &raw::Controller, around: usize) -> Option<Gvk> {
         let Located { value, place } = self.need(&raw.primary, around, "primary")?;
         self.gvk(&value.api_version, &value.kind, *place)
@@ -357,15 +352,13 @@ impl<'a> Check<'a> {
         &mut self,
         name: &Arc<str>,
         controller: &Located<raw::Controller>,
-        plugins: Option<&BTreeSet<&str>>,
+        plugins: &BTreeSet<&str>,
         defaults: &defaults::Controllers,
     ) -> Option<Controller> {
         let Located { value: raw, place } = controller;
-        let plugin = self.plugin_of(raw, *place, plugins);
         let primary = self.primary(raw, *place);
         self.asked = 0;
         let namespaces = self.controller_namespaces(&raw.namespaces);
-        let label_selector = self.label_selector(&raw.label_selector);
         let former_finalizers = self.former_finalizers(&raw.finalizers);
         let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
@@ -376,18 +369,20 @@ impl<'a> Check<'a> {
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
         let conditions = self.status_conditions(name, raw, primary.as_ref());
-        let workflows = [&workflow].into_iter().chain(standalone.values());
+        let reconciler = self.reconciler(raw);
+        let workflows = ([&workflow].into_iter().chain(standalone.values()), &reconciler);
         let looks_at = keep::of_primaries((&filters, &events, conditions), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
         self.not_too_many(*place);
         Some(Controller {
             name: Arc::clone(name),
-            plugin: plugin?,
+            plugin: self.plugin_of(raw, *place, plugins),
+            reconciler,
             primary: primary?,
             cluster,
             remotes,
             namespaces,
-            label_selector,
+            label_selector: self.label_selector(&raw.label_selector),
             field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),
             page_size: page_size(&raw.page_size),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Filters, MappingKeys};
-use crate::cel::Expression;
+use crate::cel::{Expression, Template};
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::workflow::condition::ReadyKind;
@@ -36,6 +36,8 @@ pub struct Dependent {
     pub gvk: Gvk,
     /// Whether it is as many objects as `desired-set` answers (`BD-1`); default false.
     pub bulk: bool,
+    /// What it should be (`DT-1`); `None`: as the component answers.
+    pub template: Option<Template>,
     /// The dependents that must be ready before.
     pub depends_on: BTreeSet<Arc<str>>,
     /// What the daemon may do with it (`DR-1`); all three by default.

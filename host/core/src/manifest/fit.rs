@@ -13,7 +13,7 @@ use super::{
     Workflow,
 };
 use crate::budget::{Budget, Exceeded};
-use crate::cel::Expression;
+use crate::cel::{DEPENDENTS, Expression};
 use crate::guest::ConditionRole;
 use crate::kinds;
 use crate::object::pointer::Pointer;
@@ -150,6 +150,11 @@ impl Search<'_, '_> {
             }
         }
         self.workflow(&format!("{base}.workflow"), primary, &controller.workflow)?;
+        for (field, cel) in
+            controller.status().map(|it| it.expressions(&format!("{base}.status.template"))).unwrap_or_default()
+        {
+            self.templated(&field, (primary, &controller.workflow), cel)?;
+        }
         for (name, workflow) in &controller.standalone {
             self.workflow(&join(&format!("{base}.standalone"), name), primary, workflow)?;
         }
@@ -183,7 +188,34 @@ impl Search<'_, '_> {
     fn workflow(&mut self, base: &str, primary: At<'_>, workflow: &Workflow) -> Result<(), Exceeded> {
         for (name, dependent) in &workflow.dependents {
             let own = At { gvk: &dependent.gvk, ..primary };
-            self.dependent(&join(&format!("{base}.dependents"), name), (primary, own), dependent)?;
+            let base = join(&format!("{base}.dependents"), name);
+            self.dependent(&base, (primary, own), dependent)?;
+            let template = dependent.template.iter();
+            for (field, cel) in template.flat_map(|it| it.expressions(&format!("{base}.desired.template"))) {
+                self.templated(&field, (primary, workflow), cel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds fields of the primary, and of other dependents, in an expression of a template.
+    fn templated(
+        &mut self,
+        field: &str,
+        (primary, workflow): (At<'_>, &Workflow),
+        cel: &Expression,
+    ) -> Result<(), Exceeded> {
+        self.cel(field, primary, (cel, PRIMARY))?;
+        for (offset, path) in cel.fields(DEPENDENTS) {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let Some((name, path)) = path.split_first() else {
+                continue;
+            };
+            if let Some(dependent) = workflow.dependents.get(*name).filter(|dependent| !dependent.bulk) {
+                let variable = &*format!("{DEPENDENTS}.{name}");
+                let written = Written::Cel { variable, offset, text: cel.as_str() };
+                self.path(field, At { gvk: &dependent.gvk, ..primary }, path, &written)?;
+            }
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use crate::yaml;
 /// A component, and what it may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plugin {
-    /// The component's file, absolute or resolved against the manifest's folder.
-    pub component: PathBuf,
+    /// The component's file, absolute or resolved against the manifest's folder; `None`: it has none (`DT-7`).
+    pub component: Option<PathBuf>,
     /// What it may use up.
     pub limits: Limits,
     /// What it may ask for.
@@ -153,6 +153,22 @@ pub enum OnSwap {
     ReconcileAll,
     /// Nothing: the next events run the new version.
     Nothing,
+}
+
+impl Plugin {
+    /// Returns that of controllers which have templates in place of a component (`DT-7`).
+    pub(super) fn of_templates() -> Self {
+        Self {
+            component: None,
+            limits: Limits::default(),
+            capabilities: Capabilities::default(),
+            config: serde_json::json!({}),
+            config_from: BTreeMap::new(),
+            instances: Instances::default(),
+            isolation: Isolation::default(),
+            on_swap: OnSwap::default(),
+        }
+    }
 }
 
 impl Default for Limits {

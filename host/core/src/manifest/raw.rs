@@ -30,7 +30,7 @@ mod source;
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
 pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
-    Condition, Dependent, ErrorsTo, Generic, Invocation, Match, ObjectName, Standalone, Trait, Workflow,
+    Condition, Dependent, ErrorsTo, Generic, Invocation, Made, Match, ObjectName, Standalone, Trait, Workflow,
 };
 pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
@@ -131,9 +131,9 @@ pub(super) struct Metadata {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Spec {
-    /// The components, by name; at least one.
+    /// The components, by name; at least one, unless no controller names one.
     #[schemars(extend("minProperties" = 1))]
-    pub(super) plugins: Slot<Named<Plugin>>,
+    pub(super) plugins: Maybe<Named<Plugin>>,
     /// The controllers, by name; at least one, each name unique in the daemon (`LC-1`).
     #[schemars(extend("minProperties" = 1))]
     pub(super) controllers: Slot<Named<Controller>>,
@@ -155,12 +155,12 @@ pub(super) struct ServiceAccount {
     pub(super) namespace: MaybeLeaf<Name>,
 }
 
-/// A controller: one kind of primaries, reconciled by one plugin.
+/// A controller: one kind of primaries, reconciled by one plugin, or by templates alone.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Controller {
-    /// The plugin that reconciles.
-    pub(super) plugin: Leaf<Name>,
+    /// The plugin that reconciles; without it, all that is desired is in templates (`DT-5`).
+    pub(super) plugin: MaybeLeaf<Name>,
     /// The kind of its primaries.
     pub(super) primary: Slot<Kind>,
     /// The cluster, of those in `clusters`, in which its primaries and all that it writes are; without it, that of the daemon (`CU-6`).
@@ -257,6 +257,8 @@ pub(super) struct Controller {
     pub(super) sources: Maybe<Named<Source>>,
     /// The dependents that are reconciled before the plugin is asked (`WF-2`).
     pub(super) workflow: Maybe<Workflow>,
+    /// The status that primaries get once the workflow has run; only without `plugin` (`DT-6`).
+    pub(super) status: Maybe<Made>,
     /// Workflows that run when the plugin calls them by name (`WF-2`).
     #[schemars(extend("default" = {}))]
     pub(super) standalone: Maybe<Named<Standalone>>,

@@ -13,7 +13,7 @@ use super::{
     Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
     Namespaces, Retry, Secondaries, Source, Time, Workflow,
 };
-use crate::cel::Expression;
+use crate::cel::{Expression, Template};
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::object::pointer::Pointer;
@@ -29,7 +29,7 @@ impl Controller {
         let min_reschedule = Some(self.min_reschedule).filter(|interval| !interval.is_zero());
         json!({
             "name": &*self.name,
-            "plugin": &*self.plugin,
+            "plugin": self.has_component().then_some(&*self.plugin),
             "primary": kind(&self.primary),
             "cluster": self.cluster.as_deref(),
             "namespaces": namespaces(&self.namespaces),
@@ -61,6 +61,7 @@ impl Controller {
             "indexes": indexes(&self.indexes),
             "sources": sources(self),
             "workflow": workflow(&self.workflow),
+            "status": self.status().map(made),
             "standalone": each(&self.standalone, workflow),
         })
     }
@@ -179,6 +180,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "apiVersion": dependent.gvk.api_version(),
         "kind": &*dependent.gvk.kind,
         "bulk": dependent.bulk,
+        "desired": dependent.template.as_ref().map(made),
         "dependsOn": dependent.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
         "manage": verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect::<Vec<_>>(),
         "garbageCollected": dependent.garbage_collected,
@@ -198,6 +200,10 @@ fn dependent(dependent: &Dependent) -> Value {
         "readyPostcondition": condition(ConditionRole::ReadyPostcondition),
         "deletePostcondition": condition(ConditionRole::DeletePostcondition),
     })
+}
+
+fn made(template: &Template) -> Value {
+    json!({ "template": template.written() })
 }
 
 fn matching(matching: &Matching) -> Value {
@@ -342,7 +348,7 @@ spec:
         w: { pollEach: { every: 1m, id: /id } }
       workflow:
         dependents:
-          cm: { apiVersion: v1, kind: ConfigMap, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }
+          cm: { apiVersion: v1, kind: ConfigMap, desired: { template: { metadata: { name: '${primary.metadata.name}' }, data: { a: '$${x} ${primary.spec.a}', b: ['${primary.spec.b}', 1] } } }, reconcilePrecondition: { cel: primary.spec.on }, config: { x: 1 }, name: { cel: primary.metadata.name }, namespace: { cel: primary.spec.where }, onRename: delete }
           d: { apiVersion: apps/v1, kind: Deployment, dependsOn: [cm], match: { generic: { ignore: [/spec] } }, readyPostcondition: { ready: deployment } }
 ";
         let operator = super::super::parse(text, Path::new("a.yaml")).unwrap().remove(0);

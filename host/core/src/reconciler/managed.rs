@@ -6,8 +6,12 @@ use std::sync::Arc;
 use super::node::Visitor;
 use super::reads;
 use super::run::Run;
+use crate::cel::Template;
 use crate::dependent::ownership::Mark;
-use crate::guest::{CallError, CallReason, NodeFailure, NodeResult, Place, Session, WorkflowCall, WorkflowResult};
+use crate::guest::{
+    CallError, CallReason, Failure, NodeFailure, NodeResult, Place, PrimaryUpdate, Session, UpdateControl,
+    WorkflowCall, WorkflowResult,
+};
 use crate::manifest::{self, Dependent};
 use crate::object::{Object, ObjectRef};
 use crate::queue;
@@ -50,6 +54,22 @@ pub(crate) async fn managed(run: &Run, session: &dyn Session, mode: Mode) -> Res
         return Ok(result);
     }
     Err(Failed { dependents })
+}
+
+/// Returns what a controller without a component answers once its workflow has run (`DT-6`).
+pub(crate) async fn reconcile(
+    run: &Run,
+    session: &dyn Session,
+    status: Option<&Template>,
+) -> Result<UpdateControl, Failure> {
+    let nodes = &run.controller.spec.workflow.dependents;
+    let update = match status {
+        Some(status) => {
+            PrimaryUpdate::Status(Visitor { run, session, nodes, mode: Mode::Reconcile }.status(status).await?)
+        }
+        None => PrimaryUpdate::Nothing,
+    };
+    Ok(UpdateControl { update, reschedule: None })
 }
 
 /// Runs a workflow or a dependent that the guest asks for, in a session of its own, because the guest's is busy.

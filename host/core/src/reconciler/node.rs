@@ -20,9 +20,11 @@ mod bulk;
 mod claim;
 mod conditions;
 mod former;
+mod template;
 mod unanswered;
 mod visitor;
 
+use template::Part;
 pub(super) use visitor::Visitor;
 use visitor::{Basis, Stopped, Told};
 
@@ -43,12 +45,14 @@ impl Visitor<'_> {
             Some((name, spec)) => self.carry_out(step.task, name, spec, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name).into()),
         };
-        done.unwrap_or_else(|stopped| {
+        let outcome = done.unwrap_or_else(|stopped| {
             if let Stopped::Unknown(doubt) = &stopped {
                 self.run.doubts(doubt);
             }
             Outcome::Failed { failure: stopped.into(), done: told.done, conditions: told.conditions }
-        })
+        });
+        self.run.keep_visit(&step.name, &outcome);
+        outcome
     }
 
     async fn carry_out(
@@ -129,7 +133,7 @@ impl Visitor<'_> {
         if spec.bulk {
             return self.reconcile_all((name, spec, source), done).await;
         }
-        let answer = self.desired(name).await?;
+        let answer = self.desired(name, spec).await?;
         let hash = self.run.controller.hash(&answer);
         if let Some(key) = self.remembered(name, source, hash) {
             self.is_called_so(spec, &key)?;
@@ -281,16 +285,22 @@ impl Visitor<'_> {
         if related.is_empty() && source.sees_all_of(primary) {
             return Ok(None);
         }
-        let key = if let Some(called) = &spec.called {
-            self.named(called, spec)?
-        } else {
-            let answer = self.desired(name).await?;
-            self.complete(name, spec, &answer)?.key().clone()
-        };
+        let key = self.key(name, spec).await?;
         source.known(Within::Object(&key))?;
         is_watched(source, &key)?;
         related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
         Ok(related.pop())
+    }
+
+    /// Returns how the object of a dependent is called, and asks for its desired state if nothing else says that (`KD-4`).
+    async fn key(&self, name: &Arc<str>, spec: &Dependent) -> Result<ObjectRef, Stopped> {
+        let answer = match (&spec.called, &spec.template) {
+            (Some(called), _) => return self.named(called, spec),
+            // What else the template says may have no value any more, as when all is deleted.
+            (None, Some(template)) => self.made(template, spec, Part::Name).await?.into(),
+            (None, None) => self.desired(name, spec).await?,
+        };
+        Ok(self.complete(name, spec, &answer)?.key().clone())
     }
 
     /// Returns the name and namespace that the manifest gives an object (`KD-4`); the namespace is the primary's by
@@ -334,13 +344,17 @@ impl Visitor<'_> {
         self.run.controller.cluster.scope(&spec.gvk).unwrap_or(Scope::Namespaced)
     }
 
-    /// Returns the guest's answer to `desired`, which is asked for once per run (`CX-3`).
-    async fn desired(&self, name: &Arc<str>) -> Result<Arc<str>, Stopped> {
+    /// Returns what is made of the template, or else the guest's answer to `desired`, which is asked for once per run (`CX-3`).
+    async fn desired(&self, name: &Arc<str>, spec: &Dependent) -> Result<Arc<str>, Stopped> {
         if let Some(answer) = self.run.desired(name) {
             return Ok(answer);
         }
-        let answer = self.session.desired(name, self.run.primary.json()).await;
-        let answer: Arc<str> = answer.map_err(|failure| failure.message)?.into();
+        let answer: Arc<str> = if let Some(template) = &spec.template {
+            self.made(template, spec, Part::Whole).await?.into()
+        } else {
+            let answer = self.session.desired(name, self.run.primary.json()).await;
+            answer.map_err(|failure| failure.message)?.into()
+        };
         self.run.keep_desired(name, &answer);
         Ok(answer)
     }

@@ -16,10 +16,11 @@ use super::outcome::Manner;
 use crate::budget::Budget;
 use crate::cluster::{self, Cluster, Write};
 use crate::dependent::ownership::Mark;
-use crate::guest::{Context, DesiredSet, RunInfo, WorkflowResult};
+use crate::guest::{ConditionResult, ConditionRole, Context, DesiredSet, RunInfo, WorkflowResult};
 use crate::object::{self, Gvk, Object, ObjectRef, Scope};
 use crate::queue;
 use crate::source::Doubt;
+use crate::workflow::Outcome;
 use crate::writes;
 
 /// A run.
@@ -50,7 +51,16 @@ pub(super) struct Kept {
     desired: HashMap<Arc<str>, Arc<str>>,
     sets: HashMap<Arc<str>, Arc<DesiredSet>>,
     keys: HashMap<Arc<str>, ObjectRef>,
+    /// What the last visit has found of each node.
+    visits: HashMap<Arc<str>, Visited>,
     tree: Option<Arc<Value>>,
+}
+
+/// What a visit has found.
+#[derive(Clone, Copy, Default)]
+struct Visited {
+    ready: bool,
+    inactive: bool,
 }
 
 impl Run {
@@ -165,6 +175,31 @@ impl Run {
 
     pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
         self.kept.lock().keys.insert(Arc::clone(name), key.clone());
+    }
+
+    /// Remembers what a visit has found.
+    pub(crate) fn keep_visit(&self, name: &Arc<str>, outcome: &Outcome) {
+        let unmet =
+            |(role, result): &(ConditionRole, ConditionResult)| *role == ConditionRole::Activation && !result.met;
+        let (ready, conditions) = match outcome {
+            Outcome::Reconciled { ready, conditions, .. } => (*ready, conditions),
+            Outcome::Inactive { conditions }
+            | Outcome::Unwanted { conditions }
+            | Outcome::Deleted { conditions, .. }
+            | Outcome::Failed { conditions, .. } => (false, conditions),
+        };
+        let visited = Visited { ready, inactive: conditions.iter().any(unmet) };
+        self.kept.lock().visits.insert(Arc::clone(name), visited);
+    }
+
+    /// Returns true if a dependent was found to be ready.
+    pub(crate) fn is_ready(&self, name: &str) -> bool {
+        self.kept.lock().visits.get(name).is_some_and(|visited| visited.ready)
+    }
+
+    /// Returns true if a dependent was not found to be inactive, so that what there is of it may not even be watched.
+    pub(crate) fn is_active(&self, name: &str) -> bool {
+        self.kept.lock().visits.get(name).is_none_or(|visited| !visited.inactive)
     }
 
     pub(crate) fn keep_result(&self, name: Option<String>, result: WorkflowResult) {

@@ -72,7 +72,7 @@ pub fn attempts<'a>(
         let attempt = Attempt {
             plugin: plugin.clone(),
             controllers: controllers.map(|(name, controller)| (Arc::clone(name), controller.clone())).collect(),
-            component: content(&plugin.component),
+            component: plugin.component.as_deref().map_or(Content::Whole("".into()), &content),
             values: values(plugin),
         };
         // Where all that differs is a file that is being written, what is in force stays.

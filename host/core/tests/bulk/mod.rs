@@ -46,7 +46,7 @@ impl Bench {
     }
 
     /// Runs the page once, and returns how that ended and what was written.
-    async fn ended(&self) -> (Ended, Vec<String>) {
+    pub(super) async fn ended(&self) -> (Ended, Vec<String>) {
         let key = ObjectRef::namespaced("n", "a");
         self.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
         let mut ticket = self.queue.next().await.unwrap();

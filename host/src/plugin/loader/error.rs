@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use capstan_core::guest::{Failure, Interface};
+use capstan_core::manifest::needs::Need;
 
-use super::needs::Need;
 use crate::plugin::bindings::CONTRACT;
 use crate::plugin::bounds::Excess;
 use crate::plugin::code;

@@ -156,6 +156,7 @@ impl Check<'_> {
         self.compared_whole(raw, manage, scope);
         let called = self.called(raw, gvk.as_ref(), scope.primary);
         let bulk = self.bulk(raw, manage);
+        let template = self.desired(raw, gvk.as_ref(), manage, &depends_on);
         let mut condition = |field| self.condition(field, gvk.as_ref(), bulk);
         let conditions = Conditions {
             activation: condition(&raw.activation),
@@ -166,6 +167,7 @@ impl Check<'_> {
         Some(Dependent {
             gvk: gvk?,
             bulk,
+            template,
             depends_on,
             manage,
             garbage_collected,

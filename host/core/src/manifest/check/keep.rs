@@ -7,11 +7,12 @@ use super::super::keep::{Keep, Path, Stored, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
-    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Secondaries, Source,
+    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Reconciler, Secondaries, Source,
     StatusConditions, Workflow,
 };
 use super::conditions::looked_at;
 use super::{Check, flag, get, located};
+use crate::cel::Template;
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 use crate::object::{MARK, PAUSED};
@@ -158,7 +159,7 @@ pub(super) fn of_primaries<'w>(
     (filters, events, conditions): (&Filters, &Events, StatusConditions),
     indexes: &BTreeMap<Arc<str>, Keys>,
     sources: &BTreeMap<Arc<str>, Source>,
-    workflows: impl Iterator<Item = &'w Workflow>,
+    (workflows, reconciler): (impl Iterator<Item = &'w Workflow>, &Reconciler),
 ) -> Vec<(&'static str, Path)> {
     let secondaries = sources.values().filter_map(|source| source.secondaries.as_ref());
     let keys = secondaries.filter_map(|secondaries| match secondaries {
@@ -169,12 +170,21 @@ pub(super) fn of_primaries<'w>(
     let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
     let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
     let events = events.expressions().flat_map(|cel| named("events", cel.paths(PRIMARY)));
+    let status = match reconciler {
+        Reconciler::Component | Reconciler::Template(None) => Vec::new(),
+        Reconciler::Template(Some(status)) => named("status", of_template(status)).collect(),
+    };
     of_both(filters, indexes.values())
         .chain(secondaries)
         .chain(dependents)
         .chain(events)
         .chain(looked_at(conditions))
+        .chain(status)
         .collect()
+}
+
+fn of_template(template: &Template) -> Vec<Path> {
+    template.expressions("").into_iter().flat_map(|(_, cel)| cel.paths(PRIMARY)).collect()
 }
 
 fn of_dependent(dependent: &Dependent) -> Vec<Path> {
@@ -186,5 +196,6 @@ fn of_dependent(dependent: &Dependent) -> Vec<Path> {
         Condition::Cel(cel) => Some(cel),
         Condition::Gone | Condition::Export(_) | Condition::Ready(_) => None,
     });
-    called.chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).collect()
+    let template = dependent.template.iter().flat_map(of_template);
+    called.chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).chain(template).collect()
 }

@@ -44,7 +44,7 @@ impl Check<'_> {
         let component = folder.join(&component?.value.0.0);
         let instances = self.instances(&plugin.instances, limits.memory);
         Some(Plugin {
-            component,
+            component: Some(component),
             limits,
             capabilities,
             config,

@@ -8,7 +8,7 @@ use super::super::names::{ApiVersion, Export, KindName, Name};
 use super::super::{OnRename, ReadyKind};
 use super::{Filters, MappingKeys, Maybe, MaybeLeaf, Named, Names};
 use crate::object::pointer::Pointer;
-use crate::yaml::{Leaf, Slot};
+use crate::yaml::{Any, Leaf, Slot};
 
 /// The managed workflow.
 #[derive(Deserialize, JsonSchema)]
@@ -65,6 +65,8 @@ pub(in crate::manifest) struct Dependent {
     /// (`BD-1`).
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) bulk: Maybe<bool>,
+    /// What it should be, so that the plugin is not asked for `desired`; not with `bulk` (`DT-1`).
+    pub(in crate::manifest) desired: Maybe<Made>,
     /// The dependents of this workflow that must be ready before (`WF-1`).
     #[schemars(extend("default" = []))]
     pub(in crate::manifest) depends_on: Maybe<Names>,
@@ -153,6 +155,16 @@ pub(in crate::manifest) struct Generic {
     /// Any difference counts, additions too (`GM-2`).
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) equality: Maybe<bool>,
+}
+
+/// What an object is made from.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::manifest) enum Made {
+    /// The object, with CEL expressions in its texts: `${primary.spec.replicas}`. A text that is one expression alone becomes its value, and
+    /// null leaves the field out; `$${` stands for `${` (`DT-2`).
+    #[schemars(with = "Map<String, Value>")]
+    Template(Slot<Any>),
 }
 
 /// How the name or the namespace of an object is known.

@@ -103,7 +103,7 @@ impl Visitor<'_> {
     }
 
     /// Returns what there is of a dependent.
-    async fn found(&self, name: &Arc<str>, spec: &Dependent) -> Result<Found, Stopped> {
+    pub(super) async fn found(&self, name: &Arc<str>, spec: &Dependent) -> Result<Found, Stopped> {
         let tree = |object: Object| object.tree(&mut self.run.budget.lock()).map_err(|e| e.to_string());
         if spec.bulk {
             let all = self.members(name, spec, &BTreeSet::new()).await?;

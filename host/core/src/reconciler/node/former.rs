@@ -167,14 +167,9 @@ impl Visitor<'_> {
     /// never writes an object.
     async fn meant(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<ObjectRef>, Stopped> {
         let manage = spec.manage;
-        if let Some(called) = &spec.called {
-            return self.named(called, spec).map(Some);
-        }
-        if !manage.create && !manage.update {
+        if spec.called.is_none() && !manage.create && !manage.update {
             return Ok(None);
         }
-        let answer = self.desired(name).await?;
-        let desired = self.complete(name, spec, &answer)?;
-        Ok(Some(desired.key().clone()))
+        self.key(name, spec).await.map(Some)
     }
 }

@@ -1,11 +1,9 @@
 //! What a component has to export for a manifest.
 
-use capstan_core::guest::Interface;
-use capstan_core::manifest::filters::Question;
-use capstan_core::manifest::polls::Polled;
-use capstan_core::manifest::{
-    Condition, Controller, Dependent, Filters, Mapper, Matching, Operator, Secondaries, Source,
-};
+use super::filters::Question;
+use super::polls::Polled;
+use super::{Condition, Controller, Dependent, Filters, Mapper, Matching, Operator, Secondaries, Source};
+use crate::guest::Interface;
 
 /// An interface that the manifest needs, and the field that says so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,36 +16,43 @@ pub struct Need {
 
 /// Returns what the plugin `name` has to export for this manifest, in the order of the manifest's fields.
 pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
+    let of = |controller: &Controller| {
+        let field = format!("spec.controllers.{}.plugin", controller.name);
+        let reconciler = Need { interface: Interface::Reconciler, field };
+        [reconciler].into_iter().chain(beside(controller)).collect::<Vec<_>>()
+    };
+    users(operator, name).flat_map(of).collect()
+}
+
+/// Returns what a controller needs of its component beside the reconciler.
+pub(super) fn beside(controller: &Controller) -> Vec<Need> {
+    let field = format!("spec.controllers.{}", controller.name);
     let mut needs = Vec::new();
-    for controller in users(operator, name) {
-        let field = format!("spec.controllers.{}", controller.name);
-        needs.push(Need { interface: Interface::Reconciler, field: format!("{field}.plugin") });
-        for (name, external) in &controller.externals {
-            let (interface, polls) = match external.polled {
-                Polled::Together { .. } => (Interface::Poller, "poll"),
-                Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
-                Polled::Inbound => (Interface::Inbound, "inbound"),
-            };
-            needs.push(Need { interface, field: format!("{field}.sources.{name}.{polls}") });
-        }
-        needs.extend(filters(&controller.filters, &field));
-        for (name, source) in &controller.sources {
-            needs.extend(source_needs(source, &format!("{field}.sources.{name}.informer")));
-        }
-        for (name, dependent) in &controller.workflow.dependents {
-            dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
-        }
-        for (workflow, standalone) in &controller.standalone {
-            for (name, dependent) in &standalone.dependents {
-                dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
-            }
+    for (name, external) in &controller.externals {
+        let (interface, polls) = match external.polled {
+            Polled::Together { .. } => (Interface::Poller, "poll"),
+            Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
+            Polled::Inbound => (Interface::Inbound, "inbound"),
+        };
+        needs.push(Need { interface, field: format!("{field}.sources.{name}.{polls}") });
+    }
+    needs.extend(filters(&controller.filters, &field));
+    for (name, source) in &controller.sources {
+        needs.extend(source_needs(source, &format!("{field}.sources.{name}.informer")));
+    }
+    for (name, dependent) in &controller.workflow.dependents {
+        dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
+    }
+    for (workflow, standalone) in &controller.standalone {
+        for (name, dependent) in &standalone.dependents {
+            dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
         }
     }
     needs
 }
 
 /// Returns what the plugin `name` may not export for this manifest, with the fields that say so (`LC-5`).
-pub(super) fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
+pub fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
     let all_events = users(operator, name).filter(|controller| controller.all_events());
     let field = |controller: &Controller| format!("spec.controllers.{}.triggerOnAllEvents", controller.name);
     all_events.map(|controller| Need { interface: Interface::Cleaner, field: field(controller) }).collect()
@@ -78,6 +83,8 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
     let manage = dependent.manage;
     // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
     let asked = manage.create || manage.update || (manage.delete && dependent.called.is_none());
+    // DT-1: nor is the component asked for what a template says.
+    let asked = asked && dependent.template.is_none();
     // BD-2: of a bulk that is only read, nothing is desired.
     if asked {
         need(if dependent.bulk { Interface::Bulk } else { Interface::Dependent }, field.to_owned());
