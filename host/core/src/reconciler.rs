@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::cluster;
 use crate::guest::{
-    Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, Interface, NextStep, PrimaryUpdate,
-    RetryInfo, RunInfo, Session, UpdateControl,
+    Cause, DeleteControl, ErrorControl, Failure, FailureClass, FailureInfo, FailureOrigin, Interface, NextStep,
+    PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest::{self, Reconciler};
 use crate::object::{Object, ObjectRef, PAUSED};
