@@ -392,6 +392,8 @@ struct Bench {
     queue: Queue,
     /// What own writes held back until they ended.
     told: Arc<Mutex<Vec<Trigger>>>,
+    /// The Kubernetes Events about the page, by their reasons and texts.
+    published: Arc<Mutex<Vec<(String, String)>>>,
     /// When the page runs again, as of its last run.
     next: Mutex<Option<queue::Next>>,
     pages: Writer,
@@ -456,6 +458,7 @@ impl Bench {
         queue.start(Instant::now());
         let calls = Arc::clone(&script.calls);
         let told = Arc::<Mutex<Vec<Trigger>>>::default();
+        let published = Arc::<Mutex<Vec<(String, String)>>>::default();
         let controller = Controller {
             operator: Arc::clone(&operator.name),
             limits: plugin.limits.clone(),
@@ -477,11 +480,26 @@ impl Bench {
             verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({}),
-            events: Box::new(|_, _, _| {}),
+            events: {
+                let published = Arc::clone(&published);
+                Box::new(move |_, event, _| {
+                    published.lock().push((event.reason, event.message));
+                })
+            },
             conditions: Arc::default(),
             spec,
         };
-        Self { controller: Arc::new(controller), server, calls, queue, told, next: Mutex::default(), pages, maps }
+        Self {
+            controller: Arc::new(controller),
+            server,
+            calls,
+            queue,
+            told,
+            published,
+            next: Mutex::default(),
+            pages,
+            maps,
+        }
     }
 
     /// Puts a page on the server and into the cache.
@@ -1175,6 +1193,64 @@ async fn failures_can_be_left_to_the_reconciler() {
     let mut bench = Bench::new(Script { desired: Err("no disk".to_owned()), ..Script::default() }, lenient);
     bench.page(json!({}));
     assert_eq!(bench.run().await, (DONE, strings(&["desired cm", "reconcile"]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_leaves_a_warning_unless_the_component_or_the_next_try_deals_with_it() {
+    // ER-8
+    const MAP: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";
+    const SECRET: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: Secret } } }";
+    let broken = || Script { reconcile: returned("broken"), ..Script::default() };
+    let handler = &[Interface::Reconciler, Interface::ErrorHandler];
+    let handled =
+        |next| Script { exports: handler, handle_error: ErrorControl::Handled { status: None, next }, ..broken() };
+    let refused = |code| vec![unavailable(Reason::Rejected, code)];
+    for (about, script, fields, failures, expected) in [
+        ("it is well", Script::default(), "", vec![], None),
+        ("it fails", broken(), "", vec![], Some(("RunFailed", "broken; the run is retried"))),
+        (
+            "the last attempt",
+            broken(),
+            "retry: none",
+            vec![],
+            Some(("RunFailed", "broken; that was the last attempt: the next run follows the next change")),
+        ),
+        (
+            "a dependent",
+            Script::default(),
+            MAP,
+            refused(400),
+            Some(("DependentFailed", "failed: cm (HTTP 400); the run is retried")),
+        ),
+        (
+            "a secret",
+            Script::default(),
+            SECRET,
+            refused(400),
+            Some(("DependentFailed", "failed: cm (the log says why); the run is retried")),
+        ),
+        ("an outage", Script::default(), MAP, vec![unavailable(Reason::Unreachable, 503)], None),
+        ("a conflict", Script::default(), MAP, vec![conflict("too old")], None),
+        ("it is dealt with", handled(NextStep::Retry), "", vec![], None),
+        ("it is not retried", handled(NextStep::Stop), "", vec![], None),
+        (
+            "the handler says nothing",
+            Script { exports: handler, ..broken() },
+            "",
+            vec![],
+            Some(("RunFailed", "broken; the run is retried")),
+        ),
+        ("it is not wanted", broken(), "events: { ofFailures: false }", vec![], None),
+    ] {
+        let mut bench = Bench::new(script, fields);
+        bench.page(json!({}));
+        bench.server.failures.lock().extend(failures);
+        bench.run().await;
+        let published = std::mem::take(&mut *bench.published.lock());
+        let expected: Vec<_> =
+            expected.iter().map(|(reason, text)| ((*reason).to_owned(), (*text).to_owned())).collect();
+        assert_eq!(published, expected, "{about}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

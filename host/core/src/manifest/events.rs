@@ -3,7 +3,7 @@
 use crate::cel::Expression;
 
 /// How Kubernetes Events about primaries are written (`ER-7`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Events {
     /// Which of them are counted as one, if the component says no key; default those with the same message.
     pub key: EventKey,
@@ -11,6 +11,8 @@ pub struct Events {
     pub name: Option<Expression>,
     /// Whether the primary owns them; default false.
     pub owner_reference: bool,
+    /// Whether the daemon records one when a run fails (`ER-8`); default true.
+    pub of_failures: bool,
 }
 
 /// Which Events of one type and reason are counted as one.
@@ -29,6 +31,12 @@ pub enum EventKey {
 pub const PRIMARY: &str = "primary";
 /// The variable that holds the Event as the component records it.
 pub const EVENT: &str = "event";
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { key: EventKey::Message, name: None, owner_reference: false, of_failures: true }
+    }
+}
 
 impl Events {
     /// Returns the expressions that are asked about each Event.

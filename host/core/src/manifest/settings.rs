@@ -81,7 +81,8 @@ fn events(events: &Events) -> Value {
         EventKey::TypeAndReason => json!("typeAndReason"),
         EventKey::Cel(key) => cel(key),
     };
-    json!({ "key": key, "name": events.name.as_ref().map(cel), "ownerReference": events.owner_reference })
+    let Events { name, owner_reference, of_failures, .. } = events;
+    json!({ "key": key, "name": name.as_ref().map(cel), "ownerReference": owner_reference, "ofFailures": of_failures })
 }
 
 fn delays(retry: &Retry) -> Map<String, Value> {

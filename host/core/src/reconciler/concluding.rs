@@ -1,6 +1,8 @@
-//! Writes the standard conditions of a primary once its run has ended (SC rules), and decides what it means if that fails.
+//! Tells what a run has found out once it has ended: by the standard conditions of its primary (SC rules), and by a Kubernetes Event if
+//! it failed (ER-8).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use super::ended::Ended;
 use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Reason, Target, Verb, Write};
 use crate::conditions::{Dependent, Facts, Failed, Lacks, Next, Verdict, decide, entries};
-use crate::guest::{ConditionRole, FailureClass, FailureOrigin, NextRetry, NodeResult, WorkflowResult};
+use crate::guest::{ConditionRole, Event, FailureClass, FailureOrigin, NextRetry, NodeResult, WorkflowResult};
 use crate::manifest::{self, Condition};
 use crate::object::{self, Object};
 use crate::queue::{self, Finished, Ticket};
@@ -64,7 +66,9 @@ impl Controller {
             Found::Success => None,
             Found::Failure(next) => Some(next),
         };
-        if !self.spec.keeps_conditions() || !self.conditions.is_known_to_be().await {
+        let keeps = self.spec.keeps_conditions() && self.conditions.is_known_to_be().await;
+        let records = next.is_some() && self.spec.events.of_failures && !ended.is_dealt_with();
+        if !keeps && !records {
             return ended;
         }
         let dependents = lacking(&self.spec.workflow, end.result.as_ref(), &mut self.budget());
@@ -74,6 +78,14 @@ impl Controller {
             next,
         });
         let verdicts = decide(&Facts { cleanup: end.cleanup, dependents, failed });
+        if let [.., degraded] = &verdicts
+            && records
+        {
+            (self.events)(primary, failure(degraded), None);
+        }
+        if !keeps {
+            return ended;
+        }
         let (time, instant) = end.began;
         let now = time.saturating_add(instant.elapsed()).unwrap_or(time);
         match self.write_conditions(primary, &verdicts, now).await {
@@ -140,6 +152,20 @@ impl Controller {
     }
 }
 
+/// Returns the Event that says why a run failed. Those with one reason are counted as one: their texts may differ each time (`ER-8`).
+fn failure(degraded: &Verdict) -> Event {
+    Event {
+        warning: true,
+        reason: degraded.reason.to_owned(),
+        message: degraded.message.clone(),
+        key: Some(String::new()),
+        action: None,
+        component: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
 /// Returns the dependents of a workflow that are not as they should be.
 fn lacking<'a>(
     workflow: &manifest::Workflow,
@@ -171,6 +197,17 @@ fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &
 }
 
 impl Ended {
+    /// Returns true if the component has dealt with the failure.
+    fn is_dealt_with(&self) -> bool {
+        match self.finished {
+            Finished::Failed(queue::Failure::Handled | queue::Failure::Delayed(_)) | Finished::NoRetry { .. } => true,
+            Finished::Failed(queue::Failure::Unhandled | queue::Failure::Conflict | queue::Failure::Outage)
+            | Finished::Done { .. }
+            | Finished::Gone
+            | Finished::Postponed => false,
+        }
+    }
+
     /// Returns what the run has found out (`SC-1`).
     fn found(&self, ticket: &Ticket) -> Found {
         let last = ticket.retry_if(self.blame.class).last || self.blame.next == NextRetry::Stop;

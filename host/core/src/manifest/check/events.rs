@@ -23,6 +23,11 @@ impl Check<'_> {
         let name = located(&raw.name).and_then(|Located { value: raw::EventName::Cel(cel), place }| {
             self.cel(cel, *place, (&variables, Right::Text))
         });
-        Events { key, name, owner_reference: flag(&raw.owner_reference, false) }
+        Events {
+            key,
+            name,
+            owner_reference: flag(&raw.owner_reference, false),
+            of_failures: flag(&raw.of_failures, true),
+        }
     }
 }

@@ -18,6 +18,10 @@ pub(in crate::manifest) struct Events {
     /// Whether they go with their primary, by an owner reference, rather than after the time that the API server keeps them (`ER-7`).
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) owner_reference: Maybe<bool>,
+    /// Whether the daemon records a Warning when a run fails, unless the component deals with the failure; one for each reason, counted
+    /// (`ER-8`).
+    #[schemars(extend("default" = true))]
+    pub(in crate::manifest) of_failures: Maybe<bool>,
 }
 
 /// Which Events are counted as one.
