@@ -526,6 +526,34 @@ fn events_are_counted_named_and_owned_as_the_manifest_says() {
 }
 
 #[test]
+fn a_run_that_fails_leaves_one_warning_that_is_counted_and_none_if_the_manifest_says_so() {
+    // ER-8
+    for (prefix, fields, records) in [("er8", "", true), ("er8-off", "events: { ofFailures: false }\n", false)] {
+        let place = Place::new(prefix);
+        let retry = "retry: { initialInterval: 50ms, maxAttempts: 2 }\n";
+        let daemon = place.daemon(&place.probe_manifest(&format!("{retry}{fields}")));
+        place.probe("p", json!({ "reconcile": { "do": [{ "fail": "no disk" }] } }));
+        wait::until(SOON, "all attempts", || (daemon.runs() >= FINALIZER_RUN + 3).then_some(())).unwrap();
+        daemon.await_quiet();
+        let path = place.namespace.path("v1", "events");
+        let api = place.cluster.api();
+        let found = || api.get(&path).unwrap()["items"].as_array().unwrap().clone();
+        if records {
+            let event = wait::until_ok(SOON, "three failures in one Event", || match &found()[..] {
+                [event] if event["count"] == 3 => Ok(event.clone()),
+                others => Err(json!(others)),
+            });
+            let event = event.unwrap();
+            assert_eq!((&event["type"], &event["reason"]), (&json!("Warning"), &json!("RunFailed")));
+            let message = "no disk; that was the last attempt: the next run follows the next change";
+            assert_eq!(event["message"], message);
+        } else {
+            assert_eq!(found(), [json!({}); 0]);
+        }
+    }
+}
+
+#[test]
 fn memos_of_a_primary_go_with_it() {
     let place = Place::new("forget");
     let daemon = place.daemon(&place.probe_manifest(""));
