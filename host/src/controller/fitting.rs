@@ -12,7 +12,7 @@ use capstan_core::manifest::Controller;
 use capstan_core::manifest::fit::{Misfit, can_have, misfits, named};
 use capstan_core::object::Gvk;
 use capstan_core::schema::{Kind, Known, Schema};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::declared::{Declared, Environment, KindAt, LONGEST_PAUSE, Sites};
 use super::handle::Handle;
@@ -25,6 +25,9 @@ const TRIES: usize = 5;
 
 /// The longest pause before a kind that can't have the conditions that the manifest asks for is looked at again.
 const LONGEST_UNFIT: Duration = Duration::from_mins(1);
+
+/// The longest that a document waits for the processor time of its plugin: no other controller is given one meanwhile.
+const TURN: Duration = Duration::from_secs(2);
 
 /// The most findings that are told of one version.
 const MOST: usize = 20;
@@ -44,6 +47,9 @@ enum Unread {
     /// It is no text.
     #[error("the published schema is no text")]
     NoText,
+    /// It was not its turn.
+    #[error("its plugin uses all of its processor time for something else")]
+    NoTurn,
     /// It does not have the kind.
     #[error("no schema of it is published")]
     Absent,
@@ -160,7 +166,8 @@ async fn read(handle: &Handle, spec: &Controller, sites: &Sites, kinds: &[KindAt
         let looked = match api.published(gvk).await {
             Ok(mut document) => {
                 let lenient = tries == TRIES;
-                handle.in_turn(None, async { compare(&mut document, (spec, sites), kinds, lenient) }).await
+                let comparing = handle.in_turn(None, async { compare(&mut document, (spec, sites), kinds, lenient) });
+                timeout(TURN, comparing).await.unwrap_or(Err(Unread::NoTurn))
             }
             Err(error) => Err(error.into()),
         };
@@ -221,7 +228,7 @@ impl Unread {
     fn may_end(&self) -> bool {
         match self {
             Self::Asked(error) => matches!(error.reason, Reason::UnknownKind | Reason::Unreachable | Reason::Busy),
-            Self::Absent => true,
+            Self::Absent | Self::NoTurn => true,
             Self::NoText | Self::Read(_) => false,
         }
     }
