@@ -445,7 +445,7 @@ fn runs_that_never_end_take_no_turn_from_another_plugin() {
     // They are retried, so that this comes true however little processor time there is for the daemon.
     wait::until_ok(LATER, "the spinners to have spent ten times as much", || {
         let (spinners, victim) = (spent(name), spent(&format!("{name}-victim")));
-        (spinners > 10.0 * victim).then_some(()).ok_or((spinners, victim))
+        (spinners > 10.0 * victim).then_some(()).ok_or(format!("{spinners} s, the victim {victim} s"))
     })
     .unwrap();
     attacked.end();
