@@ -548,7 +548,7 @@ fn a_run_that_fails_leaves_one_warning_that_is_counted_and_none_if_the_manifest_
             let message = "no disk; that was the last attempt: the next run follows the next change";
             assert_eq!(event["message"], message);
         } else {
-            assert_eq!(found(), [json!({}); 0]);
+            assert!(found().is_empty(), "{:?}", found());
         }
     }
 }
