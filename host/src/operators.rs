@@ -82,7 +82,7 @@ pub fn read(manifests: &Manifests) -> anyhow::Result<Read> {
 /// Reads manifests that all have to be valid.
 ///
 /// # Errors
-/// As [`read`]; and what is wrong with any of them.
+/// As [`read()`]; and what is wrong with any of them.
 pub fn valid(paths: &[PathBuf]) -> anyhow::Result<Vec<Operator>> {
     let Read { operators, problems } = read(&Manifests::new(paths, None)?)?;
     if !problems.is_empty() {
