@@ -55,6 +55,8 @@ pub struct Dependent<'a> {
 pub enum Lacks {
     /// A visit that succeeds.
     Success,
+    /// That others leave it alone.
+    Peace,
     /// Readiness.
     Readiness,
     /// Its end.
@@ -100,7 +102,7 @@ pub fn decide(facts: &Facts<'_>) -> [Verdict; 3] {
     let verdict = |status, reason, message: &str| Verdict { status, reason, message: text::said(message).into_owned() };
     let awaited = awaited(*cleanup, dependents);
     let lacking = dependents.iter().map(|dependent| dependent.lacks).min_by_key(|lacks| lacks.rank());
-    let broken = (lacking == Some(Lacks::Success)).then_some("DependentFailed");
+    let broken = lacking.filter(|lacks| matches!(lacks, Lacks::Success | Lacks::Peace)).map(Lacks::reason);
     if let Some(Failed { text, of_workflow, next }) = failed {
         let cause = broken.filter(|_| *of_workflow).unwrap_or("RunFailed");
         let text = if text.is_empty() { "without an explanation" } else { text };
@@ -231,7 +233,12 @@ fn steps(entries: usize) -> u64 {
 
 /// Returns what is awaited, or has failed, as one line: `failed: a (why), b; not ready: c`.
 fn awaited<'f>(cleanup: bool, dependents: &[Dependent<'_>]) -> Cow<'f, str> {
-    let sorts = [(Lacks::Success, "failed"), (Lacks::Readiness, "not ready"), (Lacks::Deletion, "not deleted yet")];
+    let sorts = [
+        (Lacks::Success, "failed"),
+        (Lacks::Peace, "contested"),
+        (Lacks::Readiness, "not ready"),
+        (Lacks::Deletion, "not deleted yet"),
+    ];
     let mut message = String::new();
     for (sort, title) in sorts {
         let mut rest = dependents.iter().filter(|dependent| dependent.lacks == sort);
@@ -267,14 +274,16 @@ impl Lacks {
     fn rank(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Readiness => 1,
-            Self::Deletion => 2,
+            Self::Peace => 1,
+            Self::Readiness => 2,
+            Self::Deletion => 3,
         }
     }
 
     fn reason(self) -> &'static str {
         match self {
             Self::Success => "DependentFailed",
+            Self::Peace => "DependentContested",
             Self::Readiness => "DependentNotReady",
             Self::Deletion => "DependentNotDeleted",
         }

@@ -14,6 +14,7 @@ use crate::guest::MatchResult;
 use crate::manifest::{Dependent, GenericMatching, Manage, Matching};
 use crate::object::{self, Gvk, Object, ObjectRef, Share};
 
+pub mod contest;
 pub mod diff;
 pub mod managed_fields;
 pub mod ownership;

@@ -195,6 +195,8 @@ async fn run(
         let end = End { ticket, cleanup: decision == Decision::Cleanup, result, began };
         run.controller.conclude(&run.primary, end, ended).await
     };
+    let now = Instant::now();
+    let ended = ended.at_the_latest(run.looks_again(now).map(|at| at.saturating_duration_since(now)));
     let exceeded = run.budget.lock().refused();
     let recalled = run.recalled.load(Ordering::Relaxed);
     Ended { exceeded, recalled, ..ended }

@@ -46,6 +46,7 @@ use tokio::time::{Instant, sleep, timeout};
 mod bulk;
 mod conditions;
 mod templates;
+mod contests;
 
 // === the API server ===
 
@@ -251,6 +252,7 @@ struct Script {
     handle_error: ErrorControl,
     decide_retry: Result<NextRetry, Failure>,
     desired: Result<Value, String>,
+    matches: Result<MatchResult, Failure>,
     /// `reconcile` and `cleanup` ask for this write first, and fail if that fails or does not end within a second.
     asks: Option<WriteRequest>,
     run: Option<Arc<dyn Context>>,
@@ -273,6 +275,7 @@ impl Default for Script {
             handle_error: ErrorControl::Unhandled,
             decide_retry: Ok(NextRetry::Declared),
             desired: Ok(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } })),
+            matches: Ok(MatchResult::Matches),
             asks: None,
             run: None,
             calls: Arc::default(),
@@ -370,7 +373,7 @@ impl Session for Script {
                 let objects = primary["spec"]["set"].as_array().into_iter().flatten().map(object).collect();
                 self.answer(format!("desired-set {name}"), Ok(Answer::DesiredSet(DesiredSet { objects })))
             }
-            Call::Match { name, .. } => self.answer(format!("match {name}"), Ok(Answer::Match(MatchResult::Matches))),
+            Call::Match { name, .. } => self.answer(format!("match {name}"), self.matches.clone().map(Answer::Match)),
             Call::IsMet { name, .. } => {
                 self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
             }

@@ -116,6 +116,28 @@ func TestLabelSelectorsAreThoseOfKubectl(t *testing.T) {
 	equal(t, err, error(&capstan.CallError{Reason: capstan.ErrInvalid, Message: "`a b` is no label selector"}))
 }
 
+func TestTheTimeOfAConditionChangesWithItsStatusAlone(t *testing.T) {
+	conditions := []capstan.StatusCondition{{Type: "Other", Status: capstan.ConditionUnknown}}
+	at := func(day int, status capstan.ConditionStatus, message string) bool {
+		daemon := &capstantest.Daemon{Clock: time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC)}
+		return daemon.Run().SetCondition(&conditions, capstan.StatusCondition{
+			Type: "Synced", Status: status, ObservedGeneration: 2, Reason: "Copied", Message: message,
+		})
+	}
+	equal(t, at(1, capstan.ConditionFalse, "half"), true)
+	equal(t, at(2, capstan.ConditionFalse, "more"), true)
+	equal(t, at(3, capstan.ConditionFalse, "more"), false)
+	equal(t, conditions[1].LastTransitionTime, "2026-01-01T00:00:00Z")
+	equal(t, at(3, capstan.ConditionTrue, "all"), true)
+	equal(t, conditions, []capstan.StatusCondition{
+		{Type: "Other", Status: capstan.ConditionUnknown},
+		{
+			Type: "Synced", Status: capstan.ConditionTrue, ObservedGeneration: 2,
+			LastTransitionTime: "2026-01-03T00:00:00Z", Reason: "Copied", Message: "all",
+		},
+	})
+}
+
 func TestWritesAreRecordedAndReadAgain(t *testing.T) {
 	daemon := &capstantest.Daemon{}
 	run := daemon.Run()

@@ -595,6 +595,39 @@ export namespace sources {
   function deregister(name: string): void;
 }
 
+/** A condition in the status of a primary, as Kubernetes knows it. Of its type there is one in a status. */
+export interface StatusCondition {
+  /** What is or is not so, in CamelCase. */
+  type: string;
+  status: "True" | "False" | "Unknown";
+  /** The generation of the primary of which that is known. */
+  observedGeneration?: number;
+  /** Since when it is; set by `setCondition`. */
+  lastTransitionTime?: string;
+  /** Why, as one word in CamelCase. */
+  reason?: string;
+  /** Why, for people. */
+  message?: string;
+}
+
+/**
+ * Puts a condition in the place of the one of its type, or behind the others. Its time is kept as long as its status is, else it is now. Returns
+ * whether anything is different.
+ *
+ * ```js
+ * const conditions = [...(page.status?.conditions ?? [])];
+ * setCondition(conditions, { type: "Synced", status: true, reason: "UpToDate", observedGeneration: page.metadata.generation });
+ * return { status: { conditions } };
+ * ```
+ *
+ * Where the manifest says `statusConditions: standard`, `Ready`, `Progressing` and `Degraded` are the daemon's, and what is answered in their place
+ * is left out.
+ */
+export function setCondition(
+  conditions: StatusCondition[],
+  condition: { type: string; status: boolean | "True" | "False" | "Unknown"; reason: string; message?: string; observedGeneration?: number },
+): boolean;
+
 /** Kubernetes Events about the primary, which `kubectl describe` shows. Best effort. */
 export namespace recorder {
   interface Options {

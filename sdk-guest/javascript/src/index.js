@@ -13,5 +13,6 @@ export * as operations from "./operations.js";
 export { operator, operators } from "./operator.js";
 export * as recorder from "./recorder.js";
 export * as sources from "./sources.js";
+export { setCondition } from "./status.js";
 export * as system from "./system.js";
 export * as workflow from "./workflow.js";

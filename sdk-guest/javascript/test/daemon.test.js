@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cache, config, context, equal, expectations, log, memo, operations, recorder, secondaries, secondary, sources, system, workflow } from "@capstan/guest";
+import { cache, config, context, equal, expectations, log, memo, operations, recorder, secondaries, secondary, setCondition, sources, system, workflow } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
 
 const configMap = (name, app) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name, namespace: "web", labels: { app } }, data: { a: "b" } });
@@ -277,6 +277,24 @@ test("what was written outside of the cluster is recorded", () => {
     { source: "domains", actual: { id: "a", ttl: 1 }, replaced: { id: "a" } },
     { source: "domains", forgotten: "a" },
   ]);
+});
+
+test("the time of a condition changes with its status alone", () => {
+  const conditions = [{ type: "Other", status: "Unknown" }];
+  const at = (day, status, message) =>
+    new Daemon({ now: `2026-01-0${day}T00:00:00Z` }).run(() =>
+      setCondition(conditions, { type: "Synced", status, reason: "Copied", message, observedGeneration: 2 }),
+    );
+  assert.equal(at(1, false, "half"), true);
+  assert.equal(at(2, false, "more"), true);
+  assert.equal(at(3, "False", "more"), false);
+  assert.equal(conditions[1].lastTransitionTime, "2026-01-01T00:00:00Z");
+  assert.equal(at(3, true, "all"), true);
+  const synced = { type: "Synced", status: "True", observedGeneration: 2, lastTransitionTime: "2026-01-03T00:00:00Z", reason: "Copied", message: "all" };
+  assert.deepEqual(conditions, [{ type: "Other", status: "Unknown" }, synced]);
+  assert.throws(() => at(3, "yes", "all"), { message: 'the status of the condition: "yes" is none of: True, False, Unknown' });
+  assert.throws(() => setCondition(conditions, { type: "Synced", status: true }), { message: "the reason of the condition is missing" });
+  assert.throws(() => setCondition(conditions, { kind: "Synced" }), /there is no option `kind`/);
 });
 
 test("what is expected is checked and set", () => {

@@ -45,6 +45,7 @@ from capstan import (
     recorder,
     secondaries,
     secondary,
+    set_condition,
     sources,
     system,
     to_primaries,
@@ -307,6 +308,26 @@ class Expectations(unittest.TestCase):
             self.assertEqual(expectations.check("ready", lambda: False), "timed-out")
             self.assertTrue(expectations.clear("ready"))
         self.assertIsNone(run.expectation)
+
+
+class Conditions(unittest.TestCase):
+    def test_the_time_of_a_condition_changes_with_its_status_alone(self) -> None:
+        def at(day: int, status: Any, message: str) -> bool:
+            with Run(PAGE, now=datetime(2026, 1, day, tzinfo=timezone.utc)):
+                return set_condition(conditions, "Synced", status, "Copied", message, generation=2)
+
+        conditions: list[dict[str, Any]] = [{"type": "Other", "status": "Unknown"}]
+        self.assertTrue(at(1, False, "half"))
+        self.assertTrue(at(2, False, "more"))
+        self.assertFalse(at(3, "False", "more"))
+        self.assertEqual(conditions[1]["lastTransitionTime"], "2026-01-01T00:00:00Z")
+        self.assertTrue(at(3, True, "all"))
+        synced = {"type": "Synced", "status": "True", "observedGeneration": 2, "lastTransitionTime": "2026-01-03T00:00:00Z", "reason": "Copied", "message": "all"}
+        self.assertEqual(conditions, [{"type": "Other", "status": "Unknown"}, synced])
+        with self.assertRaisesRegex(ValueError, "there is no status of a condition 'yes'; there are: True, False, Unknown"):
+            at(3, "yes", "all")
+        with self.assertRaisesRegex(TypeError, "the reason of a condition is a str, not None"):
+            set_condition(conditions, "Synced", True, None)  # type: ignore[arg-type]
 
 
 class Sources(unittest.TestCase):

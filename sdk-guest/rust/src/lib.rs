@@ -78,6 +78,7 @@
 //! | sources that come and go | [`sources`] |
 //! | values that outlive the call | [`memo`] |
 //! | Kubernetes Events | [`recorder`] |
+//! | conditions of its own in the status | [`set_condition`] |
 //! | its configuration | [`config`] |
 //! | log lines | [`info!`], [`warn!`] and the like |
 //! | time and chance | [`system`] |
@@ -118,6 +119,7 @@ pub mod memo;
 pub mod operations;
 pub mod recorder;
 pub mod sources;
+mod status;
 pub mod system;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod test;
@@ -135,6 +137,7 @@ pub use exports::{
 pub use inbound::{Received, Request};
 pub use json::{Json, Metadata};
 pub use operations::ObjectRef;
+pub use status::{ConditionStatus, StatusCondition, set_condition};
 
 /// Says what dependents should look like: each function of the block is the desired state of one.
 ///

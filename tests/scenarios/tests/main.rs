@@ -25,6 +25,7 @@ mod clusters;
 mod compiling;
 mod conditions;
 mod config;
+mod contests;
 mod dependents;
 mod endless;
 mod expectations;

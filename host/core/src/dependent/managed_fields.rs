@@ -16,9 +16,11 @@ use crate::budget::{Budget, OPERATION};
 use crate::guest::MatchResult;
 
 mod beside;
+mod owner;
 mod set;
 
 pub use beside::is_our_change;
+pub use owner::owners;
 use set::{NOTHING, Name, Set};
 
 /// The arguments of [`compare`].

@@ -71,7 +71,16 @@ impl Controller {
         if !keeps && !records {
             return ended;
         }
-        let dependents = lacking(&self.spec.workflow, end.result.as_ref(), &mut self.budget());
+        let contested = self.verdicts.contested(primary, Instant::now());
+        let mut dependents = lacking(&self.spec.workflow, end.result.as_ref(), &mut self.budget());
+        for (name, why, _) in &contested {
+            let known =
+                dependents.iter().any(|dependent| dependent.name == &**name && dependent.lacks == Lacks::Success);
+            if !known && self.spec.workflow.dependents.contains_key(name) {
+                dependents.retain(|dependent| dependent.name != &**name);
+                dependents.push(Dependent { name, lacks: Lacks::Peace, why: Cow::Borrowed(why) });
+            }
+        }
         let failed = next.map(|next| Failed {
             text: ended.error.as_deref().unwrap_or_default(),
             of_workflow: ended.origin == Some(FailureOrigin::Workflow),

@@ -60,6 +60,22 @@ impl Ended {
         Self::well(Finished::Done { finalizer_removed: false, again })
     }
 
+    /// Returns the same, with another run at the latest after this time, unless one follows for another reason.
+    pub(super) fn at_the_latest(self, after: Option<Duration>) -> Self {
+        let sooner = |again: Option<Duration>| again.into_iter().chain(after).min();
+        let finished = match self.finished {
+            Finished::Done { finalizer_removed: false, again } => {
+                Finished::Done { finalizer_removed: false, again: sooner(again) }
+            }
+            Finished::NoRetry { again } => Finished::NoRetry { again: sooner(again) },
+            other @ (Finished::Done { finalizer_removed: true, .. }
+            | Finished::Failed(_)
+            | Finished::Gone
+            | Finished::Postponed) => other,
+        };
+        Self { finished, ..self }
+    }
+
     pub(super) fn of(failed: Failed) -> Self {
         Self::failed(failed.message, failed.sort, failed.class).from(failed.origin)
     }

@@ -19,12 +19,14 @@ use crate::workflow::{self, Activation, Outcome, Step, Task};
 mod bulk;
 mod claim;
 mod conditions;
+mod contested;
 mod former;
 mod template;
 mod unanswered;
 mod visitor;
 
 use template::Part;
+use contested::Drift;
 pub(super) use visitor::Visitor;
 use visitor::{Basis, Stopped, Told};
 
@@ -85,7 +87,8 @@ impl Visitor<'_> {
             return Ok(Outcome::Unwanted { conditions: std::mem::take(told).conditions });
         }
         self.reconcile(name, spec, &mut told.done).await?;
-        let ready = self.met(ConditionRole::ReadyPostcondition, name, spec, told).await?;
+        // LG-1: what is not put right is not ready.
+        let ready = !self.run.holds(name) && self.met(ConditionRole::ReadyPostcondition, name, spec, told).await?;
         let Told { done, conditions } = std::mem::take(told);
         Ok(Outcome::Reconciled { done, conditions, ready })
     }
@@ -145,7 +148,7 @@ impl Visitor<'_> {
         source.known(within)?;
         is_watched(source, desired.key())?;
         let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
-        let (operation, now) = self.bring_in_line((name, spec, source), &desired, actual).await?;
+        let (operation, now) = self.bring_in_line((name, spec, source), (&desired, hash), actual).await?;
         if let Some(now) = now {
             self.tell_of_former(name, spec, source, now.key());
             self.remember(name, hash, &now);
@@ -158,11 +161,11 @@ impl Visitor<'_> {
     async fn bring_in_line(
         &self,
         (name, spec, source): (&Arc<str>, &Dependent, &Source),
-        desired: &Desired,
+        (desired, hash): (&Desired, u64),
         actual: Option<Object>,
     ) -> Result<(Operation, Option<Object>), Stopped> {
         let basis = Basis::of(actual);
-        let refusal = match self.write_upon(name, spec, desired, &basis).await {
+        let refusal = match self.write_upon(name, spec, (desired, hash), &basis).await {
             Ok(done) => return Ok(done),
             Err(Stopped::Refused(error)) if basis.is_doubted_by(&error, spec) => error,
             // With `create_only`, an existing object stays as it is.
@@ -183,14 +186,14 @@ impl Visitor<'_> {
         if let Basis::Ours(found) = &basis {
             source.put(found.clone());
         }
-        self.write_upon(name, spec, desired, &basis).await
+        self.write_upon(name, spec, (desired, hash), &basis).await
     }
 
     async fn write_upon(
         &self,
         name: &Arc<str>,
         spec: &Dependent,
-        desired: &Desired,
+        (desired, wanted): (&Desired, u64),
         basis: &Basis,
     ) -> Result<(Operation, Option<Object>), Stopped> {
         let failed = |error: dependent::Error| Stopped::Failed(error.to_string());
@@ -199,8 +202,11 @@ impl Visitor<'_> {
             Basis::Absent | Basis::Adopted(_) => None,
             Basis::Ours(actual) => Some(actual),
         };
+        let differs;
+        let mut drift = Drift { name, spec, key: desired.key(), wanted, what: None };
         let (operation, write) = match (dependent::need(&spec.manage, actual), basis) {
             (Need::Nothing, _) => return Ok((Operation::Unchanged, None)),
+            (_, Basis::Absent) if self.is_held(&drift).await => return Ok((Operation::Unchanged, None)),
             (_, Basis::Absent) => (Operation::Created, dependent::create(desired, spec, manager)),
             (_, Basis::Adopted(found)) => (
                 Operation::Updated,
@@ -212,6 +218,11 @@ impl Visitor<'_> {
                 }
                 MatchResult::Differs(what) => {
                     tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
+                    differs = what;
+                    drift.what = Some(&differs);
+                    if self.is_held(&drift).await {
+                        return Ok((Operation::Unchanged, None));
+                    }
                     let budget = &mut self.run.budget.lock();
                     let write = dependent::update(actual, desired, spec, manager, budget);
                     (Operation::Updated, write.map_err(failed)?)
@@ -224,6 +235,7 @@ impl Visitor<'_> {
             Basis::Ours(_) => self.write(source, desired.key(), write).await?,
         };
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
+        self.note_put_right(&drift);
         Ok((operation, now))
     }
 
@@ -267,6 +279,8 @@ impl Visitor<'_> {
         if object.header().deleting {
             return Ok(());
         }
+        let Run { controller, primary, .. } = self.run;
+        controller.verdicts.change_contests(primary, |all| all.forget(name, object.key()));
         let source = self.source(name).await?;
         let deleting = self.run.controller.cluster.write(write);
         if let Some(left) = self.run.asked(deleting).await? {

@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::memos::Memos;
@@ -53,6 +54,8 @@ pub(super) struct Kept {
     keys: HashMap<Arc<str>, ObjectRef>,
     /// What the last visit has found of each node.
     visits: HashMap<Arc<str>, Visited>,
+    /// The dependents that are not put right yet, and until when (`LG-1`).
+    held: HashMap<Arc<str>, Instant>,
     tree: Option<Arc<Value>>,
 }
 
@@ -200,6 +203,25 @@ impl Run {
     /// Returns true if a dependent was not found to be inactive, so that what there is of it may not even be watched.
     pub(crate) fn is_active(&self, name: &str) -> bool {
         self.kept.lock().visits.get(name).is_none_or(|visited| !visited.inactive)
+    }
+
+    /// Takes in that a dependent is not put right until then.
+    pub(crate) fn hold(&self, name: &Arc<str>, until: Instant) {
+        let held = &mut self.kept.lock().held;
+        held.entry(Arc::clone(name)).and_modify(|known| *known = until.min(*known)).or_insert(until);
+    }
+
+    /// Returns true if a dependent is not put right yet.
+    pub(crate) fn holds(&self, name: &str) -> bool {
+        self.kept.lock().held.contains_key(name)
+    }
+
+    /// Returns when something of it that others keep changing has to be looked at again: it may be put right then, or they have settled.
+    pub(super) fn looks_again(&self, now: Instant) -> Option<Instant> {
+        let held = self.kept.lock().held.values().min().copied();
+        let told = self.controller.spec.keeps_conditions();
+        let settled = || self.controller.verdicts.contested(&self.primary, now).into_iter().map(|(.., at)| at).min();
+        held.or_else(|| if told { settled() } else { None })
     }
 
     pub(crate) fn keep_result(&self, name: Option<String>, result: WorkflowResult) {

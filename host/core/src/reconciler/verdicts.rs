@@ -16,8 +16,10 @@ use crate::reconciler::expectations::Expected;
 use crate::reconciler::memos::Memos;
 
 mod bulk;
+mod contests;
 
 pub use bulk::Matched;
+pub use contests::Contests;
 
 /// The memory of a controller between its runs.
 #[derive(Default)]
@@ -33,7 +35,7 @@ pub struct Verdicts {
 }
 
 /// The memory of one primary. Bounded: one verdict per dependent and two for itself, those of bulks as long as their plugin has
-/// memory for them, memos within their limit, one expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered.
+/// memory for them, memos within their limit, one expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered, and those of a few objects that have been put right lately.
 #[derive(Default)]
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
@@ -44,6 +46,7 @@ struct Remembered {
     expected: Expected,
     asleep: Vec<(Arc<str>, Asleep)>,
     unanswered: Vec<(Arc<str>, ObjectRef)>,
+    contests: Contests,
     /// The last edition in which the managed workflow has been walked to its end.
     walked: Option<u64>,
 }
@@ -127,6 +130,33 @@ impl Verdicts {
             remembered.unanswered.retain(|(known, _)| known != dependent);
             remembered.unanswered.extend(key.map(|key| (Arc::clone(dependent), key)));
         });
+    }
+
+    /// Returns until when an object of a dependent is not put right again, if others have changed it back too often, and whether it is
+    /// known what they change.
+    pub fn held(
+        &self,
+        primary: &Object,
+        (dependent, key): (&str, &ObjectRef),
+        wanted: u64,
+        now: Instant,
+    ) -> Option<(Instant, bool)> {
+        let primaries = self.primaries.lock();
+        let contest = primaries.get(primary.key())?.of(primary)?.contests.get(dependent, key)?;
+        Some((contest.held_until(wanted, now)?, contest.why(now).is_some()))
+    }
+
+    /// Returns the dependents of a primary whose objects others keep changing, with what they change, and when they will have settled.
+    pub fn contested(&self, primary: &Object, now: Instant) -> Vec<(Arc<str>, Arc<str>, Instant)> {
+        let primaries = self.primaries.lock();
+        let remembered = primaries.get(primary.key()).and_then(|remembered| remembered.of(primary));
+        let open = remembered.into_iter().flat_map(|remembered| remembered.contests.open(now));
+        open.map(|(name, why, settled)| (Arc::clone(name), Arc::clone(why), settled)).collect()
+    }
+
+    /// Calls `act` to change what is remembered of objects that have been put right.
+    pub fn change_contests(&self, primary: &Object, act: impl FnOnce(&mut Contests)) {
+        self.change(primary, |remembered| act(&mut remembered.contests));
     }
 
     /// Remembers, for an edition of a controller, that a dependent of a primary is inactive; `None`: it is active.

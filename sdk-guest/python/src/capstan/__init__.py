@@ -41,6 +41,7 @@ from capstan.registry import (
     to_primaries,
     to_secondaries,
 )
+from capstan.status import set_condition
 
 __all__ = [
     "CallError",
@@ -91,6 +92,7 @@ __all__ = [
     "recorder",
     "secondaries",
     "secondary",
+    "set_condition",
     "sources",
     "system",
     "to_primaries",

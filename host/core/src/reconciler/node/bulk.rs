@@ -200,7 +200,7 @@ impl Visitor<'_> {
         source.known(Within::Object(desired.key()))?;
         is_watched(source, desired.key())?;
         let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
-        let (operation, now) = self.bring_in_line((name, spec, source), &desired, actual).await?;
+        let (operation, now) = self.bring_in_line((name, spec, source), (&desired, hash), actual).await?;
         if let Some(now) = now {
             let verdict = Verdict::of(hash, &now);
             verdicts.change_bulk(&run.primary, name, |matched| matched.keep(verdict, || guest.lasting()));
