@@ -51,5 +51,6 @@ mod secondaries;
 mod sources;
 mod swap;
 mod takeover;
+mod templates;
 mod webpage;
 mod workflows;

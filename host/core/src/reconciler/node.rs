@@ -195,6 +195,7 @@ impl Visitor<'_> {
                     return Ok((Operation::Unchanged, Some(actual.clone())));
                 }
                 MatchResult::Differs(what) => {
+                    let what = if self.shows_secret(spec) { "in what may be of a Secret" } else { &*what };
                     tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
                     let budget = &mut self.run.budget.lock();
                     let write = dependent::update(actual, desired, spec, manager, budget);
@@ -204,9 +205,10 @@ impl Visitor<'_> {
         };
         let source = self.source(name).await?;
         let now = match basis {
-            Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await?,
-            Basis::Ours(_) => self.write(source, desired.key(), write).await?,
+            Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await,
+            Basis::Ours(_) => self.write(source, desired.key(), write).await.map_err(Stopped::from),
         };
+        let now = now.map_err(|stopped| if self.shows_secret(spec) { stopped.hushed() } else { stopped })?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         Ok((operation, now))
     }
