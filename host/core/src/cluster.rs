@@ -116,6 +116,22 @@ pub struct Error {
     pub fields: String,
 }
 
+impl Error {
+    /// Returns it without what the API server says of the object, which may quote it.
+    #[must_use]
+    pub(crate) fn hushed(self) -> Self {
+        if self.reason != Reason::Rejected {
+            return self;
+        }
+        let fields = if self.fields.is_empty() { String::new() } else { format!(" for {}", self.fields) };
+        let code = self.code;
+        let message = format!(
+            "the API server refuses it{fields} (HTTP {code}); what it says may quote a Secret, and is kept back"
+        );
+        Self { message, ..self }
+    }
+}
+
 /// The reasons for which a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {

@@ -439,6 +439,17 @@ impl Controller {
         self.reconciler == Reconciler::Component
     }
 
+    /// Whether a template sees a Secret, of what it may look at: the primary, and these dependents.
+    pub(crate) fn shows_secret<'d>(
+        &self,
+        template: &Template,
+        mut dependents: impl Iterator<Item = &'d Arc<str>>,
+    ) -> bool {
+        let is_secret = |gvk: &Gvk| gvk.group.is_empty() && &*gvk.kind == "Secret";
+        let of = |name: &str| self.dependents().any(|(other, spec)| **other == *name && is_secret(&spec.gvk));
+        is_secret(&self.primary) || dependents.any(|name| template.reads(name) && of(name))
+    }
+
     /// Returns the template of the status, if there is one.
     pub fn status(&self) -> Option<&Template> {
         match &self.reconciler {

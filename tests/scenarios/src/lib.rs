@@ -89,6 +89,7 @@ impl Place {
             let established = ["wait", "--for=condition=Established", "--timeout=30s"];
             let kinds = [
                 "crd/webpages.sample.capstan.dev",
+                "crd/configmapcopies.sample.capstan.dev",
                 "crd/probes.test.capstan.dev",
                 "crd/clusterprobes.test.capstan.dev",
             ];
@@ -681,9 +682,10 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Returns the options of the shared control plane of the scenarios: workloads run, and the garbage collector knows
-/// the kinds of sample and probe from its start.
+/// the kinds of samples and probe from its start.
 pub fn options() -> Options {
-    let kinds = ["plugins/webpage", "tests/guests/probe"].map(|folder| repository().join(folder).join("crd.yaml"));
+    let kinds = ["plugins/webpage", "plugins/configmap-copy", "tests/guests/probe"];
+    let kinds = kinds.map(|folder| repository().join(folder).join("crd.yaml"));
     Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
 }
 

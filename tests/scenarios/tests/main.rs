@@ -53,5 +53,6 @@ mod secondaries;
 mod sources;
 mod swap;
 mod takeover;
+mod templates;
 mod webpage;
 mod workflows;

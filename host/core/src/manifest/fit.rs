@@ -573,6 +573,11 @@ spec:
             (source("mapper: { labels: {} }, secondaries: { pointer: /spec/titel }"), pointer("sources.s.informer.secondaries.pointer")),
             (dependent("filters: { onAdd: { cel: object.spec.qota == '' } }"), tenant("workflow.dependents.d.filters.onAdd.cel")),
             (dependent("name: { cel: primary.spec.titel }"), cel("workflow.dependents.d.name.cel", "primary")),
+            (dependent("desired: { template: { metadata: { name: a }, spec: { a: ['x ${primary.spec.titel}'] } } }"), cel("workflow.dependents.d.desired.template.spec.a[0]", "primary")),
+            (
+                dependent("manage: [delete] }, e: { apiVersion: v1, kind: Pod, dependsOn: [d], desired: { template: { metadata: { name: '${dependents.d.spec.qota}' } } }"),
+                vec!["workflow.dependents.e.desired.template.metadata.name: found `dependents.d.spec.qota`; sample.dev/v1 Tenant has no field `qota` in `dependents.d.spec`; did you mean `quota`?".to_owned()],
+            ),
             (dependent("activation: { cel: primary.spec.titel == '' && dependent.spec.quota == '' }"), cel("workflow.dependents.d.activation.cel", "primary")),
             (dependent("match: { generic: { ignore: [/spec/quota, /metadata/labels/a, /spec/qota] } }"), vec!["workflow.dependents.d.match.generic.ignore[2]: found `/spec/qota`; sample.dev/v1 Tenant has no field `qota` in `/spec`; did you mean `quota`?".to_owned()]),
             (format!("standalone: {{ w: {{ dependents: {{ d: {{ {TENANT}, readyPostcondition: {{ cel: primary.spec.titel == '' }} }} }} }} }}"), cel("standalone.w.dependents.d.readyPostcondition.cel", "primary")),

@@ -217,6 +217,7 @@ impl Visitor<'_> {
                     return Ok((Operation::Unchanged, Some(actual.clone())));
                 }
                 MatchResult::Differs(what) => {
+                    let what = if self.shows_secret(spec) { "in what may be of a Secret" } else { &*what };
                     tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
                     differs = what;
                     drift.what = Some(&differs);
@@ -231,9 +232,10 @@ impl Visitor<'_> {
         };
         let source = self.source(name).await?;
         let now = match basis {
-            Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await?,
-            Basis::Ours(_) => self.write(source, desired.key(), write).await?,
+            Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await,
+            Basis::Ours(_) => self.write(source, desired.key(), write).await.map_err(Stopped::from),
         };
+        let now = now.map_err(|stopped| if self.shows_secret(spec) { stopped.hushed() } else { stopped })?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         self.note_put_right(&drift);
         Ok((operation, now))

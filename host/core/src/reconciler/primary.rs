@@ -50,7 +50,7 @@ impl Controller {
                 return Ok(None);
             }
         }
-        let Some(object) = self.cluster.write(write).await? else {
+        let Some(object) = self.cluster.write(write).await.map_err(|error| self.told(error))? else {
             return Ok(None);
         };
         let version = object.version();
@@ -58,6 +58,13 @@ impl Controller {
         self.verdicts.keep_verdict(&object, &slot, verdict);
         self.primaries.put(object);
         Ok(Some(version))
+    }
+
+    /// Returns why a write to a primary was refused, without what may be of a Secret that its status shows (`DT-4`).
+    fn told(&self, error: cluster::Error) -> cluster::Error {
+        let spec = &self.spec;
+        let shows = spec.status().is_some_and(|status| spec.shows_secret(status, spec.workflow.dependents.keys()));
+        if shows { error.hushed() } else { error }
     }
 
     /// Adds a finalizer to a primary and returns the newest version of it (`FI-1`, `FI-2`). If the primary is gone,

@@ -91,7 +91,16 @@ fn manifests() -> Vec<(&'static str, Value)> {
         manifest["spec"]["serviceAccount"] = account;
         manifest
     };
+    let templates = || {
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "desired": { "template": { "metadata": { "name": "${primary.metadata.name}" } } } });
+        let controller = json!({ "namespaces": ["a"], "workflow": { "dependents": { "map": map } }, "status": { "template": { "a": "b" } } });
+        let mut manifest = manifest(json!({}), controller);
+        manifest["spec"].as_object_mut().unwrap().remove("plugins");
+        manifest["spec"]["controllers"]["c"].as_object_mut().unwrap().remove("plugin");
+        manifest
+    };
     vec![
+        ("templates alone", templates()),
         ("an account", acting(json!({ "name": "pages" }), json!({ "namespaces": ["a", "b"] }))),
         (
             "an account elsewhere",

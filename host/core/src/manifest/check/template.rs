@@ -133,20 +133,11 @@ impl Check<'_> {
                 format!("found {what} in a controller without a `plugin`; expected {instead}`plugin` there"),
             );
         }
-        self.nameless(controller, around);
-    }
-
-    /// Finds a dependent of which nothing says how its object is called.
-    fn nameless(&mut self, controller: &Controller, around: usize) {
-        let is_nameless = |dependent: &Dependent| {
-            let Dependent { bulk, manage, called, template, .. } = dependent;
-            !(*bulk || manage.create || manage.update || manage.delete) && called.is_none() && template.is_none()
-        };
-        let mut dependents = controller.workflow.dependents.iter();
-        if let Some((name, _)) = dependents.find(|(_, dependent)| is_nameless(dependent)) {
+        for (name, dependent) in &controller.workflow.dependents {
+            let Some(lacking) = lacking(dependent) else { continue };
             let field = format!("spec.controllers.{}.workflow.dependents.{name}", controller.name);
             let place = self.places.iter().rposition(|place| place.path == field).unwrap_or(around);
-            self.fault(place, "found a dependent without a `name` in a controller without a `plugin`, which would say it; expected `name: { cel: … }`");
+            self.fault(place, lacking);
         }
     }
 
@@ -210,4 +201,17 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// Returns what a dependent lacks without a plugin, which would say how its object is called, or be permitted what it needs.
+fn lacking(dependent: &Dependent) -> Option<&'static str> {
+    let Dependent { bulk, manage, called, template, .. } = dependent;
+    let asked = *bulk || manage.create || manage.update || manage.delete;
+    if !asked && called.is_none() {
+        return Some(
+            "found a dependent without a `name` in a controller without a `plugin`, which would say it; expected `name: { cel: … }`",
+        );
+    }
+    let held = template.as_ref().is_some_and(|template| template.has(&["metadata", "finalizers"]));
+    held.then_some("found `finalizers` in a template, which take `delete` in the `capabilities` of a `plugin`, in a controller without one; expected none, or `plugin`")
 }

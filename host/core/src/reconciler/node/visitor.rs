@@ -57,6 +57,14 @@ impl From<String> for Stopped {
 }
 
 impl Stopped {
+    /// Returns it without what the API server says of an object.
+    pub(super) fn hushed(self) -> Self {
+        match self {
+            Self::Refused(error) => Self::Refused(error.hushed()),
+            Self::Unknown(_) | Self::Asked(_) | Self::Several(_) | Self::Failed(_) => self,
+        }
+    }
+
     /// Returns true if what stopped the visit of one object would stop that of any other, too.
     pub(super) fn stops_others(&self) -> bool {
         match self {
