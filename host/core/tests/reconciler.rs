@@ -45,8 +45,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 mod bulk;
 mod conditions;
-mod templates;
 mod contests;
+mod templates;
 
 // === the API server ===
 

@@ -25,8 +25,8 @@ mod template;
 mod unanswered;
 mod visitor;
 
-use template::Part;
 use contested::Drift;
+use template::Part;
 pub(super) use visitor::Visitor;
 use visitor::{Basis, Stopped, Told};
 
@@ -217,9 +217,8 @@ impl Visitor<'_> {
                     return Ok((Operation::Unchanged, Some(actual.clone())));
                 }
                 MatchResult::Differs(what) => {
-                    let what = if self.shows_secret(spec) { "in what may be of a Secret" } else { &*what };
-                    tracing::debug!(dependent = %name, object = %desired.key(), %what, "differs from its desired state");
-                    differs = what;
+                    differs = if self.shows_secret(spec) { "in what may be of a Secret".to_owned() } else { what };
+                    tracing::debug!(dependent = %name, object = %desired.key(), what = %differs, "differs from its desired state");
                     drift.what = Some(&differs);
                     if self.is_held(&drift).await {
                         return Ok((Operation::Unchanged, None));
