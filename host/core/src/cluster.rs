@@ -120,16 +120,27 @@ impl Error {
     /// Returns it without what the API server says of the object, which may quote it.
     #[must_use]
     pub(crate) fn hushed(self) -> Self {
-        if self.reason != Reason::Rejected {
+        if quotes_nothing(self.code, &self.message) {
             return self;
         }
-        let fields = if self.fields.is_empty() { String::new() } else { format!(" for {}", self.fields) };
-        let code = self.code;
-        let message = format!(
-            "the API server refuses it{fields} (HTTP {code}); what it says may quote a Secret, and is kept back"
-        );
-        Self { message, ..self }
+        Self { message: kept_back(self.code, &self.fields), ..self }
     }
+}
+
+/// Returns true if a refusal with this status is about rights, names or versions alone, whatever the object holds.
+pub fn quotes_nothing(code: u16, text: &str) -> bool {
+    match code {
+        0 | 401 | 404 | 409 | 429 => true,
+        // So says RBAC; whatever else forbids it says what it likes.
+        403 => text.contains(" cannot ") && text.contains(" resource \""),
+        _ => false,
+    }
+}
+
+/// Returns what is said in place of a refusal that may quote a Secret (`SSA-7`).
+pub fn kept_back(code: u16, fields: &str) -> String {
+    let fields = if fields.is_empty() { String::new() } else { format!(" for {fields}") };
+    format!("the API server refuses it{fields} (HTTP {code}); what it says may quote a Secret, and is kept back")
 }
 
 /// The reasons for which a request fails.

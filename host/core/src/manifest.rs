@@ -445,9 +445,8 @@ impl Controller {
         template: &Template,
         mut dependents: impl Iterator<Item = &'d Arc<str>>,
     ) -> bool {
-        let is_secret = |gvk: &Gvk| gvk.group.is_empty() && &*gvk.kind == "Secret";
-        let of = |name: &str| self.dependents().any(|(other, spec)| **other == *name && is_secret(&spec.gvk));
-        is_secret(&self.primary) || dependents.any(|name| template.reads(name) && of(name))
+        let of = |name: &str| self.dependents().any(|(other, spec)| **other == *name && spec.gvk.is_secret());
+        self.primary.is_secret() || dependents.any(|name| template.reads(name) && of(name))
     }
 
     /// Returns the template of the status, if there is one.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_core::cluster::{Error, Reason, Verb, Write};
+use capstan_core::cluster::{Error, Reason, Verb, Write, kept_back, quotes_nothing};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::text::{LONGEST, said_within};
 use http::StatusCode;
@@ -155,10 +155,15 @@ impl<'a> About<'a> {
             (403, Identity::Operator(_)) => format!("; the operator acts as {user}, which lacks that right"),
             _ => String::new(),
         };
+        let fields = said_within(&fields.join(", "), LONGEST / 4).into_owned();
         // What was asked, the status and the cure have room beside it.
-        let said = said_within(&text, LONGEST / 2);
-        let mut refusal = self.error(reason, code, &format_args!("{said} (HTTP {code}){cure}"));
-        refusal.fields = said_within(&fields.join(", "), LONGEST / 4).into_owned();
+        let said = if self.gvk.is_secret() && !quotes_nothing(code, &text) {
+            kept_back(code, &fields)
+        } else {
+            format!("{} (HTTP {code})", said_within(&text, LONGEST / 2))
+        };
+        let mut refusal = self.error(reason, code, &format_args!("{said}{cure}"));
+        refusal.fields = fields;
         refusal
     }
 
@@ -261,6 +266,45 @@ mod tests {
     fn refused(who: &Identity, code: u16, body: Result<Bytes, Broken>) -> Error {
         let status = StatusCode::from_u16(code).unwrap();
         about(who, "get", |about| about.refused(status, body))
+    }
+
+    #[test]
+    fn of_a_secret_nothing_is_said_that_may_quote_it() {
+        // SSA-7
+        let key = ObjectRef::namespaced("n", "a");
+        let kept = "what it says may quote a Secret, and is kept back";
+        let rights = r#"{"message":"secrets \"a\" is forbidden: User \"u\" cannot patch resource \"secrets\" in API group \"\""}"#;
+        for (code, body, expected) in [
+            (422, INVALID, format!("the API server refuses it for metadata.labels, data (HTTP 422); {kept}")),
+            (400, r#"{"message":"s3cr3t"}"#, format!("the API server refuses it (HTTP 400); {kept}")),
+            (
+                500,
+                r#"{"message":"expected string, got s3cr3t"}"#,
+                format!("the API server refuses it (HTTP 500); {kept}"),
+            ),
+            (
+                403,
+                r#"{"message":"admission webhook: s3cr3t"}"#,
+                format!("the API server refuses it (HTTP 403); {kept}"),
+            ),
+            (
+                403,
+                rights,
+                "secrets \"a\" is forbidden: User \"u\" cannot patch resource \"secrets\" in API group \"\" (HTTP 403)"
+                    .to_owned(),
+            ),
+            (404, MISSING, "configmaps \"a\" not found (HTTP 404)".to_owned()),
+            (
+                409,
+                r#"{"message":"conflict with \"b\": .data.c"}"#,
+                "conflict with \"b\": .data.c (HTTP 409)".to_owned(),
+            ),
+        ] {
+            let gvk = Gvk::parse("v1", "Secret").unwrap();
+            let about = About { who: &Identity::Daemon, verb: "apply", gvk: &gvk, key: Some(&key) };
+            let refused = about.refused(StatusCode::from_u16(code).unwrap(), Ok(body.into()));
+            assert_eq!(refused.message, format!("apply v1 Secret n/a: {expected}"));
+        }
     }
 
     #[test]

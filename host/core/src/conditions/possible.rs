@@ -30,8 +30,11 @@ impl Possible {
         *self.known.borrow()
     }
 
-    /// Waits until it is known whether the kind can have them, but not long. Returns true if it can.
+    /// Waits until it is known whether the kind can have them, but not long, and once only. Returns true if it can.
     pub async fn is_known_to_be(&self) -> bool {
+        if self.missed.load(Ordering::SeqCst) {
+            return self.known() == Some(true);
+        }
         let mut known = self.known.subscribe();
         let waiting = known.wait_for(Option::is_some);
         let known = timeout(PATIENCE, waiting).await.is_ok_and(|known| known.is_ok_and(|known| *known == Some(true)));
@@ -40,5 +43,26 @@ impl Possible {
         }
         // It may have been learned while the patience ended, by somebody who has not seen that this run misses it.
         known || self.known() == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_known_is_waited_for_once() {
+        // SC-5
+        let possible = Possible::default();
+        for patience in [PATIENCE, Duration::ZERO, Duration::ZERO] {
+            let began = Instant::now();
+            assert!(!possible.is_known_to_be().await);
+            assert_eq!(began.elapsed(), patience);
+        }
+        assert!(possible.learn(true), "runs have to be repeated");
+        assert!(possible.is_known_to_be().await);
+        assert!(!possible.learn(true));
     }
 }

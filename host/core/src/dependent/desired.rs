@@ -87,7 +87,7 @@ impl Desired {
             Storage::Struct => tree.values_mut().for_each(drop_nulls),
             Storage::Verbatim => tree.get_mut("metadata").into_iter().for_each(drop_nulls),
         }
-        if gvk.group.is_empty() && &*gvk.kind == "Secret" {
+        if gvk.is_secret() {
             origin.encode(&mut tree)?;
         }
         let mut metadata = match tree.remove("metadata") {

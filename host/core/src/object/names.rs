@@ -94,6 +94,11 @@ impl From<Gvk> for (String, String) {
 }
 
 impl Gvk {
+    /// Returns true if its objects are Secrets, of which nothing is said in logs, Events or statuses (`SSA-7`).
+    pub fn is_secret(&self) -> bool {
+        self.group.is_empty() && &*self.kind == "Secret"
+    }
+
     /// Returns the kind that `apiVersion` and `kind` stand for.
     ///
     /// # Errors

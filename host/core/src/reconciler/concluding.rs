@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::ended::Ended;
+use super::naming;
 use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Reason, Target, Verb, Write};
 use crate::conditions::{Dependent, Facts, Failed, Lacks, Next, Verdict, decide, entries};
@@ -90,7 +91,8 @@ impl Controller {
         if let [.., degraded] = &verdicts
             && records
         {
-            (self.events)(primary, failure(degraded), None);
+            let (event, name) = naming::of(&self.spec.events, primary, failure(degraded), self.budget());
+            (self.events)(primary, event, name);
         }
         if !keeps {
             return ended;
@@ -187,7 +189,7 @@ fn lacking<'a>(
 
 fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {
     // SSA-7: a refusal may quote what was refused.
-    let secret = spec.is_none_or(|spec| spec.gvk.group.is_empty() && &*spec.gvk.kind == "Secret");
+    let secret = spec.is_none_or(|spec| spec.gvk.is_secret());
     if let Some(failure) = &node.failed {
         let why = if secret { "the log says why" } else { &*failure.message };
         return Some(Dependent { name: &node.name, lacks: Lacks::Success, why: why.into() });

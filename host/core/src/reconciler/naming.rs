@@ -8,6 +8,7 @@ use crate::budget::Budget;
 use crate::cel::Expression;
 use crate::guest::Event;
 use crate::manifest::events::{EVENT, EventKey, Events, PRIMARY};
+use crate::object::Object;
 use crate::object::labels::is_domain;
 
 /// Returns an Event with the key that the manifest gives it, and its name; `None` if that follows from the key.
@@ -16,6 +17,14 @@ pub(super) fn named(run: &Run, event: Event) -> (Event, Option<String>) {
     let asks_primary = events.expressions().any(|cel| cel.reads(PRIMARY));
     let primary = asks_primary.then(|| run.primary_tree().ok()).flatten();
     settled(events, event, primary.as_deref(), &run.budget)
+}
+
+/// Returns the same of an Event that no run records.
+pub(super) fn of(events: &Events, primary: &Object, event: Event, budget: Budget) -> (Event, Option<String>) {
+    let budget = Mutex::new(budget);
+    let asks_primary = events.expressions().any(|cel| cel.reads(PRIMARY));
+    let tree = asks_primary.then(|| primary.tree(&mut budget.lock()).ok()).flatten();
+    settled(events, event, tree.as_ref(), &budget)
 }
 
 fn settled(

@@ -40,6 +40,7 @@ fn of(tree: &mut Map<String, Value>) -> &mut Value {
     tree.entry("status").or_insert(Value::Null)
 }
 
+/// Whether a patch of the status replaces the list of conditions, or removes it.
 fn has_list(status: &Value) -> bool {
-    status.get("conditions").is_some_and(Value::is_array)
+    status.get("conditions").is_some_and(|list| list.is_array() || list.is_null())
 }

@@ -133,17 +133,19 @@ async fn the_failure_of_one_object_leaves_the_others_alone_unless_the_api_server
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_again_and_again_for_one_reason_is_not_tried_for_all_others() {
+async fn what_is_forbidden_again_and_again_is_not_tried_for_all_others() {
     // BD-1
     let names: Vec<_> = (0..50).map(|n| format!("cm-{n:02}")).collect();
     let set: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
-    for (refusals, tried, said) in [
-        (15, 50, "15 of 50 objects failed: n/cm-00: "),
-        (60, 20, "20 of 20 objects failed, so that the others were not tried: n/cm-00: "),
+    for (refusals, (reason, code), tried, said) in [
+        (15, (Reason::Forbidden, 403), 50, "15 of 50 objects failed: n/cm-00: "),
+        (60, (Reason::Forbidden, 403), 20, "20 of 20 objects failed, so that the others were not tried: n/cm-00: "),
+        // Each may be invalid for a reason of its own.
+        (40, (Reason::Rejected, 422), 50, "40 of 50 objects failed: n/cm-00: "),
     ] {
         let mut bench = bench(BULK);
         bench.wants(&set);
-        bench.server.failures.lock().extend(vec![unavailable(Reason::Rejected, 403); refusals]);
+        bench.server.failures.lock().extend(vec![unavailable(reason, code); refusals]);
         let (error, writes) = bench.failure().await;
         assert_eq!(writes.len(), tried);
         assert!(error.contains(said), "{error}");

@@ -21,8 +21,8 @@ const EACH: usize = 256;
 /// The failures of objects that are told in full; of the others only how many there are.
 const TOLD: usize = 3;
 
-/// After so many refusals in a row, all for the same reason, the other objects are not tried in this run.
-const ALIKE: usize = 20;
+/// After so many refusals in a row for want of rights, the other objects are not tried in this run.
+const FORBIDDEN: usize = 20;
 
 /// An object that a bulk dependent should have.
 struct Wanted<'a> {
@@ -40,8 +40,8 @@ struct Tally<'a> {
     failures: usize,
     /// Why the API server refused them, if it was the same for all.
     refused: Option<CallReason>,
-    /// How many were last refused in a row, and why.
-    alike: (usize, Option<CallReason>),
+    /// How many of the last ones were refused for want of rights.
+    forbidden: usize,
 }
 
 // === impl Visitor ===
@@ -213,23 +213,24 @@ impl Visitor<'_> {
 
 impl<'a> Tally<'a> {
     fn of(done: &'a mut Vec<(String, Operation)>) -> Self {
-        Self { done, told: Vec::new(), failures: 0, refused: None, alike: (0, None) }
+        Self { done, told: Vec::new(), failures: 0, refused: None, forbidden: 0 }
     }
 
     /// Takes in what was done with an object.
     ///
     /// # Errors
-    /// A failure after which the other objects would fail, too, or the last of many that were refused alike.
+    /// A failure after which the other objects would fail, too, or the last of many for want of rights.
     fn note(&mut self, key: &ObjectRef, result: Result<Operation, Stopped>) -> Result<(), Stopped> {
         let stopped = match result {
             Ok(operation) => {
                 self.done.push((key.to_string(), operation));
-                self.alike = (0, None);
+                self.forbidden = 0;
                 return Ok(());
             }
             Err(stopped) if stopped.stops_others() => return Err(stopped),
             Err(stopped) => stopped,
         };
+        self.forbidden = if stopped.is_forbidden() { self.forbidden + 1 } else { 0 };
         let NodeFailure { message, refused } = stopped.into();
         self.refused =
             if self.failures == 0 { refused } else { self.refused.filter(|before| Some(*before) == refused) };
@@ -237,13 +238,7 @@ impl<'a> Tally<'a> {
         if self.told.len() < TOLD {
             self.told.push(format!("{key}: {message}"));
         }
-        let (before, reason) = self.alike;
-        self.alike = (if refused.is_some() && refused == reason { before + 1 } else { 1 }, refused);
-        if refused.is_some() && self.alike.0 >= ALIKE {
-            self.end(", so that the others were not tried")
-        } else {
-            Ok(())
-        }
+        if self.forbidden < FORBIDDEN { Ok(()) } else { self.end(", so that the others were not tried") }
     }
 
     /// Fails if an object did; `then` says what follows from the failures.

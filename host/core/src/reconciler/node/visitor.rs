@@ -65,6 +65,11 @@ impl Stopped {
         }
     }
 
+    /// Returns true if the API server refused a request for want of rights.
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.reason == cluster::Reason::Forbidden)
+    }
+
     /// Returns true if what stopped the visit of one object would stop that of any other, too.
     pub(super) fn stops_others(&self) -> bool {
         match self {
