@@ -38,8 +38,8 @@ impl PartialEq for Origin {
     }
 }
 
-/// Checks operators that one daemon is to run: no two have the same name, no two of their controllers (`LC-1`), and no two
-/// write under the same field manager.
+/// Checks operators that one daemon is to run: no two have the same name, no two of their controllers (`LC-1`), no two
+/// write under the same field manager, and no two controllers keep the conditions of the same primaries (`SC-3`).
 ///
 /// # Errors
 /// [`Errors`] with each second use of a name, at its place, which name the first.
@@ -48,6 +48,7 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
     let mut names = BTreeMap::new();
     let mut controllers = BTreeMap::new();
     let mut managers = BTreeMap::<&Arc<str>, Writer<'_>>::new();
+    let mut keepers = Vec::new();
     for Operator { name, origin, controllers: declared, .. } in operators {
         let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
             let site = Site { file: origin.file.clone(), mark };
@@ -61,6 +62,9 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
             let mark = origin.controllers.get(controller).copied().unwrap_or_default();
             check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{controller}"));
             shared.extend(second_writer(&mut managers, name, spec, origin, mark));
+            if spec.keeps_conditions() && spec.cluster.is_none() {
+                shared.extend(second_keeper(&mut keepers, spec, Site { file: origin.file.clone(), mark }));
+            }
         }
     }
     problems.extend(shared);
@@ -90,6 +94,28 @@ fn second_writer<'a>(
     let path = format!("spec.controllers.{name}");
     let mut problem = second("field manager", field_manager, &site, at, path);
     problem.message = format!("{}; set another `fieldManager`", problem.message);
+    Some(problem)
+}
+
+/// Finds a controller that keeps the conditions of the same primaries as another one, so that each would undo what the other writes.
+fn second_keeper<'a>(keepers: &mut Vec<(&'a Controller, Site)>, spec: &'a Controller, site: Site) -> Option<Problem> {
+    let primaries = |spec: &'a Controller| {
+        let Controller { primary, namespaces, label_selector, .. } = spec;
+        (&primary.group, &primary.kind, namespaces, label_selector)
+    };
+    let Some((first, at)) = keepers.iter().find(|(other, _)| primaries(other) == primaries(spec)) else {
+        keepers.push((spec, site));
+        return None;
+    };
+    let mut problem = second("", "", &site, at, format!("spec.controllers.{}.statusConditions", spec.name));
+    problem.message = format!(
+        "found `standard` for the same {} as in controller `{}` at {}:{}:{}, so that each would undo what the other writes; expected it in one of them",
+        spec.primary,
+        first.name,
+        at.file.display(),
+        at.mark.line,
+        at.mark.column
+    );
     Some(problem)
 }
 
@@ -161,6 +187,31 @@ mod tests {
             check_together(&[sharing("a.yaml", "one", "web"), sharing("b.yaml", "two", "db")]).unwrap_err().to_string(),
             "b.yaml:7:5: spec.controllers.db: found a second field manager `capstan`; the first is at a.yaml:7:5, and names are \
              unique in the daemon; set another `fieldManager`"
+        );
+    }
+
+    #[test]
+    fn two_controllers_do_not_keep_the_conditions_of_the_same_primaries() {
+        // SC-3
+        let keeping = |name: &str, fields: &str| {
+            let text = format!(
+                "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+                 {name}: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}{fields} }}\n"
+            );
+            parse(&text, Path::new("a.yaml")).unwrap().remove(0)
+        };
+        let standard = ", statusConditions: standard";
+        let first = keeping("one", standard);
+        for others in
+            ["", ", statusConditions: standard, labelSelector: a", ", statusConditions: standard, namespaces: [n]"]
+        {
+            assert_eq!(check_together(&[first.clone(), keeping("two", others)]), Ok(()), "{others}");
+        }
+        assert_eq!(
+            check_together(&[first, keeping("two", standard)]).unwrap_err().to_string(),
+            "a.yaml:7:5: spec.controllers.two.statusConditions: found `standard` for the same a.dev/v1 Page as in controller `one` at \
+             a.yaml:7:5, so that each would undo what the other writes; expected it in one of them"
         );
     }
 
