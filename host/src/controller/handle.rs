@@ -122,8 +122,7 @@ impl InForce {
 
     /// Returns what is known of whether the primaries of the next version can have conditions.
     fn conditions_of(&self, after: &Declared) -> Arc<Possible> {
-        let kind = KindAt::of_primaries;
-        let same = kind(&self.declared.spec) == kind(&after.spec);
+        let same = KindAt::of_primaries(&self.declared.spec) == KindAt::of_primaries(&after.spec);
         if same { Arc::clone(&self.controller.conditions) } else { Arc::default() }
     }
 
@@ -488,8 +487,7 @@ impl Handle {
 
     /// Returns the controller that runs use now; `None` if there is no running version.
     pub(super) fn controller(&self) -> Option<Arc<Controller>> {
-        let in_force = self.in_force.read();
-        in_force.as_ref().map(|now| Arc::clone(&now.controller))
+        self.in_force.read().as_ref().map(|now| Arc::clone(&now.controller))
     }
 }
 
