@@ -18,6 +18,9 @@ use serde_json::value::RawValue;
 use super::transit::Unread;
 use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 
+/// How the API server begins to say, with HTTP 500, that an apply has a field that its kind does not have, or one of another type.
+const UNTYPED: &str = "failed to create typed patch object";
+
 /// What is said of an answer that is made for a browser.
 const PAGE: &str = "the answer is a web page: this is no API server, or something stands before it";
 
@@ -145,6 +148,8 @@ impl<'a> About<'a> {
             401 | 403 => Reason::Forbidden,
             429 => Reason::Busy,
             400..=499 => Reason::Rejected,
+            // What was sent does not fit its schema.
+            500 if text.contains(UNTYPED) => Reason::Rejected,
             _ => Reason::Unreachable,
         };
         let user = self.who.user();
@@ -333,6 +338,12 @@ mod tests {
                 "the server rejected our request due to an error in our request (HTTP 422)",
             ),
             (429, says("later"), Reason::Busy, "later (HTTP 429)"),
+            (
+                500,
+                says("failed to create typed patch object (n/a; v1, Kind=Pod): .spec.a: field not declared in schema"),
+                Reason::Rejected,
+                "failed to create typed patch object (n/a; v1, Kind=Pod): .spec.a: field not declared in schema (HTTP 500)",
+            ),
             (
                 500,
                 says(r#"{"message":null,"details":{"causes":null}}"#),
