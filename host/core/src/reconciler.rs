@@ -281,7 +281,20 @@ async fn initialize(run: &Run, session: &dyn Session) -> Result<(), Failed> {
 async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &Ticket) -> Ended {
     let controller = &run.controller;
     if let (Some(_), FailureOrigin::Workflow) = (controller.spec.status(), failed.origin) {
-        tell_status(run, session, ticket.retry_if(failed.class)).await;
+        let retry = ticket.retry_if(failed.class);
+        let told = match failed.sort {
+            // The next try resolves it.
+            queue::Failure::Outage => false,
+            queue::Failure::Conflict => retry.last,
+            queue::Failure::Unhandled | queue::Failure::Handled | queue::Failure::Delayed(_) => true,
+        };
+        let telling = async {
+            tell_status(run, session, retry).await;
+            Ok(())
+        };
+        if told && let Err(late) = in_time(run, telling).await {
+            tracing::warn!(error = %late.message, "the status is not told after a failure");
+        }
     }
     if !controller.guest.exports(Interface::ErrorHandler) {
         return Ended::of(failed);

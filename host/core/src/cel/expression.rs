@@ -274,11 +274,12 @@ fn is_secret(value: &Json) -> bool {
     fn within(value: &Json, levels: usize) -> bool {
         let below = |value| levels > 0 && within(value, levels - 1);
         match value {
-            // What has no metadata only names one.
-            Json::Object(fields) if fields.contains_key("metadata") => {
-                fields.get("kind").is_some_and(|kind| kind == "Secret")
-            }
-            Json::Object(fields) => fields.values().any(below),
+            Json::Object(fields) => match fields.get("kind") {
+                // What has no metadata only names one.
+                Some(Json::String(kind)) if fields.contains_key("metadata") => kind == "Secret",
+                // Dependents may be called `kind` and `metadata`, too.
+                Some(_) | None => fields.values().any(below),
+            },
             Json::Array(items) => items.iter().any(below),
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => false,
         }
@@ -621,6 +622,15 @@ mod tests {
         let secret = json!({"kind": "Secret", "data": {"password": "hunter2"}});
         let text = "CEL expression \"dependent.data.password > 1\" failed: on values of a Secret";
         assert_eq!(met_by("dependent.data.password > 1", &json!({}), Some(&secret)), Err(text.to_owned()));
+        // DT-4: dependents may be called as fields of objects are.
+        let secret = json!({"kind": "Secret", "metadata": {"name": "a"}, "data": {"password": "hunter2"}});
+        for name in ["a", "metadata", "kind"] {
+            let all = json!({"metadata": {"kind": "ConfigMap", "metadata": {}}, "kind": [], name: secret});
+            let text = format!("dependents.{name}.data[dependents.{name}.data.password]");
+            let expression = Expression::parse(&text, &["dependents"]).unwrap();
+            let failure = expression.text(&[("dependents", &all)], &mut Budget::of_run()).unwrap_err();
+            assert!(failure.to_string().ends_with("failed: on values of a Secret"), "{failure}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A text that is one expression, and nothing else, becomes the value of that, of whatever type; null leaves the field or the item out.
 //! In any other text an expression becomes a part of it. `$${` stands for `${`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value as Json;
@@ -25,6 +26,15 @@ pub struct Template {
     root: Node,
     /// The same with name and namespace alone.
     name: Node,
+    reads: Reads,
+    name_reads: Reads,
+}
+
+/// The dependents that expressions look at, as far as is known.
+#[derive(Clone, PartialEq)]
+enum Reads {
+    All,
+    Some(BTreeSet<String>),
 }
 
 /// A part of a template.
@@ -166,6 +176,24 @@ impl Node {
     }
 }
 
+impl Reads {
+    fn of(node: &Node) -> Self {
+        let mut found = Vec::new();
+        node.expressions("", &mut found);
+        let paths = found.iter().flat_map(|(_, expression)| expression.paths(DEPENDENTS));
+        // The empty path stands for all of them.
+        let names: Option<_> = paths.map(|path| path.into_iter().next()).collect();
+        names.map_or(Self::All, Self::Some)
+    }
+
+    fn has(&self, dependent: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(names) => names.contains(dependent),
+        }
+    }
+}
+
 fn expression(text: &str, right: Right, names: Names<'_>) -> Result<Expression, Broken> {
     let expression = Expression::parse(text, names.variables)?;
     if let Some(broken) = expression.never(right) {
@@ -241,7 +269,7 @@ impl Template {
             other => other.cloned(),
         };
         let name = Node::Map(name.into_iter().map(|metadata| ("metadata".to_owned(), metadata)).collect());
-        Self { root, name }
+        Self { reads: Reads::of(&root), name_reads: Reads::of(&name), root, name }
     }
 
     /// Returns its expressions, each with the field that it stands in, of a manifest in which the template is at `field`.
@@ -272,11 +300,12 @@ impl Template {
 
     /// Whether it looks at a dependent, as far as is known.
     pub fn reads(&self, dependent: &str) -> bool {
-        let mut found = self.expressions("").into_iter();
-        found.any(|(_, expression)| {
-            let mut paths = expression.paths(DEPENDENTS).into_iter();
-            paths.any(|path| path.first().is_none_or(|name| name == dependent))
-        })
+        self.reads.has(dependent)
+    }
+
+    /// Whether its name or namespace looks at a dependent, as far as is known.
+    pub fn name_reads(&self, dependent: &str) -> bool {
+        self.name_reads.has(dependent)
     }
 
     /// Returns it as it is written.
@@ -532,5 +561,9 @@ mod tests {
             let template = template(&json!({ "a": [text] }));
             assert_eq!(["map", "secret"].map(|name| template.reads(name)), expected, "{text}");
         }
+        let object = json!({ "metadata": { "name": "${dependents.map.metadata.name}", "labels": { "a": "${dependents.secret.data.a}" } }, "data": "${dependents}" });
+        let template = template(&object);
+        assert_eq!(["map", "secret"].map(|name| template.reads(name)), [true, true]);
+        assert_eq!(["map", "secret"].map(|name| template.name_reads(name)), [true, false]);
     }
 }

@@ -14,7 +14,9 @@ use super::naming;
 use crate::budget::{Budget, Exceeded};
 use crate::cluster::{self, Reason, Target, Verb, Write};
 use crate::conditions::{Dependent, Facts, Failed, Lacks, Next, Verdict, decide, entries};
-use crate::guest::{ConditionRole, Event, FailureClass, FailureOrigin, NextRetry, NodeResult, WorkflowResult};
+use crate::guest::{
+    ConditionRole, Event, FailureClass, FailureOrigin, NextRetry, NodeFailure, NodeResult, WorkflowResult,
+};
 use crate::manifest::{self, Condition};
 use crate::object::{self, Object};
 use crate::queue::{self, Finished, Ticket};
@@ -187,12 +189,16 @@ fn lacking<'a>(
     nodes.filter_map(|node| lacks(workflow.dependents.get(&*node.name), node, budget)).collect()
 }
 
-fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {
+/// Returns what may be told of why a dependent has failed.
+pub(super) fn told<'a>(spec: Option<&manifest::Dependent>, failure: &'a NodeFailure) -> &'a str {
     // SSA-7: a refusal may quote what was refused.
     let secret = spec.is_none_or(|spec| spec.gvk.is_secret());
+    if secret { "the log says why" } else { &failure.message }
+}
+
+fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {
     if let Some(failure) = &node.failed {
-        let why = if secret { "the log says why" } else { &*failure.message };
-        return Some(Dependent { name: &node.name, lacks: Lacks::Success, why: why.into() });
+        return Some(Dependent { name: &node.name, lacks: Lacks::Success, why: told(spec, failure).into() });
     }
     let unmet = |role| node.conditions.iter().find(|(asked, answer)| *asked == role && !answer.met);
     let of = |lacks, why| Some(Dependent { name: &node.name, lacks, why });

@@ -1,5 +1,6 @@
 //! Visits the nodes of a workflow: asks desired states, compares, and writes what differs (DR, KD and WF rules).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -35,6 +36,7 @@ const SOME: usize = 64;
 
 impl Visitor<'_> {
     pub(super) async fn walk(&self, graph: &Graph) -> WorkflowResult {
+        self.run.forget_found();
         let visits = workflow::run(graph, self.mode, |step| self.visit(step));
         let (mut result, settled) = visits.await;
         self.settle_names(&settled, &mut result).await;
@@ -264,7 +266,7 @@ impl Visitor<'_> {
         spec: &Dependent,
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
-        if let Some(actual) = self.actual(name, spec).await? {
+        for actual in self.actual(name, spec).await? {
             self.delete_object(name, spec, &actual).await?;
             done.push((actual.key().to_string(), Operation::Deleted));
         }
@@ -291,20 +293,28 @@ impl Visitor<'_> {
         Ok(())
     }
 
-    /// Returns the dependent's object from the caches. `None` if there is no object of its name, or if that object
-    /// belongs to another owner. Does not ask for the desired state if no object exists that could be it.
-    async fn actual(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<Object>, Stopped> {
+    /// Returns the dependent's object from the caches. None if there is no object of its name, or if that object
+    /// belongs to another owner. Does not ask for the desired state if no object exists that could be it. If its name can't be
+    /// made any more, as what that was made from is gone, what it has made is its own (`DT-1`).
+    async fn actual(&self, name: &Arc<str>, spec: &Dependent) -> Result<Vec<Object>, Stopped> {
         let source = self.source(name).await?;
         let primary = self.run.primary.key();
         let mut related = source.related(primary);
         if related.is_empty() && source.sees_all_of(primary) {
-            return Ok(None);
+            return Ok(related);
         }
-        let key = self.key(name, spec).await?;
+        let key = match self.key(name, spec).await {
+            Ok(key) => key,
+            Err(Stopped::Unmade(_)) if spec.template.is_some() => match self.run.known_key(name) {
+                Some(key) => key,
+                None => return self.made_by(name, related, &BTreeSet::new()).await,
+            },
+            Err(stopped) => return Err(stopped),
+        };
         source.known(Within::Object(&key))?;
         is_watched(source, &key)?;
         related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
-        Ok(related.pop())
+        Ok(related)
     }
 
     /// Returns how the object of a dependent is called, and asks for its desired state if nothing else says that (`KD-4`).
@@ -312,7 +322,10 @@ impl Visitor<'_> {
         let answer = match (&spec.called, &spec.template) {
             (Some(called), _) => return self.named(called, spec),
             // What else the template says may have no value any more, as when all is deleted.
-            (None, Some(template)) => self.made(template, spec, Part::Name).await?.into(),
+            (None, Some(template)) => match self.run.kept_key(name) {
+                Some(key) => return Ok(key),
+                None => self.made(template, spec, Part::Name).await?.into(),
+            },
             (None, None) => self.desired(name, spec).await?,
         };
         Ok(self.complete(name, spec, &answer)?.key().clone())
@@ -378,7 +391,8 @@ impl Visitor<'_> {
     fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, Stopped> {
         let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
         let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.run.mark(name) };
-        let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock()).map_err(|e| e.to_string())?;
+        let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock());
+        let desired = desired.map_err(|e| Stopped::Unmade(e.to_string()))?;
         let permissions = &self.run.controller.permissions;
         let reach = permissions.in_reach(&spec.gvk, desired.key());
         reach.map_err(|denied| denied.message)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::controller::Controller;
@@ -57,6 +57,8 @@ pub(super) struct Kept {
     /// The dependents that are not put right yet, and until when (`LG-1`).
     held: HashMap<Arc<str>, Instant>,
     tree: Option<Arc<Value>>,
+    /// The objects of dependents that templates have looked at, since the last visit of each.
+    found: Map<String, Value>,
 }
 
 /// What a visit has found.
@@ -169,11 +171,15 @@ impl Run {
         Mark::new(made_by, &self.primary, &controller.spec.primary)
     }
 
+    /// Returns the key of a dependent's object, if this run has found it out.
+    pub(super) fn kept_key(&self, name: &str) -> Option<ObjectRef> {
+        self.kept.lock().keys.get(name).cloned()
+    }
+
     /// Returns the key of a dependent's object, if this run has found it out, or an earlier one has left a verdict on
     /// it.
     pub(crate) fn known_key(&self, name: &str) -> Option<ObjectRef> {
-        let known = self.kept.lock().keys.get(name).cloned();
-        known.or_else(|| self.controller.verdicts.verdict(&self.primary, name).map(|verdict| verdict.key))
+        self.kept_key(name).or_else(|| self.controller.verdicts.verdict(&self.primary, name).map(|verdict| verdict.key))
     }
 
     pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
@@ -192,7 +198,33 @@ impl Run {
             | Outcome::Failed { conditions, .. } => (false, conditions),
         };
         let visited = Visited { ready, inactive: conditions.iter().any(unmet) };
-        self.kept.lock().visits.insert(Arc::clone(name), visited);
+        let kept = &mut self.kept.lock();
+        kept.visits.insert(Arc::clone(name), visited);
+        kept.found.remove(&**name);
+    }
+
+    /// Returns true if what there is of a dependent has been looked up.
+    pub(super) fn has_found(&self, name: &str) -> bool {
+        self.kept.lock().found.contains_key(name)
+    }
+
+    /// Takes what there is of dependents, by name, for one use, if all of it has been looked up.
+    pub(super) fn take_found(&self, names: &[&Arc<str>]) -> Option<Value> {
+        let found = &mut self.kept.lock().found;
+        let all = names.iter().all(|name| found.contains_key(&***name));
+        all.then(|| names.iter().filter_map(|name| found.remove_entry(&***name)).collect::<Map<_, _>>().into())
+    }
+
+    /// Keeps what there is of dependents, by name.
+    pub(super) fn keep_found(&self, found: Value) {
+        if let Value::Object(found) = found {
+            self.kept.lock().found.extend(found);
+        }
+    }
+
+    /// Forgets what there is of dependents: others than workflows may have changed it.
+    pub(super) fn forget_found(&self) {
+        self.kept.lock().found.clear();
     }
 
     /// Returns true if a dependent was found to be ready.

@@ -34,6 +34,15 @@ impl Bench {
         }
     }
 
+    /// Has a config map gone from the server and from the cache.
+    fn gone(&mut self, name: &str) {
+        let key = (config_map(), ObjectRef::namespaced("n", name));
+        self.server.objects.lock().remove(&key);
+        if let Some(last) = self.maps.cache().get(&key.1) {
+            self.maps.apply(Watch::Deleted(last));
+        }
+    }
+
     /// Runs the page once, and returns what was written and the error.
     async fn tried(&self) -> (Vec<String>, Option<String>) {
         let (ended, writes) = self.ended().await;
@@ -189,4 +198,172 @@ workflow:
     bench.page_of(json!({ "uid": "page" }), json!({ "of": "origin" }));
     let why = "the workflow failed: copy: the template at /data: CEL expression \"dependents.source.data\" failed: it needs a field of something that is not there";
     assert_eq!(bench.tried().await, (vec![], Some(why.to_owned())));
+}
+
+/// Of the second, the third has its name.
+const NAMED: &str = r#"workflow:
+  dependents:
+    base: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, desired: { template: { metadata: { name: base } } } }
+    a: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, CONDITION desired: { template: { metadata: { name: a } } } }
+    b: { apiVersion: v1, kind: ConfigMap, garbageCollected: false, dependsOn: [a], deletePostcondition: gone, desired: { template: { metadata: { name: "${dependents.a.metadata.name}-b" } } } }
+"#;
+
+/// Returns a bench of it in which all is made.
+async fn named(condition: &str) -> Bench {
+    let mut bench = templates(&NAMED.replace("CONDITION", condition));
+    bench.page_of(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }), json!({ "on": true }));
+    let (writes, error) = bench.tried().await;
+    assert_eq!((writes.len(), error), (3, None));
+    bench.watch();
+    bench
+}
+
+impl Bench {
+    /// Has it forget, as a restart does.
+    fn forget(&mut self) {
+        Arc::get_mut(&mut self.controller).unwrap().verdicts = Arc::new(Verdicts::default());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_named_after_what_is_unwanted_settles() {
+    // DT-1
+    let mut bench = named("reconcilePrecondition: { cel: primary.spec.on },").await;
+    let off = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+    bench.page_of(off, json!({ "on": false }));
+    assert_eq!(bench.tried().await, (strings(&["delete ConfigMap a-b"]), None));
+    bench.gone("a-b");
+    assert_eq!(bench.tried().await, (strings(&["delete ConfigMap a"]), None));
+    bench.gone("a");
+    assert_eq!(bench.tried().await, (vec![], None));
+    bench.forget();
+    assert_eq!(bench.tried().await, (vec![], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_named_after_what_is_inactive_is_deleted() {
+    // DT-1, DT-3
+    for forgets in [false, true] {
+        let mut bench = named("activation: { cel: primary.spec.on },").await;
+        let off = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+        bench.page_of(off, json!({ "on": false }));
+        if forgets {
+            bench.forget();
+        }
+        let base = forgets.then(|| "update ConfigMap base".to_owned());
+        let (mut writes, error) = bench.tried().await;
+        writes.retain(|write| Some(write) != base.as_ref());
+        assert_eq!((writes, error), (strings(&["delete ConfigMap a-b"]), None));
+        bench.gone("a-b");
+        assert_eq!(bench.tried().await, (vec![], None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_named_after_what_somebody_else_has_deleted_keeps_no_primary() {
+    // DT-1
+    for forgets in [false, true] {
+        let mut bench = named("").await;
+        bench.gone("a");
+        if forgets {
+            bench.forget();
+        }
+        let going = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        bench.page_of(going, json!({ "on": true }));
+        let (mut writes, error) = bench.tried().await;
+        writes.sort();
+        assert_eq!((writes, error), (strings(&["delete ConfigMap a-b", "delete ConfigMap base"]), None));
+        bench.gone("a-b");
+        bench.gone("base");
+        assert_eq!(bench.tried().await, (strings(&["patch Page a"]), None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_what_is_there_of_a_dependent_whose_name_can_not_be_made_any_more() {
+    // DT-6
+    const RENAMED: &str = r#"workflow: { dependents: { a: { apiVersion: v1, kind: ConfigMap, desired: { template: { metadata: { name: "${primary.spec.name}" } } } } } }
+status: { template: { of: "${dependents.a == null ? '-' : dependents.a.metadata.name}", problem: "${has(workflow.failed.a) ? workflow.failed.a : null}" } }
+"#;
+    let mut bench = templates(RENAMED);
+    let why = "the template at /metadata/name: CEL expression \"primary.spec.name\" failed: there is no field \"name\"";
+    bench.page_of(json!({ "uid": "page" }), json!({ "name": "one" }));
+    assert_eq!(bench.tried().await, (strings(&["create ConfigMap one", "patch Page a/status"]), None));
+    bench.watch();
+    bench.page_of(json!({ "uid": "page" }), json!({}));
+    let (writes, error) = bench.tried().await;
+    assert_eq!((writes, error), (strings(&["patch Page a/status"]), Some(format!("the workflow failed: a: {why}"))));
+    assert_eq!(bench.status(), json!({ "of": "one", "problem": why }));
+    let mut bench = templates(RENAMED);
+    bench.page_of(json!({ "uid": "page" }), json!({}));
+    bench.tried().await;
+    assert_eq!(bench.status(), json!({ "of": "-", "problem": why }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_that_the_next_try_resolves_is_not_told_in_the_status() {
+    // DT-6
+    let mut bench = templates(PAGE);
+    bench.page_of(json!({ "uid": "page" }), json!({ "title": "one" }));
+    bench.tried().await;
+    bench.watch();
+    bench.page_of(json!({ "uid": "page" }), json!({ "title": "two" }));
+    for failure in [conflict("another one"), unavailable(Reason::Unreachable, 503)] {
+        bench.server.failures.lock().push(failure);
+        let (writes, error) = bench.tried().await;
+        assert_eq!(writes, strings(&["update ConfigMap map-a failed"]));
+        assert!(error.is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_is_not_told_for_longer_than_a_run_may_take() {
+    // DT-6, RT-6
+    let mut bench = templates(&format!(
+        "reconciliationTimeout: 5s\n{}",
+        PAGE.replace("title: \"${primary.spec.title}\", ready", "ready")
+    ));
+    bench.page_of(json!({ "uid": "page" }), json!({}));
+    bench.server.hangs.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    let (_, error) = timeout(Duration::from_mins(1), bench.tried()).await.unwrap();
+    assert!(error.unwrap().starts_with("the workflow failed: map: "));
+    assert_eq!(began.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_secret_has_failed_is_not_told_in_the_status() {
+    // DT-6
+    const SECRET: &str = r#"workflow: { dependents: { a: { apiVersion: v1, kind: Secret, desired: { template: { metadata: { name: "${primary.spec.name}" } } } } } }
+status: { template: { problem: "${workflow.failed.a}" } }
+"#;
+    let mut bench = templates(SECRET);
+    bench.page_of(json!({ "uid": "page" }), json!({}));
+    assert_eq!(bench.tried().await.0, strings(&["patch Page a/status"]));
+    assert_eq!(bench.status(), json!({ "problem": "the log says why" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_many_that_are_named_after_each_other_is_looked_up_once() {
+    // DT-3, DT-4: each name needs all before
+    let one = |i: usize| {
+        let before: Vec<_> = (0..i).map(|other| format!("d{other}")).collect();
+        let sizes: Vec<_> = before.iter().map(|name| format!("size(dependents.{name}.metadata.name)")).collect();
+        let sum = if sizes.is_empty() { "0".to_owned() } else { format!("[{}].size()", sizes.join(", ")) };
+        format!(
+            "    d{i}: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [{}], desired: {{ template: {{ metadata: {{ name: \"d-${{{sum}}}\" }} }} }} }}\n",
+            before.join(", ")
+        )
+    };
+    let all: String = (0..24).map(one).collect();
+    let status = "status: { template: { last: \"${dependents.d23.metadata.name}\" } }\n";
+    let mut bench = templates(&format!("workflow:\n  dependents:\n{all}{status}"));
+    bench.page_of(json!({ "uid": "page" }), json!({}));
+    let (writes, error) = bench.tried().await;
+    assert_eq!((writes.len(), error), (25, None));
+    assert_eq!(bench.status(), json!({ "last": "d-23" }));
+    bench.watch();
+    // After a restart no name is known.
+    bench.forget();
+    assert_eq!(bench.tried().await.1, None);
 }

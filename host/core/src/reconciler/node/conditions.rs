@@ -109,7 +109,7 @@ impl Visitor<'_> {
             let all = self.members(name, spec, &BTreeSet::new()).await?;
             return Ok(Found::Many(all.into_iter().map(tree).collect::<Result<_, _>>()?));
         }
-        let actual = self.actual(name, spec).await?;
+        let actual = self.actual(name, spec).await?.pop();
         Ok(Found::One(actual.map(tree).transpose()?.unwrap_or_default()))
     }
 }

@@ -51,6 +51,9 @@ impl Visitor<'_> {
         let source = self.source(name).await?;
         for former in self.formers(name, spec).await? {
             let object = former.key();
+            if done.iter().any(|(known, _)| *known == object.to_string()) {
+                continue;
+            }
             if !former.header().deleting {
                 let write = dependent::delete_as_seen(spec.gvk.clone(), &former);
                 let deleting = self.run.controller.cluster.write(write);

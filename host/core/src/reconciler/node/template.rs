@@ -10,6 +10,7 @@ use super::visitor::{Stopped, Visitor};
 use crate::cel::{DEPENDENTS, Template};
 use crate::guest::{Cause, Context as _, Failure, WorkflowResult};
 use crate::manifest::Dependent;
+use crate::reconciler::concluding;
 use crate::reconciler::run::Run;
 use crate::workflow::condition::Found;
 
@@ -25,15 +26,23 @@ pub(super) enum Part {
 impl Visitor<'_> {
     /// Makes the desired object of a dependent, or its name, from the primary and from what it depends on.
     pub(super) async fn made(&self, template: &Template, spec: &Dependent, part: Part) -> Result<String, Stopped> {
-        let dependents = self.dependents(template, spec.depends_on.iter()).await?;
         let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-        let variables = [("primary", &*primary), (DEPENDENTS, &dependents)];
-        let budget = &mut self.run.budget.lock();
-        let made = match part {
-            Part::Whole => template.make(&variables, budget),
-            Part::Name => template.make_name(&variables, budget),
+        let reads = |name: &str| match part {
+            Part::Whole => template.reads(name),
+            Part::Name => template.name_reads(name),
         };
-        made.map_err(|unmade| unmade.to_string().into())
+        let names: Vec<_> = spec.depends_on.iter().filter(|name| reads(name)).collect();
+        let dependents = self.dependents(&names, part).await?;
+        let variables = [("primary", &*primary), (DEPENDENTS, &dependents)];
+        let made = {
+            let budget = &mut self.run.budget.lock();
+            match part {
+                Part::Whole => template.make(&variables, budget),
+                Part::Name => template.make_name(&variables, budget),
+            }
+        };
+        self.run.keep_found(dependents);
+        made.map_err(|unmade| Stopped::Unmade(unmade.to_string()))
     }
 
     /// Whether what is desired of a dependent may hold values of a Secret (`DT-4`).
@@ -50,7 +59,8 @@ impl Visitor<'_> {
             }
             Failure::new(Cause::Returned, format!("status: {stopped}"))
         };
-        let dependents = self.dependents(template, self.nodes.keys()).await.map_err(wrong)?;
+        let names: Vec<_> = self.nodes.keys().filter(|name| template.reads(name)).collect();
+        let dependents = self.dependents(&names, Part::Whole).await.map_err(wrong)?;
         let primary = self.run.primary_tree().map_err(|e| wrong(e.to_string().into()))?;
         let workflow = workflow(self.run);
         let variables = [("primary", &*primary), (DEPENDENTS, &dependents), ("workflow", &workflow)];
@@ -59,28 +69,38 @@ impl Visitor<'_> {
         Ok(format!("{{\"status\":{status}}}"))
     }
 
-    /// Returns the objects of those dependents that a template looks at, by their names: null where there is none.
-    fn dependents<'v>(
-        &'v self,
-        template: &'v Template,
-        names: impl Iterator<Item = &'v Arc<str>> + Send + 'v,
-    ) -> BoxFuture<'v, Result<Value, Stopped>> {
+    /// Returns the objects of dependents by their names: null where there is none. They are taken from what the run keeps of them.
+    fn dependents<'v>(&'v self, names: &'v [&'v Arc<str>], part: Part) -> BoxFuture<'v, Result<Value, Stopped>> {
         // What one is called may be made from others in turn.
         async move {
-            let mut objects = Map::new();
-            for name in names.filter(|name| template.reads(name)) {
-                let mut declared = self.run.controller.spec.dependents();
-                let object = match declared.find(|(other, _)| *other == name) {
-                    Some((_, spec)) if self.run.is_active(name) => match self.found(name, spec).await? {
-                        Found::One(object) | Found::Many(object) => object,
-                    },
-                    Some(_) | None => Value::Null,
-                };
-                objects.insert(name.to_string(), object);
+            loop {
+                for name in names {
+                    if !self.run.has_found(name) {
+                        let object = self.looked_for(name, part).await?;
+                        self.run.keep_found(Map::from_iter([(name.to_string(), object)]).into());
+                    }
+                }
+                if let Some(found) = self.run.take_found(names) {
+                    return Ok(found);
+                }
             }
-            Ok(Value::Object(objects))
         }
         .boxed()
+    }
+
+    async fn looked_for(&self, name: &Arc<str>, part: Part) -> Result<Value, Stopped> {
+        let Run { controller, .. } = self.run;
+        let Some((_, spec)) = controller.spec.dependents().find(|(other, _)| *other == name) else {
+            return Ok(Value::Null);
+        };
+        // Whoever looks for a name to delete does not wait for what nobody watches.
+        let rests = || controller.secondaries.get(name).is_some_and(|source| source.watched().is_err());
+        if !self.run.is_active(name) || (part == Part::Name && rests()) {
+            return Ok(Value::Null);
+        }
+        Ok(match self.found(name, spec).await? {
+            Found::One(object) | Found::Many(object) => object,
+        })
     }
 }
 
@@ -90,7 +110,10 @@ fn workflow(run: &Run) -> Value {
         run.last_result(None).unwrap_or_else(|| WorkflowResult { nodes: Vec::new(), complete: true });
     let names = run.controller.spec.workflow.dependents.keys();
     let ready: Map<_, _> = names.map(|name| (name.to_string(), run.is_ready(name).into())).collect();
-    let failed = nodes.into_iter().filter_map(|node| Some((node.name, node.failed?.message.into())));
+    let spec = |name: &str| run.controller.spec.workflow.dependents.get(name);
+    let failed = nodes
+        .iter()
+        .filter_map(|node| Some((node.name.clone(), concluding::told(spec(&node.name), node.failed.as_ref()?).into())));
     let failed: Map<_, _> = failed.collect();
     json!({ "complete": complete, "ready": ready, "failed": failed })
 }

@@ -45,6 +45,9 @@ pub(super) enum Stopped {
     /// Several objects of a bulk failed, each for a reason of its own.
     #[error("{}", .0.message)]
     Several(NodeFailure),
+    /// What is desired can't be made, or is no object.
+    #[error("{0}")]
+    Unmade(String),
     /// Any other reason.
     #[error("{0}")]
     Failed(String),
@@ -61,7 +64,7 @@ impl Stopped {
     pub(super) fn hushed(self) -> Self {
         match self {
             Self::Refused(error) => Self::Refused(error.hushed()),
-            Self::Unknown(_) | Self::Asked(_) | Self::Several(_) | Self::Failed(_) => self,
+            Self::Unknown(_) | Self::Asked(_) | Self::Several(_) | Self::Unmade(_) | Self::Failed(_) => self,
         }
     }
 
@@ -75,7 +78,7 @@ impl Stopped {
         match self {
             Self::Refused(error) => error.is_outage(),
             Self::Unknown(_) | Self::Asked(_) => true,
-            Self::Several(_) | Self::Failed(_) => false,
+            Self::Several(_) | Self::Unmade(_) | Self::Failed(_) => false,
         }
     }
 }
@@ -87,7 +90,7 @@ impl From<Stopped> for NodeFailure {
             Stopped::Refused(error) => Some(writes::refused(error).reason),
             Stopped::Unknown(_) => Some(CallReason::Unreachable),
             Stopped::Several(failure) => failure.refused,
-            Stopped::Asked(_) | Stopped::Failed(_) => None,
+            Stopped::Asked(_) | Stopped::Unmade(_) | Stopped::Failed(_) => None,
         };
         Self { message, refused }
     }
