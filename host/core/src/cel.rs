@@ -20,6 +20,7 @@ use crate::budget::{Budget, Exceeded};
 mod expression;
 mod functions;
 mod never;
+mod strings;
 mod template;
 mod tree;
 mod value;

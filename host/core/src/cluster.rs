@@ -139,7 +139,18 @@ pub fn quotes_nothing(code: u16, text: &str) -> bool {
 
 /// Returns what is said in place of a refusal that may quote a Secret (`SSA-7`).
 pub fn kept_back(code: u16, fields: &str) -> String {
-    let fields = if fields.is_empty() { String::new() } else { format!(" for {fields}") };
+    // A key of a mapping comes from the object.
+    let mut depth = 0_u32;
+    let named: String = fields
+        .chars()
+        .filter(|c| {
+            depth = if *c == '[' { depth.saturating_add(1) } else { depth };
+            let kept = depth == 0;
+            depth = if *c == ']' { depth.saturating_sub(1) } else { depth };
+            kept
+        })
+        .collect();
+    let fields = if named.is_empty() { String::new() } else { format!(" for {named}") };
     format!("the API server refuses it{fields} (HTTP {code}); what it says may quote a Secret, and is kept back")
 }
 

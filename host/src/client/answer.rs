@@ -281,6 +281,11 @@ mod tests {
         let rights = r#"{"message":"secrets \"a\" is forbidden: User \"u\" cannot patch resource \"secrets\" in API group \"\""}"#;
         for (code, body, expected) in [
             (422, INVALID, format!("the API server refuses it for metadata.labels, data (HTTP 422); {kept}")),
+            (
+                422,
+                r#"{"message":"s3cr3t","details":{"causes":[{"field":"data[s3cr3t]"},{"field":"a[b[0]].c"},{"field":"d[s3"}]}}"#,
+                format!("the API server refuses it for data, a.c, d (HTTP 422); {kept}"),
+            ),
             (400, r#"{"message":"s3cr3t"}"#, format!("the API server refuses it (HTTP 400); {kept}")),
             (
                 500,

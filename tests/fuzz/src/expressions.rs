@@ -72,6 +72,8 @@ const SHAPES: [&str; 44] = [
     "type(_)",
     "dyn(_)",
     "_.split(_)",
+    "_.join(_)",
+    "_.replace(_, _)",
     "_.lowerAscii()",
 ];
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 
 use super::value::Text;
-use super::{Error, List, Outcome, Value, made};
+use super::{Error, List, Outcome, Value, made, strings};
 use crate::budget::Budget;
 
 /// Characters of a regular expression, and bytes of what it is compiled to. Usual ones take a tenth of that; a counted repetition
@@ -18,7 +18,7 @@ const PROGRAM: usize = 256 << 10;
 const SET: u64 = 5_000;
 
 /// The functions that an expression may call, beside the operators.
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 19] = [
     "bool",
     "bytes",
     "contains",
@@ -26,12 +26,18 @@ const FUNCTIONS: [&str; 13] = [
     "dyn",
     "endsWith",
     "int",
+    "join",
+    "lowerAscii",
     "matches",
+    "replace",
     "size",
+    "split",
     "startsWith",
     "string",
+    "trim",
     "type",
     "uint",
+    "upperAscii",
 ];
 
 /// The types that have names, beside what `type` calls them.
@@ -92,7 +98,8 @@ pub(super) fn type_of(name: &str) -> Option<&'static str> {
         "int" | "size" => Some("int"),
         "bytes" => Some("bytes"),
         "double" => Some("double"),
-        "string" => Some("string"),
+        "string" | "join" | "replace" | "lowerAscii" | "upperAscii" | "trim" => Some("string"),
+        "split" => Some("list"),
         "type" => Some("type"),
         "uint" => Some("uint"),
         _ => None,
@@ -134,7 +141,7 @@ pub(super) fn apply<'v>(name: &str, arguments: &[Value<'v>], budget: &mut Budget
             searched(name, text, part, budget)
         }
         ("string" | "int" | "uint" | "double" | "bool" | "bytes", [value]) => converted(name, value, budget),
-        _ => Err(no_overload(name, arguments)),
+        _ => strings::apply(name, arguments, budget).unwrap_or_else(|| Err(no_overload(name, arguments))),
     }
 }
 
