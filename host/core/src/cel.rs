@@ -27,7 +27,7 @@ mod value;
 
 pub use expression::{Expression, Failure, Right};
 pub use template::{DEPENDENTS, Template, Unmade};
-pub(crate) use template::{Names, Node as Templated};
+pub(crate) use template::{Names, Node as Templated, WORKFLOW};
 pub use value::{Fields, List, Value};
 use value::{Text, made};
 
@@ -57,6 +57,18 @@ pub enum Error {
 }
 
 type Outcome<'v> = Result<Value<'v>, Error>;
+
+fn no_overload(function: &str, arguments: &[Value<'_>]) -> Error {
+    let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
+    // An operator reads as in an expression.
+    let function = match function {
+        "@in" => "in",
+        "_?_:_" => "? :",
+        "_[_]" => "[ ]",
+        other => other.trim_matches('_'),
+    };
+    Error::NoOverload { function: function.to_owned(), types: types.join(" and ") }
+}
 
 /// Evaluates an expression over variables.
 ///
@@ -106,11 +118,7 @@ impl<'v> Evaluation<'v, '_> {
     fn select(&mut self, select: &'v SelectExpr) -> Outcome<'v> {
         let operand = self.value(&select.operand)?;
         let Value::Map(fields) = operand else {
-            return Err(if matches!(operand, Value::Null) {
-                Error::OfNull
-            } else {
-                functions::no_overload(".", &[operand])
-            });
+            return Err(if matches!(operand, Value::Null) { Error::OfNull } else { no_overload(".", &[operand]) });
         };
         let key = Value::Text(Text::Borrowed(&select.field));
         let found = fields.get(&key, self.budget)?;
@@ -128,7 +136,7 @@ impl<'v> Evaluation<'v, '_> {
             };
             let key = self.value(&entry.key)?;
             if !key.is_key() {
-                return Err(functions::no_overload("{}", &[key]));
+                return Err(no_overload("{}", &[key]));
             }
             for (other, _) in &entries {
                 if key.equals(other, self.budget)? {
@@ -148,7 +156,7 @@ impl<'v> Evaluation<'v, '_> {
             ("_?_:_", [condition, one, other]) => match self.value(condition)? {
                 Value::Bool(true) => self.value(one),
                 Value::Bool(false) => self.value(other),
-                wrong => Err(functions::no_overload("_?_:_", &[wrong])),
+                wrong => Err(no_overload("_?_:_", &[wrong])),
             },
             ("@not_strictly_false", [condition]) => Ok(Value::Bool(match self.value(condition) {
                 Err(exceeded @ Error::Exceeded(_)) => return Err(exceeded),
@@ -178,7 +186,7 @@ impl<'v> Evaluation<'v, '_> {
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(one), Ok(other)) => {
                 let name = if decides { "||" } else { "&&" };
-                Err(functions::no_overload(name, &[one, other]))
+                Err(no_overload(name, &[one, other]))
             }
         }
     }
@@ -190,7 +198,7 @@ impl<'v> Evaluation<'v, '_> {
             Value::List(list) => (list.len(), Vec::new()),
             Value::Map(fields) => (fields.len(), fields.names(self.budget)?),
             _ => {
-                return Err(functions::no_overload("all, exists, map or filter", &[range]));
+                return Err(no_overload("all, exists, map or filter", &[range]));
             }
         };
         let outside = self.scope.len();
@@ -231,7 +239,7 @@ impl<'v> Evaluation<'v, '_> {
         match guard.map(|guard| self.value(guard)).transpose()? {
             None | Some(Value::Bool(true)) => {}
             Some(Value::Bool(false)) => return self.take(),
-            Some(wrong) => return Err(functions::no_overload("_?_:_", &[wrong])),
+            Some(wrong) => return Err(no_overload("_?_:_", &[wrong])),
         }
         let item = self.value(item)?;
         match self.take()? {

@@ -28,7 +28,7 @@ const ATOMS: [&str; 18] = [
 ];
 
 /// What is put around expressions; each `_` is one.
-const SHAPES: [&str; 44] = [
+const SHAPES: [&str; 46] = [
     "(_)",
     "!_",
     "-_",

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 
 use super::value::Text;
-use super::{Error, List, Outcome, Value, made, strings};
+use super::{Error, List, Outcome, Value, made, no_overload, strings};
 use crate::budget::Budget;
 
 /// Characters of a regular expression, and bytes of what it is compiled to. Usual ones take a tenth of that; a counted repetition
@@ -104,18 +104,6 @@ pub(super) fn type_of(name: &str) -> Option<&'static str> {
         "uint" => Some("uint"),
         _ => None,
     }
-}
-
-pub(super) fn no_overload(function: &str, arguments: &[Value<'_>]) -> Error {
-    let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
-    // An operator reads as in an expression.
-    let function = match function {
-        "@in" => "in",
-        "_?_:_" => "? :",
-        "_[_]" => "[ ]",
-        other => other.trim_matches('_'),
-    };
-    Error::NoOverload { function: function.to_owned(), types: types.join(" and ") }
 }
 
 /// Applies an operator or a function.

@@ -1,8 +1,7 @@
 //! Decides what the functions on strings that Kubernetes adds to CEL make of their arguments.
 
-use super::functions::no_overload;
 use super::value::Text;
-use super::{Error, List, Outcome, Value, made};
+use super::{Error, List, Outcome, Value, made, no_overload};
 use crate::budget::Budget;
 
 /// Applies one of these functions; `None` if it is none, or has other arguments.

@@ -72,6 +72,9 @@ pub(crate) struct Names<'n> {
 /// The variable with the objects of other dependents, by their names.
 pub const DEPENDENTS: &str = "dependents";
 
+/// The variable that says how the workflow has ended.
+pub(crate) const WORKFLOW: &str = "workflow";
+
 // === reading ===
 
 impl Node {
@@ -199,19 +202,33 @@ fn expression(text: &str, right: Right, names: Names<'_>) -> Result<Expression, 
     if let Some(broken) = expression.never(right) {
         return Err(broken);
     }
+    let dependent = |offset, name: Option<&String>| {
+        let absent = name.filter(|name| !names.dependents.contains(&name.as_str()));
+        absent.map_or(Ok(()), |name| Err(unknown(offset, ("dependent", name), names.among, names.dependents)))
+    };
     for (offset, path) in expression.fields(DEPENDENTS) {
-        let Some(name) = path.first().filter(|name| !names.dependents.contains(&name.as_str())) else {
-            continue;
-        };
-        let hint = match similar(name, names.dependents) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if names.dependents.is_empty() => "there is none".to_owned(),
-            None => format!("there are {}", either(names.dependents)),
-        };
-        let message = format!("there is no dependent `{name}` in {}; {hint}", names.among);
-        return Err(Broken { offset, message });
+        dependent(offset, path.first())?;
+    }
+    for (offset, path) in expression.fields(WORKFLOW) {
+        match path.first().map(String::as_str) {
+            None | Some("complete") => {}
+            Some("ready" | "failed") => dependent(offset, path.get(1))?,
+            Some(other) => {
+                return Err(unknown(offset, ("field", other), "`workflow`", &["complete", "failed", "ready"]));
+            }
+        }
     }
     Ok(expression)
+}
+
+/// Says of what there is no such thing, and what there is.
+fn unknown(offset: usize, (what, name): (&str, &str), among: &str, known: &[&str]) -> Broken {
+    let hint = match similar(name, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => "there is none".to_owned(),
+        None => format!("there are {}", either(known)),
+    };
+    Broken { offset, message: format!("there is no {what} `{name}` in {among}; {hint}") }
 }
 
 /// Returns where an expression ends: at the first `}` that belongs neither to a map in it nor to a text.
@@ -525,6 +542,16 @@ mod tests {
             ),
         ] {
             assert!(wrong(text).starts_with(expected), "{text}: {}", wrong(text));
+        }
+        let names = Names { variables: &["workflow"], ..NAMES };
+        for (text, expected) in [
+            ("${workflow.complete && workflow.ready.map && has(workflow.failed.secret)}", None),
+            ("${workflow.ready}", None),
+            ("${workflow.completed}", Some("there is no field `completed` in `workflow`; did you mean `complete`?")),
+            ("${has(workflow.failed.mop)}", Some("there is no dependent `mop` in `dependsOn`; did you mean `map`?")),
+        ] {
+            let found = Node::parse(text, Right::Json, names).map(|_| ()).map_err(|broken| broken.message);
+            assert_eq!(found.err().as_deref(), expected, "{text}");
         }
         let many = "${primary}".repeat(65);
         assert!(wrong(&many).starts_with("a text has at most 64 expressions"));

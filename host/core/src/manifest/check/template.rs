@@ -8,7 +8,7 @@ use super::super::names::Name;
 use super::super::raw::{self, Maybe};
 use super::super::{Controller, Dependent, Manage, Plugin, Reconciler, TEMPLATES, needs};
 use super::{Check, flag, get, located, names};
-use crate::cel::{DEPENDENTS, Names, Right, Template, Templated};
+use crate::cel::{DEPENDENTS, Names, Right, Template, Templated, WORKFLOW};
 use crate::object::Gvk;
 use crate::yaml::{Any, Located, Quoted, Scalar, Slot};
 
@@ -85,7 +85,7 @@ impl Check<'_> {
     pub(super) fn reconciler(&mut self, raw: &raw::Controller) -> Reconciler {
         let dependents = get(&raw.workflow).and_then(|workflow| workflow.dependents.read());
         let dependents: Vec<&str> = dependents.map(|named| names(&named.value)).into_iter().flatten().collect();
-        let variables = &["primary", DEPENDENTS, "workflow"];
+        let variables = &["primary", DEPENDENTS, WORKFLOW];
         let names = Names { variables, dependents: &dependents, among: "`workflow`" };
         let status = self.template(&raw.status, names);
         if raw.plugin.is_none() {

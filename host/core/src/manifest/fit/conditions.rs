@@ -52,12 +52,12 @@ impl Search<'_, '_> {
             return Ok(());
         };
         let schema = kind.schema.as_ref();
-        let lack = match schema.map(|schema| lack(schema, self.budget)).transpose()?.flatten() {
-            Some(lack) => Some(lack),
-            None => (kind.status == Some(false)).then(|| "has no subresource `status`".to_owned()),
-        };
-        if let Some(lack) = lack {
-            self.tell(format!("{base}.statusConditions"), format!("found `standard`; {} {lack}", primary.gvk));
+        let lack = schema.map(|schema| lack(schema, self.budget)).transpose()?.flatten();
+        let whole = (kind.status == Some(false)).then(|| "has no subresource `status`".to_owned());
+        let lacks: Vec<_> = whole.into_iter().chain(lack).collect();
+        if !lacks.is_empty() {
+            let lacks = lacks.join(", and ");
+            self.tell(format!("{base}.statusConditions"), format!("found `standard`; {} {lacks}", primary.gvk));
         }
         Ok(())
     }

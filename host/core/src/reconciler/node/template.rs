@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::visitor::{Stopped, Visitor};
-use crate::cel::{DEPENDENTS, Template};
+use crate::cel::{DEPENDENTS, Template, WORKFLOW};
 use crate::guest::{Cause, Context as _, Failure, WorkflowResult};
 use crate::manifest::Dependent;
 use crate::reconciler::concluding;
@@ -63,7 +63,7 @@ impl Visitor<'_> {
         let dependents = self.dependents(&names, Part::Whole).await.map_err(wrong)?;
         let primary = self.run.primary_tree().map_err(|e| wrong(e.to_string().into()))?;
         let workflow = workflow(self.run);
-        let variables = [("primary", &*primary), (DEPENDENTS, &dependents), ("workflow", &workflow)];
+        let variables = [("primary", &*primary), (DEPENDENTS, &dependents), (WORKFLOW, &workflow)];
         let made = template.make(&variables, &mut self.run.budget.lock());
         let status = made.map_err(|unmade| wrong(unmade.to_string().into()))?;
         Ok(format!("{{\"status\":{status}}}"))
