@@ -46,7 +46,7 @@ struct Part {
 /// A dependent of a workflow.
 struct Node {
     name: Arc<str>,
-    /// Its kind, then its conditions, and how it is not as others.
+    /// Its kind, then its conditions.
     lines: Vec<String>,
     /// Where what it depends on stands, before it.
     parents: Vec<usize>,

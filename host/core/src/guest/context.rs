@@ -360,6 +360,22 @@ pub struct Event {
     pub annotations: BTreeMap<String, String>,
 }
 
+impl Event {
+    /// Returns a Warning that the daemon itself records; those with the same reason and key are counted as one.
+    pub(crate) fn warning(reason: &str, message: String, key: String) -> Self {
+        Self {
+            warning: true,
+            reason: reason.to_owned(),
+            message,
+            key: Some(key),
+            action: None,
+            component: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
 /// The error of an import. Made by [`CallError::new`], which bounds the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]

@@ -2,7 +2,6 @@
 //! it failed (ER-8).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -167,16 +166,7 @@ impl Controller {
 
 /// Returns the Event that says why a run failed. Those with one reason are counted as one: their texts may differ each time (`ER-8`).
 fn failure(degraded: &Verdict) -> Event {
-    Event {
-        warning: true,
-        reason: degraded.reason.to_owned(),
-        message: degraded.message.clone(),
-        key: Some(String::new()),
-        action: None,
-        component: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-    }
+    Event::warning(degraded.reason, degraded.message.clone(), String::new())
 }
 
 /// Returns the dependents of a workflow that are not as they should be.

@@ -14,17 +14,19 @@ use crate::object::labels::is_domain;
 /// Returns an Event with the key that the manifest gives it, and its name; `None` if that follows from the key.
 pub(super) fn named(run: &Run, event: Event) -> (Event, Option<String>) {
     let events = &run.controller.spec.events;
-    let asks_primary = events.expressions().any(|cel| cel.reads(PRIMARY));
-    let primary = asks_primary.then(|| run.primary_tree().ok()).flatten();
+    let primary = asks_primary(events).then(|| run.primary_tree().ok()).flatten();
     settled(events, event, primary.as_deref(), &run.budget)
 }
 
 /// Returns the same of an Event that no run records.
 pub(super) fn of(events: &Events, primary: &Object, event: Event, budget: Budget) -> (Event, Option<String>) {
     let budget = Mutex::new(budget);
-    let asks_primary = events.expressions().any(|cel| cel.reads(PRIMARY));
-    let tree = asks_primary.then(|| primary.tree(&mut budget.lock()).ok()).flatten();
+    let tree = asks_primary(events).then(|| primary.tree(&mut budget.lock()).ok()).flatten();
     settled(events, event, tree.as_ref(), &budget)
+}
+
+fn asks_primary(events: &Events) -> bool {
+    events.expressions().any(|cel| cel.reads(PRIMARY))
 }
 
 fn settled(

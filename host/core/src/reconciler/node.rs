@@ -109,9 +109,9 @@ impl Visitor<'_> {
                 self.delete_all(name, spec, &mut told.done).await?;
             } else {
                 self.delete(name, spec, &mut told.done).await?;
-            }
-            if !spec.bulk && self.lets_formers_go(spec) {
-                self.let_formers_go(name, spec, &mut told.done).await?;
+                if self.lets_formers_go(spec) {
+                    self.let_formers_go(name, spec, &mut told.done).await?;
+                }
             }
         }
         let gone = self.met(ConditionRole::DeletePostcondition, name, spec, told).await?;

@@ -1,16 +1,14 @@
 //! Puts right less and less often what others keep changing, and says once who changes what (LG rules).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::visitor::Visitor;
 use crate::dependent::managed_fields::owners;
-use crate::guest::Event;
+use crate::guest::{Context as _, Event};
 use crate::manifest::{Dependent, Matching};
 use crate::object::{Object, ObjectRef};
-use crate::reconciler::naming;
 use crate::text::said_within;
 
 /// The most field managers that are named, and the longest text about one, in bytes.
@@ -44,18 +42,7 @@ impl Visitor<'_> {
             let (dependent, object) = (drift.name, drift.key);
             tracing::warn!(%dependent, %object, %why, "others keep changing a dependent: it is put right less and less often");
             let message = format!("dependent {dependent}, {object}: {why}; it is put right less and less often");
-            let event = Event {
-                warning: true,
-                reason: "DependentContested".to_owned(),
-                message,
-                key: Some(format!("contested {dependent}")),
-                action: None,
-                component: None,
-                labels: BTreeMap::new(),
-                annotations: BTreeMap::new(),
-            };
-            let (event, name) = naming::named(run, event);
-            (run.controller.events)(&run.primary, event, name);
+            run.publish(Event::warning("DependentContested", message, format!("contested {dependent}")));
             verdicts.change_contests(&run.primary, |all| all.explain(dependent, object, why));
         }
         true
