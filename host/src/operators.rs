@@ -159,7 +159,7 @@ pub fn code_cache(source: &Source) -> CodeCache {
         cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache"))).map(|cache| cache.join("capstan/code"))
     };
     let cache = match source.code_cache.clone().or_else(usual) {
-        Some(folder) => CodeCache::keyed(&folder, source.code_cache_key_file.as_deref()),
+        Some(folder) => CodeCache::keyed(&folder, source.code_cache_key_file.as_deref(), source.code_cache_size),
         None => CodeCache::none(),
     };
     let budget = Budget {

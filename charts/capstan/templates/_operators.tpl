@@ -111,8 +111,13 @@
 {{- end }}
 {{- end }}
 - name: code
+{{- if .Values.codeCache.persistentVolumeClaim }}
+  persistentVolumeClaim:
+    claimName: {{ .Values.codeCache.persistentVolumeClaim }}
+{{- else }}
   emptyDir:
     sizeLimit: {{ .Values.codeCache.sizeLimit }}
+{{- end }}
 - name: code-key
   secret:
     secretName: {{ include "capstan.codeKeyName" . }}
@@ -174,6 +179,7 @@
 {{- end }}
 - --code-cache=/var/cache/capstan/code
 - --code-cache-key-file=/etc/capstan/code-key/key
+- --code-cache-size={{ .Values.codeCache.size }}
 {{- with .Values.compile.memory }}
 - --compile-memory={{ . }}
 {{- end }}

@@ -311,6 +311,9 @@ pub struct Source {
     /// without it, a key is made in the folder of the code cache.
     #[arg(long, value_name = "FILE", env = "CAPSTAN_CODE_CACHE_KEY_FILE")]
     pub code_cache_key_file: Option<PathBuf>,
+    /// The most that is kept of compiled components: those go that were used longest ago, and none that is in use.
+    #[arg(long, value_name = "SIZE", default_value = "2Gi", value_parser = size, allow_hyphen_values = true, env = "CAPSTAN_CODE_CACHE_SIZE")]
+    pub code_cache_size: u64,
     /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
     /// machine's, at most 2Gi.
     #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_MEMORY")]

@@ -29,12 +29,12 @@ use super::compiler::{self, Limits};
 use super::engine::Engine;
 use super::room;
 use failure::{Attempt, Failure, Verdict};
-use folder::{Draft, Folder};
+use folder::{Draft, Folder, Keep};
 use mapped::in_memory;
 pub(super) use mapped::{Code, alone};
 
-/// Compiled components kept on disk, beside those that are in use; the others that were used longest ago go.
-const KEEP: usize = 16;
+/// Bytes of compiled components kept on disk, where nobody says otherwise.
+const KEEP: u64 = 2 << 30;
 
 /// Components that are read at once.
 const READERS: usize = 2;
@@ -61,6 +61,8 @@ pub struct CodeCache {
 struct Shared {
     /// None: nowhere.
     folder: Option<Arc<Folder>>,
+    /// Bytes that are kept there.
+    keep: u64,
     /// What is mapped, by the names of entries.
     in_use: Mutex<BTreeMap<String, Weak<()>>>,
     readers: Semaphore,
@@ -135,10 +137,11 @@ pub(super) enum Error {
 impl CodeCache {
     /// Keeps compiled code in this folder, which is made if it does not exist. It must be ours alone, and what is in there
     /// is sealed with a key: that of the file, or one that is made beside the code. If something is wrong with folder or
-    /// key, there is a warning, and each start compiles again.
-    pub fn keyed(dir: &Path, key: Option<&Path>) -> Self {
+    /// key, there is a warning, and each start compiles again. With more than `keep` bytes, what was used longest ago goes;
+    /// what is in use never does, even if it has more.
+    pub fn keyed(dir: &Path, key: Option<&Path>, keep: u64) -> Self {
         match Folder::open(dir, key) {
-            Ok(folder) => Self::with(Some(Arc::new(folder))),
+            Ok(folder) => Self::with(Some(Arc::new(folder)), keep),
             Err(error) => {
                 warn!(dir = %dir.display(), %error, "compiled code is not kept; components are compiled at each start");
                 Self::none()
@@ -148,18 +151,19 @@ impl CodeCache {
 
     /// Keeps compiled code in this folder, with a key beside it.
     pub fn at(dir: &Path) -> Self {
-        Self::keyed(dir, None)
+        Self::keyed(dir, None, KEEP)
     }
 
     /// Keeps nothing.
     pub fn none() -> Self {
-        Self::with(None)
+        Self::with(None, KEEP)
     }
 
-    fn with(folder: Option<Arc<Folder>>) -> Self {
+    fn with(folder: Option<Arc<Folder>>, keep: u64) -> Self {
         Self {
             shared: Arc::new(Shared {
                 folder,
+                keep,
                 in_use: Mutex::default(),
                 readers: Semaphore::new(READERS),
                 spare: Semaphore::new(SPARE_READERS),
@@ -461,7 +465,7 @@ impl Shared {
         };
         let in_use = self.in_use.lock().clone();
         let held = |name: &str| in_use.get(name).is_some_and(|hold| hold.strong_count() > 0);
-        folder.prune(&["cwasm", "draft"], KEEP, held);
+        folder.prune(&["cwasm", "draft"], Keep::Bytes(self.keep), held);
     }
 }
 
@@ -514,11 +518,12 @@ mod tests {
     fn entries_that_are_in_use_stay_and_of_the_others_the_oldest_go() {
         let dir = tempfile::tempdir().unwrap();
         let code = dir.path().join("code");
-        let cache = CodeCache::at(&code);
+        let cache = CodeCache::keyed(&code, None, 16 * 1000);
         let time = |n: u64| std::time::UNIX_EPOCH + Duration::from_secs(n);
         let name = |n: u64| format!("{n}.cwasm");
         for n in 0..20 {
             let file = File::create(code.join(name(n))).unwrap();
+            file.set_len(1000).unwrap();
             file.set_modified(time(n)).unwrap();
         }
         let hold = cache.shared.hold(&name(1));
@@ -527,12 +532,13 @@ mod tests {
             let left = (0..20).filter(|&n| code.join(name(n)).exists());
             left.collect::<Vec<_>>()
         };
-        let expected: Vec<_> = [1].into_iter().chain(4..20).collect();
-        assert_eq!(left(), expected);
+        let expected: Vec<_> = [1].into_iter().chain(5..20).collect();
+        assert_eq!(left(), expected, "what is in use counts, and is never removed");
         assert!(code.join("key").exists());
         drop(hold);
+        File::create(code.join(name(20))).unwrap().set_len(1000).unwrap();
         cache.shared.prune();
-        assert_eq!(left(), (4..20).collect::<Vec<_>>());
+        assert_eq!(left(), (5..20).collect::<Vec<_>>());
     }
 
     #[tokio::test(start_paused = true)]

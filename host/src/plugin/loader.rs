@@ -1,7 +1,9 @@
 //! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::guest::Call;
 use capstan_core::manifest::needs::{needs, unwanted};
@@ -36,6 +38,10 @@ mod whole;
 pub use error::Error;
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
+
+/// How long something is compiled before the log says so, and again.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+const NEXT_WORD: Duration = Duration::from_secs(10);
 
 /// A component that is compiled.
 struct Ready {
@@ -237,7 +243,8 @@ async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Rea
         match (look().await?, &turn) {
             (Look::Kept(digest, code), _) => break (digest, *code),
             (Look::New(digest, wasm), Some(turn)) => {
-                let code = cache.compile(turn, engine, wasm, &digest).await;
+                let say = |seconds| info!(component = %path.display(), seconds, "compiling; the result is kept for later starts");
+                let code = patiently(cache.compile(turn, engine, wasm, &digest), say).await;
                 break (digest, code.map_err(|error| Error::of(path, error))?);
             }
             (Look::New(..), None) => {}
@@ -245,6 +252,20 @@ async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Rea
         turn = Some(cache.turn().await);
     };
     Ok(Ready { code, digest })
+}
+
+/// Waits for something that may take long, and says after how many seconds it still goes on.
+async fn patiently<T>(work: impl Future<Output = T>, mut say: impl FnMut(u64)) -> T {
+    let begun = Instant::now();
+    let mut work = pin!(work);
+    let mut until = begun + FIRST_WORD;
+    loop {
+        if let Ok(done) = timeout_at(until, &mut work).await {
+            return done;
+        }
+        say(begun.elapsed().as_secs());
+        until = Instant::now() + NEXT_WORD;
+    }
 }
 
 /// Reads a component, and finds it in the cache or decides that it may be compiled.
@@ -262,4 +283,19 @@ fn look(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Look, Error> 
     let remembered = cache.remembered(&digest);
     remembered.map_err(|error| Error::of(path, error))?;
     Ok(Look::New(digest, wasm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_long_is_told_of_while_it_goes_on() {
+        for (takes, expected) in [(0, vec![]), (1, vec![]), (3, vec![2]), (25, vec![2, 12, 22])] {
+            let mut told = Vec::new();
+            let work = tokio::time::sleep(Duration::from_secs(takes));
+            patiently(work, |seconds| told.push(seconds)).await;
+            assert_eq!(told, expected, "{takes} s");
+        }
+    }
 }

@@ -184,9 +184,7 @@ fn a_component_that_is_missing_keeps_neither_the_pod_nor_the_others_from_running
     let daemon = release.daemon(Way::best());
     release.page(HTML);
     release.await_good();
-    let (code, body) = daemon.get("/readyz");
-    assert_eq!(code, 503);
-    assert!(body.contains("/etc/capstan/components/other/other/other.wasm"), "{body}");
+    daemon.await_lacking(&["/etc/capstan/components/other/other/other.wasm"]);
 }
 
 #[test]
@@ -433,6 +431,25 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     let service = render("service.yaml", &values);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
     assert_eq!(service["spec"]["selector"], render("deployment.yaml", &values)["spec"]["selector"]["matchLabels"]);
+}
+
+#[test]
+fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
+    let about = |values: &Value| {
+        let pod = template("deployment.yaml", "home", values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
+        let volumes = pod["volumes"].as_array().unwrap();
+        let mut volume = volumes.iter().find(|volume| volume["name"] == "code").unwrap().clone();
+        volume.as_object_mut().unwrap().remove("name");
+        let arguments = pod["containers"][0]["args"].as_array().unwrap();
+        let sizes: Vec<_> =
+            arguments.iter().filter_map(|argument| argument.as_str()?.strip_prefix("--code-cache-size=")).collect();
+        (volume, sizes.join(" "))
+    };
+    assert_eq!(about(&json!({})), (json!({ "emptyDir": { "sizeLimit": "1Gi" } }), "768Mi".to_owned()));
+    let values = json!({ "codeCache": { "size": "3Gi", "persistentVolumeClaim": "code" } });
+    assert_eq!(about(&values), (json!({ "persistentVolumeClaim": { "claimName": "code" } }), "3Gi".to_owned()));
+    let refused = template("deployment.yaml", "home", &json!({ "codeCache": { "size": "1.5Gi" } })).unwrap_err();
+    assert!(refused.contains("codeCache"), "{refused}");
 }
 
 #[test]

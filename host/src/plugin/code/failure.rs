@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::Error;
-use super::folder::Folder;
+use super::folder::{Folder, Keep};
 use crate::plugin::compiler::Limits;
 
 /// The version of this program.
@@ -80,7 +80,7 @@ impl Attempt {
         if let Err(error) = written {
             warn!(%error, "what is compiled can't be written down; it may be tried again at the next start");
         }
-        folder.prune(&["failed"], FAILURES, |_| false);
+        folder.prune(&["failed"], Keep::Entries(FAILURES), |_| false);
     }
 }
 

@@ -52,10 +52,20 @@ pub(super) struct Draft {
     name: Option<String>,
 }
 
-/// An entry, and when it was written or used last.
+/// An entry, its bytes, and when it was written or used last.
 struct Entry {
     name: String,
+    size: u64,
     used: (i64, u64),
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// So many entries, beside those that are in use.
+    Entries(usize),
+    /// So many bytes, those that are in use among them.
+    Bytes(u64),
 }
 
 impl Folder {
@@ -152,26 +162,41 @@ impl Folder {
             };
             if let Ok(stat) = statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 let used = (stat.st_mtime, stat.st_mtime_nsec);
-                let name = name.to_owned();
-                entries.push(Entry { name, used });
+                let size = u64::try_from(stat.st_size).unwrap_or_default();
+                entries.push(Entry { name: name.to_owned(), size, used });
             }
         }
         Ok(entries)
     }
 
-    /// Removes all entries with one of these endings but the ones used last, and those that are `held`.
-    pub(super) fn prune(&self, endings: &[&str], keep: usize, held: impl Fn(&str) -> bool) {
+    /// Removes what is too much of the entries with one of these endings, but none that is `held`.
+    pub(super) fn prune(&self, endings: &[&str], keep: Keep, held: impl Fn(&str) -> bool) {
         let mut entries = self.entries().unwrap_or_default();
-        entries.retain(|entry| {
-            let ending = entry.name.rsplit('.').next().unwrap_or_default();
-            endings.contains(&ending) && !held(&entry.name)
-        });
-        entries.sort_by_key(|entry| Reverse(entry.used));
-        for Entry { name, .. } in entries.iter().skip(keep) {
-            if let Err(error) = self.remove(name) {
+        entries.retain(|entry| endings.contains(&entry.name.rsplit('.').next().unwrap_or_default()));
+        for name in keep.surplus(entries, held) {
+            if let Err(error) = self.remove(&name) {
                 warn!(file = %name, %error, "an old entry of the code cache stays");
             }
         }
+    }
+}
+
+impl Keep {
+    /// Returns the names of entries that are too much: of those that nobody holds, the ones that were used longest ago.
+    fn surplus(self, mut entries: Vec<Entry>, held: impl Fn(&str) -> bool) -> Vec<String> {
+        entries.sort_by_key(|entry| (!held(&entry.name), Reverse(entry.used)));
+        let (mut count, mut bytes) = (0, 0_u64);
+        entries.retain(|entry| {
+            bytes = bytes.saturating_add(entry.size);
+            let held = held(&entry.name);
+            count += usize::from(!held);
+            let kept = match self {
+                Self::Entries(most) => count <= most,
+                Self::Bytes(most) => bytes <= most,
+            };
+            !held && !kept
+        });
+        entries.into_iter().map(|entry| entry.name).collect()
     }
 }
 
