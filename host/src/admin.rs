@@ -32,6 +32,17 @@ const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10)
 /// At most this many pages are built at the same time.
 const AT_ONCE: usize = 2;
 
+/// The pages that there are.
+const INDEX: &str = "\
+Capstan, an operator daemon. Pages:
+  /livez                is the process alive?
+  /readyz?verbose       is every controller and plugin ready, and if not, why?
+  /metrics              metrics, for Prometheus
+  /debug/controllers    controllers, their queues and what they watch, as JSON
+  /debug/plugins        manifests and plugins, as JSON; `capstan plugins` shows them as a table
+Those below /debug take ?limit=N&continue=TEXT. The first two are at --listen, the others at --admin-listen if that is another one.
+";
+
 /// The content of the pages. The functions are called on each request.
 pub struct Pages {
     /// Returns the state of controllers, queues and informers.
@@ -111,6 +122,7 @@ impl Admin {
     /// Returns the routes of all pages.
     pub fn router(&self) -> Router {
         let debug = Router::new().route("/debug/controllers", get(controllers)).route("/debug/plugins", get(plugins));
+        let debug = debug.route("/", get(index)).route("/debug", get(index));
         self.metrics().merge(debug.with_state(Arc::clone(&self.0)))
     }
 
@@ -122,6 +134,10 @@ impl Admin {
 }
 
 // === pages ===
+
+async fn index() -> &'static str {
+    INDEX
+}
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let _place = desk.places.acquire().await;

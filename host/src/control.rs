@@ -1,6 +1,7 @@
 //! Answers probes and signals and runs the watchdog whatever runs do, on a thread and a runtime of its own.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,7 +15,6 @@ use axum::{Extension, Router};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Bounds, Peer};
 use crate::logging::{LAST_LINES, Log};
+use crate::readiness::{self, Asked, Matter, Unready};
 use crate::shutdown::{self, Signals};
 use crate::watchdog::{FROZEN, Heartbeat, Late, Suspects, Watchdog};
 
@@ -40,29 +41,6 @@ const TELL: Duration = Duration::from_secs(10);
 
 /// How long the process may take to exit once its last log lines are written; then it is aborted.
 const LAST_RESORT: Duration = Duration::from_secs(2);
-
-/// Something that is not ready.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unready {
-    /// The thing that is not ready, such as an informer or a plugin.
-    pub what: String,
-    /// The reason, in one sentence.
-    pub why: String,
-    /// Whether that is another cluster's matter: the daemon is ready all the same.
-    pub elsewhere: bool,
-}
-
-impl Unready {
-    /// Returns something for which the daemon is not ready.
-    pub fn here(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { what: what.into(), why: why.into(), elsewhere: false }
-    }
-
-    fn line(&self) -> String {
-        let Self { what, why, .. } = self;
-        format!("{what}: {why}\n")
-    }
-}
 
 /// Lists what is not ready yet; empty = ready.
 pub type Question = Box<dyn Fn() -> Vec<Unready> + Send + Sync>;
@@ -113,6 +91,10 @@ struct Known {
 struct Probes {
     main: Arc<Main>,
     late: Late,
+    /// When the daemon has started.
+    since: Instant,
+    /// True once a probe was told that it is ready.
+    was_ready: AtomicBool,
 }
 
 // === impl Control ===
@@ -199,7 +181,7 @@ async fn run(
     };
     drop(tell.send(Ok(address)));
     let watchdog = Watchdog::new(heart, suspects);
-    let probes = Probes { main, late: watchdog.late() };
+    let probes = Probes { main, late: watchdog.late(), since: Instant::now(), was_ready: AtomicBool::new(false) };
     let telling = async {
         loop {
             tokio::time::sleep(TELL).await;
@@ -252,7 +234,7 @@ impl Main {
             Some(_) | None => vec![Unready {
                 what: "the main runtime".to_owned(),
                 why: format!("has not answered within {PATIENCE:?}"),
-                elsewhere: false,
+                matter: Matter::Daemon,
             }],
         }
     }
@@ -264,7 +246,8 @@ impl Main {
         }
         let main = Arc::clone(self);
         self.runtime.spawn(async move {
-            let starting = || vec![Unready::here("the daemon", "starting")];
+            let starting =
+                || vec![Unready { what: "the daemon".to_owned(), why: "starting".to_owned(), matter: Matter::Daemon }];
             let unready = main.question.get().map_or_else(starting, |ask| ask());
             let at = Instant::now();
             *main.asked.lock() = false;
@@ -295,31 +278,21 @@ fn alive(late: Duration) -> Result<(), String> {
     Err(format!("the main runtime has not run for {} s\n", late.as_secs()))
 }
 
-/// Answers 200 once every cache is filled and every plugin is loaded, else 503.
+/// Answers 200 as long as the daemon can do its work, else 503.
 async fn readyz(
     State(probes): State<Arc<Probes>>,
     Extension(peer): Extension<Peer>,
     RawQuery(query): RawQuery,
 ) -> Response {
     let unready = probes.main.unready().await;
-    let (elsewhere, here): (Vec<_>, Vec<_>) = unready.into_iter().partition(|unready| unready.elsewhere);
-    // What another cluster is to blame for is told to whoever asks for it.
     let verbose = query.is_some_and(|query| query.split('&').any(|field| field == "verbose"));
-    let told = elsewhere.iter().filter(|_| verbose && peer.is_here()).map(Unready::line).collect::<String>();
-    match ready(&here, peer) {
-        Ok(()) => format!("ok\n{told}").into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why + &told).into_response(),
-    }
-}
-
-/// Returns what is not ready, as an error: to a client on this host with the reasons, one per line. To other clients
-/// only their number, as anyone may ask, and the texts come from manifests, components and the API server.
-fn ready(unready: &[Unready], peer: Peer) -> Result<(), String> {
-    match unready.len() {
-        0 => Ok(()),
-        _ if peer.is_here() => Err(unready.iter().map(Unready::line).collect()),
-        1 => Err("not ready: 1 reason\n".to_owned()),
-        n => Err(format!("not ready: {n} reasons\n")),
+    let starting = readiness::starting(probes.since.elapsed(), probes.was_ready.load(Ordering::Relaxed));
+    match readiness::answer(&unready, starting, Asked { verbose, here: peer.is_here() }) {
+        Ok(told) => {
+            probes.was_ready.store(true, Ordering::Relaxed);
+            told.into_response()
+        }
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
     }
 }
 
@@ -380,7 +353,8 @@ mod tests {
         for page in ["/readyz", "/metrics"] {
             assert_eq!(get(address, page), "503 the daemon: starting");
         }
-        let unready = Unready::here("plugin p", "being loaded");
+        let (what, why) = ("plugin p".to_owned(), "being loaded".to_owned());
+        let unready = Unready { what, why, matter: Matter::Start };
         control.ask(Box::new(move || vec![unready.clone()]));
         assert_eq!(get(address, "/readyz"), "503 plugin p: being loaded");
         assert_eq!(get(address, "/metrics"), "404 ");
@@ -407,18 +381,6 @@ mod tests {
 
     fn get_text(text: &'static str) -> axum::routing::MethodRouter {
         axum::routing::get(move || async move { text })
-    }
-
-    #[test]
-    fn why_something_is_not_ready_is_told_on_this_host_only() {
-        let unready = |what: &str| Unready::here(what, "password=hunter2 is refused");
-        let (one, two) = ([unready("plugin p")], [unready("plugin p"), unready("plugin q")]);
-        let told = |unready, peer: &str| ready(unready, Peer(peer.parse().unwrap()));
-        assert_eq!(told(&[], "10.0.0.1"), Ok(()));
-        assert_eq!(told(&one, "10.0.0.1"), Err("not ready: 1 reason\n".to_owned()));
-        assert_eq!(told(&two, "fe80::1"), Err("not ready: 2 reasons\n".to_owned()));
-        let reasons = "plugin p: password=hunter2 is refused\nplugin q: password=hunter2 is refused\n";
-        assert_eq!(told(&two, "127.0.0.1"), Err(reasons.to_owned()));
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Task<'_> {
     /// was without before.
     async fn regain(
         &mut self,
-        Lost { names, why, elsewhere }: Lost,
+        Lost { names, why }: Lost,
         mut without: BTreeSet<Arc<str>>,
         stop: &CancellationToken,
     ) -> Option<Prepared> {
@@ -210,7 +210,7 @@ impl Task<'_> {
         {
             // A change at this moment has either come before, or sees that the controller waits.
             let _changing = handle.in_force.write();
-            handle.set(Phase::Resolving(Obstacle { why, elsewhere }));
+            handle.set(Phase::Resolving(Obstacle::lacking(why)));
         }
         tokio::select! {
             biased;

@@ -39,6 +39,7 @@ pub mod part;
 
 pub mod plugin;
 pub mod read;
+pub mod readiness;
 pub mod run;
 pub mod shutdown;
 pub mod supervisor;

@@ -25,7 +25,7 @@ use crate::cli::args;
 use crate::client::meter::Meters;
 use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::clusters::{Clusters, Other, Own, Reach, Up};
-use crate::control::{self, Control, Unready};
+use crate::control::{self, Control};
 use crate::controller::Environment;
 use crate::inbound::desk::Desk;
 use crate::inbound::{self, Certificate, Port};
@@ -36,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::operators::{self, Manifests, Read};
 use crate::part::Part;
 use crate::plugin::Outside;
+use crate::readiness::{Matter, Unready};
 use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::status::{self, Status};
@@ -242,16 +243,18 @@ fn reach(outside: &Outside) -> Reach {
     Arc::new(move |entry, address| outside.check(entry, address))
 }
 
-/// Returns what lists what is not ready.
+/// Returns what lists what is not ready. An informer that fails is a matter of those who need it: if the API server is to
+/// blame, that is told of by itself.
 fn question(status: &Arc<Status>, environment: &Environment) -> control::Question {
     let (status, pool) = (Arc::clone(status), environment.pool.clone());
     let (api, clusters) = (Arc::clone(&environment.api), Arc::clone(&environment.clusters));
     Box::new(move || {
-        let server = api.pulse().trouble().map(|why| Unready::here("the API server", why));
-        let failing = |pool: &Pool, elsewhere| {
+        let told = |what, why, matter| Unready { what, why, matter };
+        let server = api.pulse().trouble().map(|why| told("the API server".to_owned(), why, Matter::Daemon));
+        let failing = |pool: &Pool| {
             let needed = pool.states().into_iter().filter(|seen| seen.needed);
-            let failing = needed.filter_map(move |seen| match seen.state {
-                State::Failing(why) => Some(Unready { what: format!("informer {}", seen.scope), why, elsewhere }),
+            let failing = needed.filter_map(|seen| match seen.state {
+                State::Failing(why) => Some(told(format!("informer {}", seen.scope), why, Matter::Operator)),
                 State::Listing | State::Watching => None,
             });
             failing.collect::<Vec<_>>()
@@ -259,10 +262,10 @@ fn question(status: &Arc<Status>, environment: &Environment) -> control::Questio
         let others = clusters.all();
         let others = others.iter().flat_map(|other| {
             let away = other.site.api.trouble();
-            let away = away.map(|why| Unready { what: format!("cluster {}", other.id), why, elsewhere: true });
-            away.into_iter().chain(failing(&other.site.pool, true))
+            let away = away.map(|why| told(format!("cluster {}", other.id), why, Matter::Operator));
+            away.into_iter().chain(failing(&other.site.pool))
         });
-        status.unready().into_iter().chain(failing(&pool, false)).chain(server).chain(others).collect()
+        status.unready().into_iter().chain(failing(&pool)).chain(server).chain(others).collect()
     })
 }
 

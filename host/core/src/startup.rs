@@ -14,8 +14,6 @@ pub struct Watched {
     pub needed: Needed,
     /// How much of it is known.
     pub fill: Fill,
-    /// True if it is in another cluster than the daemon's.
-    pub elsewhere: bool,
 }
 
 /// When something that is watched is needed.
@@ -54,14 +52,19 @@ pub enum Verdict {
 pub struct Obstacle {
     /// What it is, in one sentence.
     pub why: String,
-    /// True if nothing but other clusters is to blame (`CU-7`).
-    pub elsewhere: bool,
+    /// True if that is only being found out or listed, and nothing has failed.
+    pub under_way: bool,
 }
 
 impl Obstacle {
-    /// Returns one that is a matter of the daemon, or of its cluster.
-    pub fn here(why: impl Into<String>) -> Self {
-        Self { why: why.into(), elsewhere: false }
+    /// Returns something that is lacking.
+    pub fn lacking(why: impl Into<String>) -> Self {
+        Self { why: why.into(), under_way: false }
+    }
+
+    /// Returns something that is being found out or listed.
+    pub fn under_way(why: impl Into<String>) -> Self {
+        Self { why: why.into(), under_way: true }
     }
 }
 
@@ -72,10 +75,8 @@ pub fn decide(policy: OnStartError, watched: &[Watched], time_is_up: bool) -> Ve
         (Fill::UnderWay, Needed::IfActive) => !time_is_up,
         (Fill::UnderWay | Fill::Lacking(_), Needed::Always) => true,
     };
-    // What other clusters lack hides nothing that is lacking here.
-    let mut all: Vec<_> = watched.iter().filter(open).collect();
-    all.sort_by_key(|watched| watched.elsewhere);
-    let Some(first) = all.first() else {
+    // What is lacking is told before what may yet come.
+    let Some(first) = watched.iter().filter(open).min_by_key(|watched| watched.fill == Fill::UnderWay) else {
         return Verdict::Start;
     };
     match policy {
@@ -98,13 +99,12 @@ pub fn stages<T>(all: impl IntoIterator<Item = (Option<u32>, T)>) -> Vec<Vec<T>>
 impl Watched {
     /// Returns the reason to wait or fail.
     fn obstacle(&self) -> Obstacle {
-        let Self { what, fill, elsewhere, .. } = self;
-        let why = match fill {
-            Fill::Filled => format!("{what} is known"),
-            Fill::UnderWay => format!("waiting for the first list of {what}"),
-            Fill::Lacking(why) => format!("{what}: {why}"),
-        };
-        Obstacle { why, elsewhere: *elsewhere }
+        let Self { what, fill, .. } = self;
+        match fill {
+            Fill::Filled => Obstacle::under_way(format!("{what} is known")),
+            Fill::UnderWay => Obstacle::under_way(format!("waiting for the first list of {what}")),
+            Fill::Lacking(why) => Obstacle::lacking(format!("{what}: {why}")),
+        }
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             (IfActive, lacking(), "start", ["start"; 3]),
         ] {
             let what = "maps".into();
-            let watched = [Watched { what, needed, fill, elsewhere: false }];
+            let watched = [Watched { what, needed, fill }];
             for (policy, late) in [Wait, GoOn, Fail].into_iter().zip(late) {
                 for (time_is_up, expected) in [(false, early), (true, late)] {
                     let verdict = match decide(policy, &watched, time_is_up) {
@@ -151,37 +151,29 @@ mod tests {
     }
 
     #[test]
-    fn other_clusters_are_to_blame_only_if_nothing_is_lacking_here() {
-        // CU-7
+    fn what_is_lacking_is_told_before_what_may_yet_come() {
+        // IE-1
         use Needed::{Always, IfActive};
-        let [here, there] = [false, true].map(|elsewhere| {
-            move |needed, fill| Watched {
-                what: if elsewhere { "there" } else { "here" }.into(),
-                needed,
-                fill,
-                elsewhere,
-            }
-        });
+        let watched = |what: &str, needed, fill| Watched { what: what.into(), needed, fill };
         let lacking = || Fill::Lacking("forbidden".into());
         for (watched, expected) in [
-            (vec![there(Always, lacking()), here(Always, Fill::Filled)], Some(("there: forbidden", true))),
             (
-                vec![there(Always, lacking()), here(Always, Fill::UnderWay)],
-                Some(("waiting for the first list of here", false)),
+                vec![watched("a", Always, Fill::UnderWay), watched("b", Always, lacking())],
+                Some(("b: forbidden", false)),
             ),
-            (vec![here(Always, lacking()), there(Always, lacking())], Some(("here: forbidden", false))),
             (
-                vec![here(IfActive, lacking()), there(Always, Fill::UnderWay)],
-                Some(("waiting for the first list of there", true)),
+                vec![watched("a", Always, Fill::Filled), watched("b", Always, Fill::UnderWay)],
+                Some(("waiting for the first list of b", true)),
             ),
-            (vec![there(IfActive, lacking()), here(Always, Fill::Filled)], None),
+            (vec![watched("a", Always, lacking()), watched("b", Always, lacking())], Some(("a: forbidden", false))),
+            (vec![watched("a", IfActive, lacking()), watched("b", Always, Fill::Filled)], None),
         ] {
             for policy in [OnStartError::Wait, OnStartError::Fail] {
                 let told = match decide(policy, &watched, true) {
                     Verdict::Start => None,
                     Verdict::Wait(obstacle) | Verdict::Fail(obstacle) => Some(obstacle),
                 };
-                let told = told.as_ref().map(|told| (told.why.as_str(), told.elsewhere));
+                let told = told.as_ref().map(|told| (told.why.as_str(), told.under_way));
                 assert_eq!(told, expected, "{policy:?} {watched:?}");
             }
         }

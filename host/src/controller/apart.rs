@@ -21,7 +21,7 @@ pub(super) async fn closed(spec: &Controller, sites: &Sites, without: &BTreeSet<
         let is_used = names.iter().any(|name| !without.contains(name));
         let lost = async move {
             let why = format!("cluster {id}: {}", site.api.shut().await);
-            Lost { why, names, elsewhere: true }
+            Lost { names, why }
         };
         is_used.then(|| lost.boxed())
     });

@@ -99,10 +99,7 @@ pub(super) enum Phase {
     /// Waits for the API server to serve a kind, to grant a right, or to answer at all.
     Resolving(Obstacle),
     /// Waits for caches to fill.
-    Filling {
-        /// True if they are of other clusters alone.
-        elsewhere: bool,
-    },
+    Filling(Obstacle),
     /// Runs.
     Running,
     /// Runs as before, and waits for what its wanted version needs, which this names.
@@ -145,7 +142,7 @@ impl Handle {
             queue: Queue::new(declared.policy()),
             verdicts: Arc::default(),
             metrics,
-            phase: Mutex::new(Phase::Resolving(Obstacle::here("starting"))),
+            phase: Mutex::new(Phase::Resolving(Obstacle::under_way("starting"))),
             without: Mutex::default(),
             bounds: watch::Sender::new(declared.bounds(environment)),
             wanted: watch::Sender::new(Arc::new(declared)),

@@ -129,8 +129,7 @@ impl Rest {
     pub(super) fn why(&self) -> Option<Obstacle> {
         let needed = || self.names.iter().filter(|(_, lack)| lack.needed == Needed::Always);
         let names: Vec<_> = needed().map(|(name, _)| &**name).collect();
-        let elsewhere = needed().all(|(_, lack)| lack.kind.cluster.is_some());
-        (!names.is_empty()).then(|| Obstacle { why: format!("runs without {}", names.join(", ")), elsewhere })
+        (!names.is_empty()).then(|| Obstacle::lacking(format!("runs without {}", names.join(", "))))
     }
 
     /// Waits until something of it is there, or may be read; for ever, if there is nothing.

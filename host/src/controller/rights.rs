@@ -56,8 +56,6 @@ pub(super) struct Lost {
     /// What is not there any more by name, if it is known to be missing.
     pub(super) names: BTreeSet<Arc<str>>,
     pub(super) why: String,
-    /// True if another cluster is to blame.
-    pub(super) elsewhere: bool,
 }
 
 /// Asks the API server whether a read is permitted.
@@ -118,7 +116,7 @@ impl Rights {
                 Fill::UnderWay
             });
             let what = read.name();
-            seen.push((read, Watched { what, needed, fill, elsewhere: false }));
+            seen.push((read, Watched { what, needed, fill }));
         }
         (seen, away)
     }
@@ -216,7 +214,7 @@ impl Rights {
             // All that is lost, so that none of it is waited for.
             match answer {
                 Ok(Fill::Lacking(why)) => {
-                    let new = || Lost { names: BTreeSet::new(), why: why.to_string(), elsewhere: false };
+                    let new = || Lost { names: BTreeSet::new(), why: why.to_string() };
                     lost.get_or_insert_with(new).names.insert(read.name());
                 }
                 Ok(Fill::Filled | Fill::UnderWay) => {}
@@ -255,7 +253,7 @@ fn verdict(answer: Answer, age: Duration) -> Verdict {
         Err(error) => {
             let seconds = age.as_secs();
             let why = format!("what the operator may read could not be asked for {seconds} s: {}", error.message);
-            Verdict::Lost(Lost { names: BTreeSet::new(), why, elsewhere: false })
+            Verdict::Lost(Lost { names: BTreeSet::new(), why })
         }
     }
 }
@@ -326,7 +324,6 @@ mod tests {
         let lost = |name: Option<&str>, why: &str| Lost {
             names: name.map(Arc::from).into_iter().collect(),
             why: why.to_owned(),
-            elsewhere: false,
         };
         let silent = "what the operator may read could not be asked for 300 s: away";
         let table = [

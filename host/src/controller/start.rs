@@ -75,8 +75,7 @@ pub(super) async fn prepare(
     };
     let wait = |why| handle.set(entry.waiting(why));
     if let Some(selector) = spec.namespaces.unknown() {
-        let elsewhere = spec.cluster.is_some();
-        return unknown(handle, selector, |why| wait(Obstacle { why, elsewhere })).await;
+        return unknown(handle, selector, |why| wait(Obstacle::lacking(why))).await;
     }
     let (kinds, missing) = match patience.kinds(&wait).await {
         Ok(found) => found,
@@ -93,8 +92,9 @@ pub(super) async fn prepare(
         },
         None => BTreeMap::new(),
     };
-    handle.set(entry.filling(false));
-    let places = match patience.fill(&plan, handle, |elsewhere| handle.set(entry.filling(elsewhere))).await {
+    let fills = |obstacle| handle.set(entry.filling(obstacle));
+    fills(Obstacle::under_way("waiting for its caches to fill"));
+    let places = match patience.fill(&plan, handle, fills).await {
         Ok(places) => places,
         Err(why) => return handle.failed(&declared, why).await,
     };
@@ -131,9 +131,9 @@ impl Entry {
         }
     }
 
-    fn filling(self, elsewhere: bool) -> Phase {
+    fn filling(self, obstacle: Obstacle) -> Phase {
         match self {
-            Self::Start | Self::Again => Phase::Filling { elsewhere },
+            Self::Start | Self::Again => Phase::Filling(obstacle),
             Self::Keep => Phase::Changing("waiting for its caches to fill".to_owned()),
         }
     }
@@ -168,23 +168,21 @@ impl Patience<'_> {
                 what: at.to_string().into(),
                 needed: *needed,
                 fill: fill(at).unwrap_or(Fill::Filled),
-                elsewhere: at.cluster.is_some(),
             });
             let primaries = kinds.contains_key(&KindAt::of_primaries(self.spec));
             let verdict = self.decide(seen.collect(), primaries);
-            let blamed =
-                |at: &KindAt| matches!(&verdict, Verdict::Wait(obstacle) if obstacle.elsewhere == at.cluster.is_some());
-            let error = missing.iter().filter(|(at, _)| blamed(at)).map(|(_, error)| error).next_back();
-            match (&verdict, error) {
+            // What other clusters lack hides nothing that is lacking here.
+            let first = missing.iter().min_by_key(|(at, _)| at.cluster.is_some());
+            match (&verdict, first) {
                 (Verdict::Fail(obstacle), _) => return Err(obstacle.clone()),
-                (Verdict::Wait(Obstacle { elsewhere, .. }), Some(error)) => {
+                (Verdict::Wait(Obstacle { under_way, .. }), Some((_, error))) => {
                     let after = questions.pause.after(error);
                     if error.reason == Reason::UnknownKind {
                         tracing::warn!(%error, again_in = ?after, "waiting for a kind");
                     } else {
                         tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
                     }
-                    wait(Obstacle { why: error.message.clone(), elsewhere: *elsewhere });
+                    wait(Obstacle { why: error.message.clone(), under_way: *under_way });
                     questions.rest(after).await;
                 }
                 (Verdict::Start | Verdict::Wait(_), _) => {
@@ -203,24 +201,23 @@ impl Patience<'_> {
             let all = seen.iter().map(|(_, watched)| watched.clone()).collect();
             let of_primaries =
                 |(read, watched): &(Read, Watched)| read.kind.gvk == self.spec.primary && watched.fill == Fill::Filled;
-            let why = match self.decide(all, seen.iter().any(of_primaries)) {
+            let Obstacle { why, under_way } = match self.decide(all, seen.iter().any(of_primaries)) {
                 Verdict::Start => return Ok(seen),
                 Verdict::Fail(why) => return Err(why),
-                Verdict::Wait(obstacle) => obstacle.why,
+                Verdict::Wait(obstacle) => obstacle,
             };
             let (why, after) = match away {
                 Some(error) => (error.message.clone(), questions.pause.after(&error)),
                 None => (why, questions.pause.longer()),
             };
             tracing::warn!(%why, again_in = ?after, "waiting for a right");
-            wait(Obstacle::here(why));
+            wait(Obstacle { why, under_way });
             questions.rest(after).await;
         }
     }
 
-    /// Has informers list what a plan watches, and waits for that, one stage after another (ES-2); `wait` is told whether what is waited
-    /// for is in other clusters alone.
-    async fn fill(&mut self, plan: &Plan, handle: &Handle, wait: impl Fn(bool)) -> Result<Vec<Place>, Obstacle> {
+    /// Has informers list what a plan watches, and waits for that, one stage after another (ES-2); `wait` is told what for.
+    async fn fill(&mut self, plan: &Plan, handle: &Handle, wait: impl Fn(Obstacle)) -> Result<Vec<Place>, Obstacle> {
         // What is watched on demand is waited for by those who demand it.
         let watched: Vec<_> = plan.scopes().filter(|(.., planned)| !planned.on_demand).collect();
         let all: BTreeSet<_> = watched.iter().map(|(scope, ..)| *scope).collect();
@@ -244,19 +241,18 @@ impl Patience<'_> {
         Ok(places)
     }
 
-    /// Waits for caches until it is decided that they are enough; `wait` is told whether they are of other clusters alone.
-    async fn filled(&self, places: &mut [Place], wait: &impl Fn(bool)) -> Result<(), Obstacle> {
+    /// Waits for caches until it is decided that they are enough; `wait` is told which is lacking.
+    async fn filled(&self, places: &mut [Place], wait: &impl Fn(Obstacle)) -> Result<(), Obstacle> {
         loop {
             let seen = places.iter().map(|(what, needed, subscription)| Watched {
                 what: Arc::clone(what),
                 needed: *needed,
                 fill: fill(subscription),
-                elsewhere: subscription.scope().cluster.is_some(),
             });
             match self.decide(seen.collect(), true) {
                 Verdict::Start => return Ok(()),
                 Verdict::Fail(why) => return Err(why),
-                Verdict::Wait(obstacle) => wait(obstacle.elsewhere),
+                Verdict::Wait(obstacle) => wait(obstacle),
             }
             let changed = places.iter_mut().map(|(.., subscription)| subscription.state.changed().boxed());
             tokio::select! {

@@ -34,9 +34,7 @@ mod tests {
         // IB-1
         let taking = Taking::default();
         assert_eq!(taking.admit(Some(())), None, "its runs have not started");
-        for broken in
-            [Break::Stop, Break::Rights(Lost { names: BTreeSet::new(), why: String::new(), elsewhere: false })]
-        {
+        for broken in [Break::Stop, Break::Rights(Lost { names: BTreeSet::new(), why: String::new() })] {
             taking.begin();
             assert_eq!((taking.admit(Some(())), taking.admit::<()>(None)), (Some(()), None));
             taking.go_on(!broken.ends_requests());

@@ -37,6 +37,7 @@ use crate::informer::list_watch::tests::end_of_list;
 use crate::informer::pool::Pool;
 use crate::informer::{Memory, Need, Scope, Subscriber};
 use crate::metrics::Metrics;
+use crate::readiness::Matter;
 use crate::workers::Workers;
 
 /// A component that is never called.
@@ -476,9 +477,9 @@ async fn a_controller_that_may_not_list_namespaces_says_so_and_runs_once_it_may(
     let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
     sleep(Duration::from_millis(100)).await;
     let why = "waiting for the namespaces that `a=b` selects: watch v1 Namespace: namespaces is forbidden (HTTP 403)";
-    assert_eq!(unready(&handle), Some((why.to_owned(), false)));
+    assert_eq!(lacks(&handle), Some(why.to_owned()));
     sleep(Duration::from_mins(2)).await;
-    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, None));
+    assert_eq!((phase(&handle), lacks(&handle)), (Phase::Running, None));
     assert_eq!(handle.selection.lock().names(), Some(vec!["a".to_owned()]));
     stop.cancel();
     task.await.unwrap();
@@ -505,7 +506,7 @@ async fn what_a_controller_has_in_another_cluster_it_selects_there() {
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, None));
+    assert_eq!((phase(&handle), lacks(&handle)), (Phase::Running, None));
     assert!(asked.lock().iter().any(|path| path.contains("/namespaces/a/pages?")), "{:?}", asked.lock());
     assert_eq!(*own.lock(), [""; 0]);
     stop.cancel();
@@ -855,24 +856,26 @@ fn apart(fields: &str, clusters: &[&Arc<Other>], environment: &Environment) -> D
     Declared { others, ..declared(&text, environment) }
 }
 
-/// Returns what a controller is not ready for, and whether that is another cluster's matter.
-fn unready(handle: &Handle) -> Option<(String, bool)> {
-    handle.unready().map(|unready| (unready.why, unready.elsewhere))
+/// Returns what a controller lacks: that is a matter of its operator.
+fn lacks(handle: &Handle) -> Option<String> {
+    let unready = handle.unready()?;
+    assert_eq!(unready.matter, Matter::Operator, "{unready:?}");
+    Some(unready.why)
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_cluster_is_to_blame_for_what_is_lacking_there_and_for_nothing_else() {
+async fn what_another_cluster_lacks_is_told_and_hides_nothing_that_is_lacking_here() {
     // CU-7
     const THEME: &str = "sample.dev/v1 Theme of cluster a/edge";
     const NOT_SERVED: &str = "the API server does not serve sample.dev/v1 Page: install its CustomResourceDefinition, or correct the manifest";
     let closed = |other: &Arc<Other>| other.site.api.lead(Link::Closed("there is none".into()));
     for (policy, own, there, is_closed, expected) in [
         ("goOn", &["Page"][..], &["Theme"][..], false, None),
-        ("goOn", &["Page"], &[], false, Some((format!("runs without {THEME}"), true))),
-        ("goOn", &["Page"], &["Theme"], true, Some((format!("runs without {THEME}"), true))),
-        ("wait", &["Page"], &["Theme"], true, Some(("cluster a/edge: there is none".to_owned(), true))),
-        ("fail", &["Page"], &["Theme"], true, Some((format!("{THEME}: cluster a/edge: there is none"), true))),
-        ("wait", &[], &["Theme"], true, Some((NOT_SERVED.to_owned(), false))),
+        ("goOn", &["Page"], &[], false, Some(format!("runs without {THEME}"))),
+        ("goOn", &["Page"], &["Theme"], true, Some(format!("runs without {THEME}"))),
+        ("wait", &["Page"], &["Theme"], true, Some("cluster a/edge: there is none".to_owned())),
+        ("fail", &["Page"], &["Theme"], true, Some(format!("{THEME}: cluster a/edge: there is none"))),
+        ("wait", &[], &["Theme"], true, Some(NOT_SERVED.to_owned())),
     ] {
         let (environment, _) = environment_of(move |path| (path == "/apis/sample.dev/v1").then(|| vec![kinds(own)]));
         let edge = other("a/edge", serving(there));
@@ -884,7 +887,7 @@ async fn another_cluster_is_to_blame_for_what_is_lacking_there_and_for_nothing_e
         let stop = CancellationToken::new();
         let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
         sleep(Duration::from_mins(1)).await;
-        assert_eq!(unready(&handle), expected, "{policy} {own:?} {there:?} {is_closed}");
+        assert_eq!(lacks(&handle), expected, "{policy} {own:?} {there:?} {is_closed}");
         stop.cancel();
         task.await.unwrap();
     }
@@ -903,7 +906,7 @@ async fn a_controller_that_has_lost_another_cluster_goes_on_once_that_may_be_use
     assert_eq!(phase(&handle), Phase::Running);
     edge.site.api.lead(Link::Closed("it is gone".into()));
     sleep(Duration::from_mins(10)).await;
-    assert_eq!(unready(&handle), Some(("cluster a/edge: it is gone".to_owned(), true)));
+    assert_eq!(lacks(&handle), Some("cluster a/edge: it is gone".to_owned()));
     edge.site.api.lead(Link::Open(serving(&["Theme"])));
     sleep(Duration::from_mins(1)).await;
     assert_eq!(phase(&handle), Phase::Running);
@@ -926,7 +929,7 @@ async fn a_controller_that_loses_two_clusters_at_once_goes_on_without_both() {
     }
     sleep(Duration::from_mins(1)).await;
     let both = "runs without sample.dev/v1 Theme of cluster a/edge, sample.dev/v1 Theme of cluster a/far";
-    assert_eq!((phase(&handle), unready(&handle)), (Phase::Running, Some((both.to_owned(), true))));
+    assert_eq!((phase(&handle), lacks(&handle)), (Phase::Running, Some(both.to_owned())));
     stop.cancel();
     task.await.unwrap();
 }
@@ -1038,7 +1041,7 @@ async fn a_controller_waits_for_its_first_poll_no_longer_than_for_its_caches() {
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
     sleep(Duration::from_secs(50)).await;
-    assert_eq!(phase(&handle), Phase::Filling { elsewhere: false });
+    assert!(matches!(phase(&handle), Phase::Filling(obstacle) if obstacle.under_way));
     // Something else is wanted meanwhile: that is not waited with.
     handle.change(asked.declared("two", &environment), &environment);
     sleep(Duration::from_secs(1)).await;
@@ -1049,7 +1052,7 @@ async fn a_controller_waits_for_its_first_poll_no_longer_than_for_its_caches() {
     let stop = CancellationToken::new();
     let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
     sleep(Duration::from_secs(50)).await;
-    assert_eq!(phase(&handle), Phase::Filling { elsewhere: false });
+    assert!(matches!(phase(&handle), Phase::Filling(obstacle) if obstacle.under_way));
     sleep(Duration::from_secs(10)).await;
     assert_eq!(phase(&handle), Phase::Running);
     assert_eq!(asked.polls.lock().len(), 2, "one poll after another");

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::supply::{Component, Refusal, Unit};
-use crate::control::Unready;
 use crate::controller::{Described, Handle};
 use crate::part::Part;
 use crate::plugin::Usage;
+use crate::readiness::{Matter, Unready};
 
 mod metrics;
 
@@ -302,18 +302,22 @@ impl Status {
 
     /// Lists what the manifests name and is not in force in any version.
     pub fn unready(&self) -> Vec<Unready> {
+        let loading = |what| Unready { what, why: "being loaded".to_owned(), matter: Matter::Start };
         if !self.begun.load(Ordering::Acquire) {
-            return vec![Unready::here("plugins", "being loaded")];
+            return vec![loading("plugins".to_owned())];
         }
+        let broken = |what, why: &str| Unready { what, why: why.to_owned(), matter: Matter::Operator };
         let mut unready = Vec::new();
         for manifest in self.manifests.lock().iter().filter(|m| !m.goes_on) {
-            unready.push(Unready::here(format!("manifest {}", manifest.file.display()), &manifest.problem));
+            unready.push(broken(format!("manifest {}", manifest.file.display()), &manifest.problem));
         }
         for (unit, entry) in &*self.plugins.lock() {
             if entry.in_force.is_none() {
-                let why = entry.problem.as_ref().map(|problem| problem.message.clone());
-                let why = why.unwrap_or_else(|| "being loaded".to_owned());
-                unready.push(Unready::here(format!("plugin {}", unit.plugin), why));
+                let what = format!("plugin {}", unit.plugin);
+                unready.push(match &entry.problem {
+                    Some(problem) => broken(what, &problem.message),
+                    None => loading(what),
+                });
             }
         }
         unready.extend(self.controllers().iter().filter_map(|handle| handle.unready()));

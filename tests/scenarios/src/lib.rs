@@ -421,10 +421,19 @@ impl Half {
 }
 
 impl Daemon {
-    /// Waits until `/readyz` answers 200, which may take until a component is compiled.
+    /// Waits until `/readyz?verbose` says that the daemon is ready, and that some operator lacks something, in these words.
+    pub fn await_lacking(&self, words: &[&str]) {
+        wait::until_ok(LATER, "what is lacking", || match self.get("/readyz?verbose") {
+            (200, body) if words.iter().all(|word| body.contains(word)) => Ok(()),
+            (code, body) => Err(format!("{code} {body}; {words:?}")),
+        })
+        .unwrap();
+    }
+
+    /// Waits until the daemon is ready and nothing is lacking, which may take until a component is compiled.
     pub fn until_ready(self) -> Self {
-        wait::until_ok(LATER, "the daemon to be ready", || match self.get("/readyz") {
-            (200, _) => Ok(()),
+        wait::until_ok(LATER, "the daemon to be ready", || match self.get("/readyz?verbose") {
+            (200, body) if body == "ok\n" => Ok(()),
             (code, body) => Err(format!("{code}: {body}; its log:\n{}", self.log())),
         })
         .unwrap();

@@ -124,9 +124,8 @@ fn a_broken_plugin_leaves_the_others_running() {
     let daemon = Start::new(&format!("{good}---\n{bad}")).run(&place);
     place.probe("p", json!({ "reconcile": { "status": { "seen": true } } }));
     place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
-    let (code, body) = daemon.get("/readyz");
-    assert_eq!(code, 503);
-    assert!(body.contains("missing.wasm"), "{body}");
+    daemon.await_lacking(&["plugin sample", "missing.wasm"]);
+    assert_eq!(daemon.get("/readyz"), (200, "ok\n".to_owned()), "it is a matter of its operator");
 }
 
 #[test]
@@ -155,7 +154,8 @@ fn a_kind_that_is_not_installed_is_named_and_waited_for() {
     let daemon = Start::new(&manifest).run(&place);
     let line = daemon.await_line("waiting for a kind");
     assert!(line.contains("nowhere.dev/v1 Nothing") && line.contains("CustomResourceDefinition"), "{line}");
-    assert_eq!(daemon.get("/readyz").0, 503);
+    daemon.await_lacking(&["controller", "nowhere.dev/v1 Nothing"]);
+    assert_eq!(daemon.count("capstan_controller_ready", place.namespace.name()), 0);
     assert_eq!(daemon.get("/livez").0, 200);
 }
 
@@ -167,7 +167,7 @@ fn a_refusing_api_server_is_quoted_with_verb_and_kind() {
     let daemon = Start::new(&manifest).kubeconfig(visitor).run(&place);
     let line = daemon.await_line("watching failed");
     assert!(line.contains("probes") && line.contains("forbidden") && line.contains("403"), "{line}");
-    assert_eq!(daemon.get("/readyz").0, 503);
+    daemon.await_lacking(&["informer", "403"]);
 }
 
 #[test]
@@ -184,11 +184,7 @@ fn s007_a_daemon_without_any_right_starts_and_says_what_it_lacks() {
     let both = format!("{}---\n{}", manifest(2, "goOn"), place.renamed(&manifest(3, "fail"), "fails"));
     let daemon = Start::new(&both).kubeconfig(visitor).run(&place);
     assert_eq!(daemon.get("/livez").0, 200);
-    wait::until_ok(LATER, "what is lacking", || match daemon.get("/readyz?verbose") {
-        (503, body) if ["ConfigMap", "visitor", "403"].iter().all(|word| body.contains(word)) => Ok(()),
-        (code, body) => Err(format!("{code} {body}")),
-    })
-    .unwrap();
+    daemon.await_lacking(&["ConfigMap", "visitor", "403"]);
     let name = place.namespace.name();
     let phase = |name: &str| daemon.controller(name).map_or(Value::Null, |controller| controller["phase"].clone());
     wait::until_ok(LATER, "the end of its time", || match phase(&format!("{name}-fails")) {
@@ -288,11 +284,7 @@ fn s103_rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_b
     line.interrupt();
     let told = daemon.await_line("watching failed");
     assert!(told.contains("test.capstan.dev/v1 Probe"), "{told}");
-    wait::until_ok(SOON, "the refusal in /readyz", || match daemon.get("/readyz") {
-        (503, body) if body.contains("403") => Ok(()),
-        (code, body) => Err(format!("{code} {body}")),
-    })
-    .unwrap();
+    daemon.await_lacking(&["403"]);
     assert_eq!(daemon.get("/livez").0, 200);
     let again = json!({ "metadata": { "name": "daemon" }, "rules": role["rules"] });
     place.cluster.api().create(&roles, &again).unwrap();
@@ -432,11 +424,7 @@ fn s103_a_forbidden_namespace_keeps_the_others_from_nothing() {
     }
     let daemon = Start::new(&of_both(&one, &two, "cacheSyncTimeout: 2s\n")).kubeconfig(kubeconfig).run(&one);
     await_seen(&one);
-    let (code, why) = daemon.get("/readyz?verbose");
-    assert_eq!(code, 503, "{why}");
-    for words in ["runs without", two.namespace.name()] {
-        assert!(why.contains(words), "{why}");
-    }
+    daemon.await_lacking(&["runs without", two.namespace.name()]);
     admit(&one, &two, &[]);
     await_seen(&two);
     let daemon = daemon.until_ready();
@@ -492,7 +480,8 @@ fn s103_a_controller_that_is_to_wait_or_to_fail_runs_nothing_without_all_that_it
             found => Err(json!(found)),
         })
         .unwrap();
-        assert_eq!((daemon.runs(), daemon.get("/readyz").0), (0, 503), "{policy}");
+        daemon.await_lacking(&[one.namespace.name(), two.namespace.name()]);
+        assert_eq!(daemon.runs(), 0, "{policy}");
     }
 }
 

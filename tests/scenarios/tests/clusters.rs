@@ -248,7 +248,7 @@ fn a_cluster_is_used_by_those_whom_its_secret_names_for_as_long_as_it_does() {
     wait::until(LATER, "a run that finds nothing", || (failures(&daemon) > before).then_some(())).unwrap();
     pair.await_bystander("b");
     assert!(!daemon.log().contains(&pair.other.user(cluster::ADMIN).unwrap().token), "no token is in the log");
-    daemon.until_ready();
+    assert_eq!(daemon.get("/readyz").0, 200);
 }
 
 #[test]
@@ -365,12 +365,7 @@ fn a_cluster_that_is_away_holds_nobody_else_up_and_goes_on_where_it_was() {
     pair.bystander("b");
     await_failure(&daemon, "p", "edge");
     pair.await_bystander("b");
-    let daemon = daemon.until_ready();
-    wait::until_ok(LATER, "the cluster that is away", || match daemon.get("/readyz?verbose") {
-        (200, verbose) if verbose.contains("/edge: nothing heard of it for") => Ok(()),
-        (code, verbose) => Err(format!("{code} {verbose}")),
-    })
-    .unwrap();
+    daemon.await_lacking(&["/edge: nothing heard of it for"]);
     assert_eq!((daemon.get("/readyz").1.as_str(), daemon.count("capstan_cluster_up", "edge")), ("ok\n", 0));
     // Longer than two attempts and the pause between them.
     pair.await_bystander("b");
@@ -407,9 +402,7 @@ fn a_kind_that_the_other_cluster_does_not_serve_fails_by_name_and_is_watched_onc
     pair.bystander("b");
     await_failure(&daemon, "p", "sample.capstan.dev/v1 WebPage");
     pair.await_bystander("b");
-    let daemon = daemon.until_ready();
-    let (code, why) = daemon.get("/readyz?verbose");
-    assert!(code == 200 && why.contains("WebPage of cluster"), "{code} {why}");
+    daemon.await_lacking(&["WebPage of cluster"]);
     assert_eq!(daemon.get("/readyz").1, "ok\n", "it is no matter of the daemon's");
 }
 

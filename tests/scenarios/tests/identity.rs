@@ -211,11 +211,7 @@ fn caches_are_read_for_an_operator_only_while_its_account_may_list_what_is_in_th
         "system:serviceaccount:{namespace}:pages may not list test.capstan.dev/v1 Probe in namespace {namespace}"
     );
     daemon.await_line(&missing);
-    wait::until_ok(SOON, "what is missing on /readyz", || {
-        let (code, text) = daemon.get("/readyz");
-        (code == 503 && text.contains(&missing)).then_some(()).ok_or(text)
-    })
-    .unwrap();
+    daemon.await_lacking(&[&missing]);
     assert_eq!(daemon.runs(), 0);
 
     grant(&place, Some(&whole));
@@ -280,13 +276,7 @@ fn what_the_account_may_not_read_does_not_keep_the_rest_from_working() {
     let daemon = start(&one, &manifest, &account);
     seen(&one, 1);
     let missing = format!("the right to list test.capstan.dev/v1 Probe in namespace {}", two.namespace.name());
-    let told = || {
-        wait::until_ok(LATER, "what is missing on /readyz", || {
-            let (code, text) = daemon.get("/readyz");
-            (code == 503 && text.contains(&missing)).then_some(()).ok_or(text)
-        })
-        .unwrap();
-    };
+    let told = || daemon.await_lacking(&[&missing]);
     told();
     assert!(two.find(&two.probes(), "p").unwrap()["status"].is_null(), "it may not be read");
 

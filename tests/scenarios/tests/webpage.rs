@@ -257,7 +257,14 @@ fn s145_a_reconciler_can_write_everything_itself() {
         if endpoints.any(|endpoints| endpoints.iter().any(is_ready)) { Ok(()) } else { Err(slices) }
     })
     .unwrap();
-    assert_eq!((daemon.get("/livez").0, daemon.get("/readyz").0), (200, 200));
+    let (_, index) = daemon.get("/");
+    assert_eq!(daemon.get("/debug").1, index);
+    let pages: Vec<_> =
+        index.lines().filter_map(|line| line.trim().split(' ').next().filter(|word| word.starts_with('/'))).collect();
+    assert_eq!(pages, ["/livez", "/readyz?verbose", "/metrics", "/debug/controllers", "/debug/plugins"]);
+    for page in pages {
+        assert_eq!(daemon.get(page).0, 200, "{page}");
+    }
     assert!(place.find(&ingresses, "site").is_none());
     let map = place.find(&place.pages(), "site").unwrap()["status"]["htmlConfigMap"].as_str().unwrap().to_owned();
     assert_eq!(place.find(&place.config_maps(), &map).unwrap()["data"]["index.html"], HTML);

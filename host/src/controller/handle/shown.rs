@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Handle, Phase};
-use crate::control::Unready;
+use crate::readiness::{Matter, Unready};
 
 /// The state of a controller with some of its keys.
 pub struct Described {
@@ -26,21 +26,19 @@ impl Handle {
     pub fn waiting(&self) -> Option<String> {
         match &*self.phase.lock() {
             Phase::Changing(why) => Some(why.clone()),
-            Phase::Resolving(_) | Phase::Filling { .. } | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
+            Phase::Resolving(_) | Phase::Filling(_) | Phase::Running | Phase::Stopped | Phase::Failed(_) => None,
         }
     }
 
     /// Returns why it is not ready; `None` if it is.
     pub fn unready(&self) -> Option<Unready> {
-        let Obstacle { why, elsewhere } = match &*self.phase.lock() {
-            Phase::Resolving(obstacle) | Phase::Failed(obstacle) => obstacle.clone(),
-            Phase::Filling { elsewhere } => {
-                Obstacle { elsewhere: *elsewhere, ..Obstacle::here("waiting for its caches to fill") }
-            }
-            Phase::Stopped => Obstacle::here("stopped"),
+        let Obstacle { why, under_way } = match &*self.phase.lock() {
+            Phase::Resolving(obstacle) | Phase::Filling(obstacle) | Phase::Failed(obstacle) => obstacle.clone(),
+            Phase::Stopped => Obstacle::lacking("stopped"),
             Phase::Running | Phase::Changing(_) => self.without.lock().clone()?,
         };
-        Some(Unready { what: format!("controller {}", self.name), why, elsewhere })
+        let matter = if under_way { Matter::Start } else { Matter::Operator };
+        Some(Unready { what: format!("controller {}", self.name), why, matter })
     }
 
     /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
@@ -63,7 +61,7 @@ impl Handle {
         });
         let (phase, why) = match &*self.phase.lock() {
             Phase::Resolving(obstacle) => ("resolving", Some(obstacle.why.clone())),
-            Phase::Filling { .. } => ("filling", None),
+            Phase::Filling(obstacle) => ("filling", Some(obstacle.why.clone())),
             Phase::Running => ("running", self.without.lock().as_ref().map(|without| without.why.clone())),
             Phase::Changing(why) => ("changing", Some(why.clone())),
             Phase::Stopped => ("stopped", None),

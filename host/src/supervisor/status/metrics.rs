@@ -1,4 +1,4 @@
-//! Tells the metrics of plugins, which follow from the status.
+//! Tells the metrics of plugins and controllers that follow from the status.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::{Entry, Status};
 use crate::supervisor::supply::Unit;
 
-/// Tells the metrics of plugins, which follow from the status, when they are asked for.
+/// Tells the metrics of plugins and controllers when they are asked for.
 #[derive(Debug)]
 pub struct Metrics(pub Arc<Status>);
 
@@ -81,6 +81,14 @@ impl Collector for Metrics {
         });
         let help = "1: what the manifest says is not in force, because this step failed; /debug/plugins says why";
         family(&mut encoder, ("plugin_problem", help), &ConstGauge::new(1_i64), problems)?;
+        drop(plugins);
+        let controllers = self.0.controllers();
+        let ready = controllers.iter().map(|handle| {
+            let ready = i64::from(handle.unready().is_none());
+            (vec![("controller", handle.name().to_string())], Some(ConstGauge::new(ready)))
+        });
+        let help = "1 if the controller runs with all that it needs; else /readyz?verbose says what is lacking";
+        family(&mut encoder, ("controller_ready", help), &ConstGauge::new(0_i64), ready)?;
         let bad = i64::try_from(self.0.manifests.lock().len()).unwrap_or(i64::MAX);
         let help = "Manifests that are not in force as they are";
         let bad = ConstGauge::new(bad);
