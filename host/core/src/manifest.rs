@@ -434,6 +434,12 @@ impl Controller {
         self.workflow.dependents.iter().chain(standalone)
     }
 
+    /// Returns the dependents whose objects a next version knows nothing of any more: nobody updates or deletes them.
+    pub fn abandoned_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a Arc<str>> {
+        let made = self.dependents().filter(|(_, dependent)| dependent.manage.create);
+        made.map(|(name, _)| name).filter(|name| next.dependents().all(|(kept, _)| kept != *name))
+    }
+
     /// Whether it has a component, and not only templates.
     pub fn has_component(&self) -> bool {
         self.reconciler == Reconciler::Component

@@ -40,6 +40,15 @@ pub(super) fn warn_of_unused(controller: &Controller) {
     }
 }
 
+/// Warns of objects that a version before has made, and this one knows nothing of.
+pub(super) fn warn_of_abandoned(before: &Controller, now: &Controller) {
+    let names: Vec<_> = before.spec.abandoned_by(&now.spec).map(|name| &**name).collect();
+    if !names.is_empty() && !now.primaries.list(None).is_empty() {
+        let dependents = names.join(", ");
+        tracing::warn!(controller = %now.spec.name, %dependents, "the manifest does not have these dependents any more: the objects that were made for them stay as they are; delete them by hand, or have a version with `reconcilePrecondition: {{ cel: \"false\" }}` for each delete them first");
+    }
+}
+
 /// Assembles what the runs need.
 ///
 /// # Errors

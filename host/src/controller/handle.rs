@@ -25,7 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::asking::Asker;
-use super::assemble::{Kept, assemble};
+use super::assemble::{Kept, assemble, warn_of_abandoned};
 use super::declared::{Declared, Environment, KindAt, finalizer_name};
 use super::registering::{Registrar, registered};
 use super::selection::Selection;
@@ -463,7 +463,9 @@ impl Handle {
     }
 
     pub(super) fn after_swap(&self, Swapped { follows, finalizers_changed, before, now }: Swapped) {
-        drop(before);
+        if let Some(before) = before {
+            warn_of_abandoned(&before.controller, &now);
+        }
         now.ask_anew();
         // What they demand was taken over, who may have gone meanwhile.
         self.gone.notify_one();

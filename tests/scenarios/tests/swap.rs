@@ -589,6 +589,23 @@ fn a_finalizer_that_would_be_left_behind_is_refused_until_the_manifest_says_what
 }
 
 #[test]
+fn what_was_made_for_a_dependent_that_the_manifest_has_no_more_stays_and_is_told_of() {
+    let place = Place::new("abandoned");
+    let workflow = "workflow:\n  dependents:\n    cm: { apiVersion: v1, kind: ConfigMap }\n";
+    let folder = probe_folder(&probe_manifest(&place, "", workflow));
+    let daemon = folder.daemon(&place);
+    let desired = json!({ "cm": { "metadata": { "name": "p" }, "data": { "a": "b" } } });
+    place.probe("p", json!({ "reconcile": { "status": { "n": 1 } }, "dependents": desired }));
+    place.await_object(&place.config_maps(), "p", "the dependent", |_| true);
+    folder.put("operator.yaml", probe_manifest(&place, "", ""));
+    let told = daemon.await_line("does not have these dependents any more");
+    assert!(told.contains("\"dependents\":\"cm\""), "{told}");
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "status": { "n": 2 } } } }));
+    await_status(&place, "p", "a run of the new version", |status| status["n"] == 2);
+    assert!(place.find(&place.config_maps(), "p").is_some());
+}
+
+#[test]
 fn a_new_source_runs_nobody_where_nothing_follows_a_swap() {
     let place = Place::new("follows");
     let manifest = |source: &str| probe_manifest(&place, "onSwap: nothing\n", source);
