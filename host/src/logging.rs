@@ -1,30 +1,28 @@
 //! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; logging never waits for a reader.
 //!
-//! The values in a line are bounded and shown as [`text`] decides, whatever the code that logs has done about it.
-//! [`meter`] decides how many similar lines pass, and [`writer`] writes them on a thread of its own.
+//! [`line`] decides how a line looks, whatever the code that logs has done about it, [`meter`] how many similar lines pass, and
+//! [`writer`] writes them on a thread of its own.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::text;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
-use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::Layer as _;
-use tracing_subscriber::field::MakeExt as _;
-use tracing_subscriber::fmt::format::{self, Writer};
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::args::LogFormat;
 
+pub mod line;
 pub mod meter;
 pub mod writer;
 
+use line::Lined;
 use meter::Meter;
 use writer::{Form, Queue, Speaker};
 
@@ -34,9 +32,6 @@ const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn
 
 /// How long the last lines may take to be written when the process ends.
 pub const LAST_LINES: Duration = Duration::from_secs(1);
-
-/// The longest value of a field, in bytes: enough for a whole line that a component prints.
-const LONGEST: usize = 8 << 10;
 
 /// The log of this process.
 #[derive(Clone, Default)]
@@ -51,21 +46,14 @@ pub fn start(format: LogFormat) -> Log {
     log.queue.start();
     let said = std::env::var_os(EnvFilter::DEFAULT_ENV);
     let (filter, wrong) = filter(said.as_ref().map(|said| said.to_string_lossy()).as_deref());
-    let text = |ansi| {
-        let fields = format::debug_fn(field).delimited(" ");
-        let lines = tracing_subscriber::fmt::layer().fmt_fields(fields).with_ansi(ansi);
-        let lines = lines.with_target(false).log_internal_errors(false);
-        lines.with_writer(log.queue.lines(Form::Text)).boxed()
+    let lines = |form, ansi| {
+        let lines = tracing_subscriber::fmt::layer().fmt_fields(JsonFields::new()).event_format(Lined(form));
+        lines.with_ansi(ansi).log_internal_errors(false).with_writer(log.queue.lines(form))
     };
     let lines = match format {
-        LogFormat::Json => {
-            let lines = tracing_subscriber::fmt::layer().json().flatten_event(true);
-            let lines = lines.with_current_span(false).with_span_list(true);
-            let lines = lines.with_target(false).log_internal_errors(false);
-            lines.with_writer(log.queue.lines(Form::Json)).boxed()
-        }
-        LogFormat::Text => text(false),
-        LogFormat::Auto => text(std::io::stderr().is_terminal()),
+        LogFormat::Json => lines(Form::Json, false),
+        LogFormat::Text => lines(Form::Text, false),
+        LogFormat::Auto => lines(Form::Text, std::io::stderr().is_terminal()),
     };
     let started =
         tracing_subscriber::registry().with(filter).with(meter::Layer(Arc::clone(&log.meter))).with(lines).try_init();
@@ -153,26 +141,6 @@ impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Log")
     }
-}
-
-/// Writes a field as text: the message without its name, other fields with theirs, each as one line that can't pass
-/// for another one. Only the daemon itself logs messages of several lines; all but the first line are indented.
-fn field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    match (field.name(), out.has_ansi_escapes()) {
-        ("message", _) => {
-            let message = format!("{value:?}");
-            for (at, line) in message.lines().take(text::LINES).enumerate() {
-                out.write_str(if at > 0 { "\n    " } else { "" })?;
-                out.write_str(&text::said_within(line, LONGEST))?;
-            }
-            return Ok(());
-        }
-        (name, true) => write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?,
-        (name, false) => write!(out, "{name}=")?,
-    }
-    let mut line = text::Line::new(out, LONGEST);
-    write!(line, "{value:?}")?;
-    line.finish()
 }
 
 #[cfg(test)]

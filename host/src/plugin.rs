@@ -30,7 +30,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use capstan_core::bucket::Bucket;
 use capstan_core::guest::{Answer, Call, Context, Failure, Guest, Interface, Session};
 use capstan_core::manifest::{Limits, Permission};
 use capstan_core::reconciler::memos::Memos;
@@ -114,7 +113,7 @@ pub(crate) struct Facts {
     /// Its configuration, as JSON.
     config: String,
     /// What it may still log.
-    log: Arc<Mutex<Bucket>>,
+    log: Arc<Mutex<output::Shared>>,
     /// Values kept as long as this version is loaded. None: the daemon keeps them, and this is another process.
     memo: Option<Mutex<Memos>>,
     /// The memory that all plugins share.

@@ -311,8 +311,8 @@ impl config::Host for State {
 
 impl log::Host for State {
     fn write(&mut self, level: log::Level, message: String, fields: Vec<types::Pair>) {
-        let fields: Vec<_> = fields.into_iter().map(|pair| (pair.name, pair.value)).collect();
-        self.home.log(level.into(), message, &fields);
+        let fields = fields.into_iter().map(|pair| (pair.name, pair.value)).collect();
+        self.home.log(level.into(), message, fields);
     }
 }
 

@@ -378,7 +378,7 @@ impl OfCall {
         let result = failed.map_or("ok", Failed::name);
         self.network.counted.count(to, result);
         if let Some(failed) = failed {
-            self.home.log(Level::Warn, format!("no connection to {target}: {failed}"), &[]);
+            self.home.log(Level::Warn, format!("no connection to {target}: {failed}"), Vec::new());
         }
     }
 }

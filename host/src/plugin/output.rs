@@ -1,13 +1,14 @@
 //! What a component prints and logs: line by line into the daemon's log, as much as its budget allows.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_core::bucket::{Bucket, Rate};
 use capstan_core::guest::RunInfo;
+use capstan_core::lately::Lately;
 use capstan_core::text::one_line;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,11 @@ const LAST: usize = 24;
 /// Bytes kept of each of them.
 const WORDS: usize = 1 << 10;
 
+/// The field with a stack, and how many are remembered for how long, so that each is logged once.
+const STACK: &str = "stack";
+const STACKS: usize = 64;
+const REMEMBERED: Duration = Duration::from_mins(10);
+
 /// Where the output of an instance goes. It has one call at a time, and belongs to one run at a time.
 pub(super) struct Output {
     plugin: Arc<str>,
@@ -44,8 +50,8 @@ pub(super) struct Output {
     budget: usize,
     /// What is left of it.
     left: usize,
-    /// Bytes that all calls of the plugin together may write.
-    shared: Arc<Mutex<Bucket>>,
+    /// What all instances of the plugin share.
+    shared: Arc<Mutex<Shared>>,
     /// Bytes of this call that were dropped.
     dropped: usize,
     /// Begun lines, each shorter than [`LINE`].
@@ -53,6 +59,14 @@ pub(super) struct Output {
     stderr: Vec<u8>,
     /// The last lines of stderr in this call, the dropped ones too.
     last: VecDeque<String>,
+}
+
+/// What all instances of a plugin share.
+pub(super) struct Shared {
+    /// Bytes that all calls together may write.
+    bytes: Bucket,
+    /// The stacks that were logged, by their hashes.
+    stacks: Lately<u64, ()>,
 }
 
 /// Whom an instance belongs to.
@@ -90,11 +104,17 @@ pub(super) enum Level {
     Error,
 }
 
+impl Default for Shared {
+    fn default() -> Self {
+        Self { bytes: Bucket::default(), stacks: Lately::new(STACKS, REMEMBERED) }
+    }
+}
+
 // === impl Output ===
 
 impl Output {
     /// Returns the output of an instance that nobody uses yet. `shared` is of all instances of a plugin.
-    pub(super) fn new(plugin: Arc<str>, budget: usize, shared: Arc<Mutex<Bucket>>) -> Self {
+    pub(super) fn new(plugin: Arc<str>, budget: usize, shared: Arc<Mutex<Shared>>) -> Self {
         Self {
             plugin,
             controller: Arc::default(),
@@ -169,14 +189,30 @@ impl Output {
 
     /// Takes a line of the interface `log`.
     pub(super) fn log(&mut self, level: Level, message: &str, fields: &[(String, String)]) {
-        let names = fields.iter().map(|(name, value)| name.len() + value.len());
-        let size = message.len() + names.sum::<usize>();
+        let size = message.len() + size_of(fields);
         if cost(size) > self.left {
             // What will be dropped is not put together first.
             self.drop_bytes(size);
             return;
         }
-        self.line(level, message, &joined(fields));
+        let given = fields.iter().map(|(name, value)| (&**name, self.stack_once(name, value))).collect::<Vec<_>>();
+        self.line(level, message, &serde_json::to_string(&given).unwrap_or_default());
+    }
+
+    /// Returns the value of a field: of a stack that was logged lately, only that it is the same again, as retries would fill the log.
+    fn stack_once<'a>(&self, name: &str, value: &'a str) -> &'a str {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        let (stack, now) = (hasher.finish(), Instant::now());
+        let stacks = &mut self.shared.lock().stacks;
+        match name {
+            STACK if stacks.get(&stack, now).is_some() => "as before",
+            STACK => {
+                stacks.put(stack, (), now);
+                value
+            }
+            _ => value,
+        }
     }
 
     /// Returns what the component said about its end, if it said something that looks like that: the message of a
@@ -247,11 +283,11 @@ impl Output {
             burst: bytes(self.budget).saturating_mul(4),
         };
         let mut shared = self.shared.lock();
-        shared.take_now(bytes(size), rate, Instant::now())
+        shared.bytes.take_now(bytes(size), rate, Instant::now())
     }
 
-    /// Writes a line with what [`joined`] returns, if the budget allows.
-    pub(super) fn line(&mut self, level: Level, line: &str, fields: &str) {
+    /// Writes a line with fields, which are JSON, pairs of texts, or nothing, if the budget allows.
+    fn line(&mut self, level: Level, line: &str, fields: &str) {
         let size = line.len() + fields.len() + 1;
         let cost = cost(size);
         if cost > self.left || !self.has_room(cost) {
@@ -259,8 +295,7 @@ impl Output {
             return;
         }
         self.left -= cost;
-        let (line, fields) = (one_line(line), one_line(fields));
-        let fields = &*fields;
+        let line = one_line(line);
         let Self { plugin, controller, key, call, .. } = self;
         match level {
             Level::Trace => {
@@ -282,15 +317,9 @@ impl Output {
     }
 }
 
-/// Returns the fields of a line as they are written.
-pub(super) fn joined(fields: &[(String, String)]) -> String {
-    let mut text = String::new();
-    for (name, value) in fields {
-        let gap = if text.is_empty() { "" } else { " " };
-        // Writing to a string cannot fail.
-        let _infallible = write!(text, "{gap}{name}={value:?}");
-    }
-    text
+/// Returns how many bytes fields have.
+pub(super) fn size_of(fields: &[(String, String)]) -> usize {
+    fields.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
 /// Returns what a line of so many bytes takes of the budget.
@@ -302,10 +331,10 @@ fn cost(size: usize) -> usize {
 
 impl Home {
     /// Takes a line of the interface `log`.
-    pub(super) fn log(&self, level: Level, message: String, fields: &[(String, String)]) {
+    pub(super) fn log(&self, level: Level, message: String, fields: Vec<(String, String)>) {
         match self {
-            Self::Here(output) => output.lock().log(level, &message, fields),
-            Self::Apart(wire) => wire.log(level, message, joined(fields)),
+            Self::Here(output) => output.lock().log(level, &message, &fields),
+            Self::Apart(wire) => wire.log(level, message, fields),
         }
     }
 }
@@ -354,23 +383,14 @@ impl Pollable for Pipe {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use capstan_core::object::ObjectRef;
 
     use super::*;
-    use capstan_core::object::ObjectRef;
+    use crate::logging::line;
+    use crate::logging::writer::Form;
 
     /// Returns what is logged, one line each, without time.
     fn logged(budget: usize, act: impl FnOnce(&mut Output)) -> Vec<String> {
-        let lines: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer({
-                let lines = Arc::clone(&lines);
-                move || Lines(Arc::clone(&lines))
-            })
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .without_time()
-            .finish();
         let run = RunInfo {
             controller: "web".into(),
             primary: Some(ObjectRef::namespaced("default", "page")),
@@ -379,30 +399,15 @@ mod tests {
             primary_deleted: false,
             final_state_unknown: false,
         };
-        tracing::subscriber::with_default(subscriber, || {
+        line::tests::logged(Form::Text, || {
             let mut output = Output::new("webpage".into(), budget, Arc::default());
             output.assign(&run);
             output.begin("reconcile");
             act(&mut output);
-        });
-        let lines = String::from_utf8(lines.lock().clone()).unwrap();
-        lines.lines().map(|line| line.trim().to_owned()).collect()
+        })
     }
 
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    const WHERE: &str = r#"plugin=webpage controller=web key=default/page call="reconcile""#;
+    const WHERE: &str = "plugin=webpage controller=web key=default/page call=reconcile";
 
     #[test]
     fn prints_are_logged_line_by_line_with_plugin_and_primary() {
@@ -420,11 +425,11 @@ mod tests {
         assert_eq!(
             lines,
             [
-                format!(r#"INFO guest: one {WHERE} fields="""#),
-                format!(r#"WARN guest: oh {WHERE} fields="""#),
-                format!(r#"INFO guest: two {WHERE} fields="""#),
-                format!(r#"DEBUG guest: seen {WHERE} fields="page=\"a b\" n=\"1\"""#),
-                format!(r#"INFO guest: three {WHERE} fields="""#),
+                format!("INFO one {WHERE}"),
+                format!("WARN oh {WHERE}"),
+                format!("INFO two {WHERE}"),
+                format!(r#"DEBUG seen {WHERE} page="a b" n=1"#),
+                format!("INFO three {WHERE}"),
             ]
         );
     }
@@ -435,8 +440,8 @@ mod tests {
             let fields = [("a\nb".to_owned(), "c\nd".to_owned())];
             output.log(Level::Info, "one\nERROR two\x1b[31m", &fields);
         });
-        let expected = format!(r#"INFO guest: one\nERROR two\u{{1b}}[31m {WHERE} fields="a\\nb=\"c\\nd\"""#);
-        assert_eq!(lines, [expected]);
+        let expected = format!(r#"INFO one\nERROR two\u{{1b}}[31m {WHERE}"#);
+        assert_eq!(lines, [&*expected, r"    a\nb: c", "    d"]);
     }
 
     #[test]
@@ -450,18 +455,9 @@ mod tests {
             output.print(Stream::Out, b"again\n");
             output.finish();
         });
-        let dropped = format!(
-            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=264"
-        );
+        let dropped = format!("WARN output beyond limits.log was dropped (bytes) {WHERE} dropped=495 budget=264");
         let again = WHERE.replace("reconcile", "cleanup");
-        assert_eq!(
-            lines,
-            [
-                format!(r#"INFO guest: four {WHERE} fields="""#),
-                dropped,
-                format!(r#"INFO guest: again {again} fields="""#)
-            ]
-        );
+        assert_eq!(lines, [format!("INFO four {WHERE}"), dropped, format!("INFO again {again}")]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -474,9 +470,21 @@ mod tests {
                 output.finish();
             }
         });
-        let (guest, told): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.contains("guest:"));
+        let (guest, told): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.starts_with("INFO"));
         assert_eq!(told.len(), calls, "one warning for each call");
         assert_eq!(guest.len(), 4 * (64 << 10) / (BESIDE + 1));
+    }
+
+    #[test]
+    fn a_stack_is_logged_once_and_not_on_each_retry() {
+        let stack = |at: &str| vec![("error".to_owned(), "oh".to_owned()), ("stack".to_owned(), format!("main {at}"))];
+        let lines = logged(64 << 10, |output| {
+            for at in ["a.py:1", "a.py:1", "a.py:2"] {
+                output.log(Level::Error, "failed", &stack(at));
+            }
+        });
+        let line = |stack: &str| format!("ERROR failed {WHERE} error=oh stack=\"{stack}\"");
+        assert_eq!(lines, [line("main a.py:1"), line("as before"), line("main a.py:2")]);
     }
 
     #[test]
@@ -509,9 +517,7 @@ mod tests {
             output.log(Level::Info, "seen", &[("page".to_owned(), "a".repeat(100))]);
             output.finish();
         });
-        let dropped = format!(
-            "WARN capstan::plugin::output: output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=266"
-        );
+        let dropped = format!("WARN output beyond limits.log was dropped (bytes) {WHERE} dropped=108 budget=266");
         assert_eq!(lines, [dropped]);
     }
 

@@ -70,9 +70,17 @@ struct Line {
     /// The probe, if the component wrote the line.
     key: Option<String>,
     /// What the component logged beside the message.
-    fields: Option<String>,
+    #[serde(default)]
+    fields: Fields,
     /// The version that has come into force.
     version: Option<usize>,
+}
+
+/// What the probe saw, and under which name it says so.
+#[derive(Default, Deserialize)]
+struct Fields {
+    name: Option<String>,
+    sight: Option<String>,
 }
 
 // === impl Edition ===
@@ -136,7 +144,7 @@ impl Diary {
         if let Some(number) = line.version {
             self.placed.insert(number, at);
         }
-        if let (Some(probe), Some((name, sight))) = (line.key, line.fields.as_deref().and_then(sight)) {
+        if let (Some(probe), Some((name, sight))) = (line.key, line.fields.seen()) {
             self.hear(at, probe, &name, &sight);
         }
         Ok(())
@@ -159,12 +167,10 @@ impl Diary {
     }
 }
 
-/// Returns what the probe saw, and under which name it says so.
-fn sight(fields: &str) -> Option<(String, Value)> {
-    let (name, sight) = fields.strip_prefix("name=\"")?.split_once("\" sight=")?;
-    // A text in a text: the daemon quotes what the probe wrote.
-    let sight: String = serde_json::from_str(sight).ok()?;
-    Some((name.to_owned(), serde_json::from_str(&sight).ok()?))
+impl Fields {
+    fn seen(self) -> Option<(String, Value)> {
+        Some((self.name?, serde_json::from_str(&self.sight?).ok()?))
+    }
 }
 
 #[cfg(test)]
@@ -174,10 +180,10 @@ mod tests {
     use super::*;
 
     fn line(key: &str, name: &str, sight: &Value) -> String {
-        let fields = format!("name={name:?} sight={:?}", sight.to_string());
+        let fields = serde_json::json!({ "name": name, "sight": sight.to_string() });
         let line = serde_json::json!({
             "timestamp": "1970-01-01T00:00:01.000002Z", "level": "INFO", "plugin": "probe", "key": key,
-            "fields": fields, "message": "seen", "spans": [],
+            "fields": fields, "message": "seen",
         });
         format!("{line}\n")
     }

@@ -481,24 +481,16 @@ impl Daemon {
     pub fn runs_of(&self, primary: &str) -> usize {
         let key = format!("/{primary}");
         let has_ended = |line: &&Value| {
-            let spans = line["spans"].as_array();
-            let is_its = |span: &Value| span["key"].as_str().is_some_and(|name| name.ends_with(&key));
             ["reconciled", "the run failed"].iter().any(|text| line["message"] == *text)
-                && spans.is_some_and(|spans| spans.iter().any(is_its))
+                && line["key"].as_str().is_some_and(|name| name.ends_with(&key))
         };
         self.lines().iter().filter(has_ended).count()
     }
 
     /// Returns what steps of probes have told under this name, in its order.
     pub fn told(&self, name: &str) -> Vec<Value> {
-        let begin = format!("name=\"{name}\" sight=");
-        let lines = self.lines().into_iter().filter(|line| line["message"] == "seen");
-        let sight = |line: Value| {
-            let quoted = line["fields"].as_str()?.strip_prefix(&begin)?;
-            let text: String = serde_json::from_str(quoted).ok()?;
-            serde_json::from_str(&text).ok()
-        };
-        lines.filter_map(sight).collect()
+        let lines = self.lines().into_iter().filter(|line| line["message"] == "seen" && line["fields"]["name"] == name);
+        lines.filter_map(|line| serde_json::from_str(line["fields"]["sight"].as_str()?).ok()).collect()
     }
 
     /// Returns how many runs are under way.

@@ -13,12 +13,8 @@ fn manifest(place: &Place, fields: &str) -> String {
 fn seen(daemon: &Daemon, name: &str, key: &str) -> Vec<Value> {
     let of = |line: &Value| line["message"] == "seen" && line["key"].as_str().is_some_and(|of| of.ends_with(key));
     let lines = daemon.lines().into_iter().filter(of);
-    let told = lines.filter_map(|line| {
-        let fields = line["fields"].as_str()?.strip_prefix(&format!("name=\"{name}\" sight="))?.to_owned();
-        let text: String = serde_json::from_str(&fields).ok()?;
-        serde_json::from_str(&text).ok()
-    });
-    told.collect()
+    let named = lines.filter(|line| line["fields"]["name"] == name);
+    named.filter_map(|line| serde_json::from_str(line["fields"]["sight"].as_str()?).ok()).collect()
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub(super) type Done = Result<Result<Answer, String>, Broken>;
 pub(super) enum Said {
     Printed(Stream, Vec<u8>),
     /// With its fields as they are written.
-    Logged(Level, String, String),
+    Logged(Level, String, Vec<(String, String)>),
 }
 
 /// What an instance asks for.
@@ -152,7 +152,7 @@ mod tests {
             memory: 64 << 10,
             said: vec![
                 Said::Printed(Stream::Err, b"oh\n".to_vec()),
-                Said::Logged(Level::Info, "seen".to_owned(), "n=\"1\"".to_owned()),
+                Said::Logged(Level::Info, "seen".to_owned(), vec![("n".to_owned(), "1".to_owned())]),
             ],
             body: Body::Ask(Ask::FindNamed(Place::Kind(gvk), ObjectRef::namespaced("default", "page"))),
         }

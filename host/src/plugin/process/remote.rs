@@ -226,7 +226,7 @@ impl Remote {
         for said in said {
             match said {
                 Said::Printed(stream, bytes) => output.print(stream, &bytes),
-                Said::Logged(level, message, fields) => output.line(level, &message, &fields),
+                Said::Logged(level, message, fields) => output.log(level, &message, &fields),
             }
         }
         Ok(body)

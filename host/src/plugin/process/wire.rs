@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::frames::{Ask, Body, Done, HEAD, LONGEST, Report, Said, frame, length};
-use crate::plugin::output::{Level, Stream};
+use crate::plugin::output::{Level, Stream, size_of};
 
 /// Bytes that an instance may have said without being heard.
 const UNHEARD: usize = 32 << 10;
@@ -165,8 +165,8 @@ impl Wire {
         }
     }
 
-    pub(in crate::plugin) fn log(&self, level: Level, message: String, fields: String) {
-        let size = message.len() + fields.len();
+    pub(in crate::plugin) fn log(&self, level: Level, message: String, fields: Vec<(String, String)>) {
+        let size = message.len() + size_of(&fields);
         self.say(Said::Logged(level, message, fields), size);
     }
 
