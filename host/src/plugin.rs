@@ -249,7 +249,7 @@ impl Guest for Plugin {
 impl Session for Execution {
     fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
-            let mut turn = self.turn(call.interface()).await?;
+            let mut turn = self.turn(call.function()).await?;
             let deadline = turn.deadline();
             let answer = timeout_at(deadline, async { turn.instance().await?.answer(&call, deadline).await }).await;
             turn.end(answer)

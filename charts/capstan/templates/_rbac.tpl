@@ -196,7 +196,14 @@ subjects:
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range $name, $dependent := $dependents -}}
+{{- range $name, $declared := $dependents -}}
+{{- /* Of what is outside of the cluster there are only the objects that remember it. */ -}}
+{{- $dependent := $declared -}}
+{{- with $declared.external -}}
+{{- $dependent = dict -}}
+{{- with .state -}}{{- $dependent = dict "apiVersion" .apiVersion "kind" .kind "bulk" true -}}{{- end -}}
+{{- end -}}
+{{- if $dependent -}}
 {{- $namespaces := $controller.namespaces -}}
 {{- with $dependent.source -}}
 {{- $source := default dict (get (default dict $controller.sources) .) -}}
@@ -217,6 +224,7 @@ subjects:
 {{- range $manage -}}
 {{- if or (ne . "delete") $byName (not $collected) (hasKey $unwanted $name) (eq (toString $dependent.onRename) "delete") (eq (toString $dependent.bulk) "true") -}}
 {{- include "capstan.rbac.permit" (merge (dict "verbs" (get $needs .)) $permit) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -248,11 +256,15 @@ subjects:
 {{- define "capstan.rbac.isWritten" -}}
 {{- $kinds := list .controller.primary -}}
 {{- $workflows := concat (list (default dict .controller.workflow)) (values (default dict .controller.standalone)) -}}
-{{- range $workflows -}}{{- $kinds = concat $kinds (values (default dict .dependents)) -}}{{- end -}}
+{{- range $workflows -}}
+{{- range default dict .dependents -}}
+{{- $kinds = append $kinds (ternary (dig "external" "state" dict .) . (hasKey . "external")) -}}
+{{- end -}}
+{{- end -}}
 {{- $grant := .grant -}}
 {{- $found := false -}}
 {{- range $kinds -}}
-{{- if and (eq .apiVersion $grant.apiVersion) (eq .kind $grant.kind) -}}{{- $found = true -}}{{- end -}}
+{{- if and (eq (toString .apiVersion) $grant.apiVersion) (eq (toString .kind) $grant.kind) -}}{{- $found = true -}}{{- end -}}
 {{- end -}}
 {{- if $found -}}true{{- end -}}
 {{- end -}}

@@ -15,7 +15,9 @@ use crate::object::ObjectRef;
 use crate::room::Holding;
 use crate::room::charge::Charge;
 
+mod ahead;
 mod known;
+mod meant;
 mod pushed;
 pub mod schedule;
 mod shares;
@@ -23,6 +25,7 @@ mod things;
 mod written;
 
 use known::{After, Known, size};
+pub use meant::{Keyed, Unclear, key_of};
 pub use shares::Refused;
 use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};

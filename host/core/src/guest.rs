@@ -18,7 +18,7 @@ use crate::wire;
 mod call;
 mod context;
 
-pub use call::{Answer, Call, Interface, Session};
+pub use call::{Answer, Call, Function, Interface, Session};
 pub use context::{
     CallError, CallReason, CompareQuestion, Comparison, ConditionRole, Context, Event, Expectation, Lifetime,
     NodeFailure, NodeResult, ObjectTarget, Operation, Page, Place, Query, RunInfo, Selection, WorkflowCall,
@@ -246,6 +246,15 @@ pub struct DesiredSet {
     /// The objects, as JSON.
     #[serde(deserialize_with = "wire::few")]
     pub objects: Vec<String>,
+}
+
+/// The answer of `create`: a thing outside of the cluster that there is now (`XD-2`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    /// The thing, as JSON.
+    pub actual: String,
+    /// The Kubernetes object that remembers its id, as JSON; only if the manifest wants one.
+    pub state: Option<String>,
 }
 
 /// The answer of `poll`: things outside of the cluster, by primary (`PP-1`).

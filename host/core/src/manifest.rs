@@ -31,6 +31,7 @@ pub mod inbound;
 mod keep;
 mod names;
 pub mod needs;
+mod outside;
 mod parse;
 mod plugin;
 pub mod polls;
@@ -48,6 +49,7 @@ pub use events::Events;
 pub use filters::Filters;
 pub use inbound::Inbound;
 pub use keep::{Bound, Keep, Stored};
+pub use outside::{Node, Outside, State, THING};
 pub use parse::{Defaults, parse, parse_with};
 pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Permission, Plugin, Warm};
 pub use polls::External;
@@ -428,10 +430,26 @@ impl Controller {
         self.remotes.get(self.cluster.as_ref()?)
     }
 
-    /// Returns all dependents with their names, those of standalone workflows too.
+    /// Returns all workflows.
+    pub fn workflows(&self) -> impl Iterator<Item = &Workflow> {
+        [&self.workflow].into_iter().chain(self.standalone.values())
+    }
+
+    /// Returns all workflows, each with its path in the manifest below the controller's.
+    pub fn workflows_by_path(&self) -> impl Iterator<Item = (&Workflow, String)> {
+        let standalone = self.standalone.iter().map(|(name, workflow)| (workflow, format!("standalone.{name}")));
+        [(&self.workflow, "workflow".to_owned())].into_iter().chain(standalone)
+    }
+
+    /// Returns all dependents that are Kubernetes objects with their names, those of standalone workflows too, and what remembers the ids of
+    /// those that are none (`XD-2`).
     pub fn dependents(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
-        let standalone = self.standalone.values().flat_map(|workflow| &workflow.dependents);
-        self.workflow.dependents.iter().chain(standalone)
+        self.workflows().flat_map(|workflow| workflow.dependents.iter().chain(workflow.states()))
+    }
+
+    /// Returns all dependents outside of the cluster with their names.
+    pub fn outside(&self) -> impl Iterator<Item = (&Arc<str>, &Outside)> {
+        self.workflows().flat_map(|workflow| &workflow.outside)
     }
 
     /// Returns the dependents whose objects a next version knows nothing of any more: nobody updates or deletes them.
@@ -470,8 +488,7 @@ impl Controller {
 
     /// Whether the managed workflow has something that the daemon deletes itself (`DR-5`).
     pub fn deletes_dependents(&self) -> bool {
-        let mut dependents = self.workflow.dependents.values();
-        dependents.any(Dependent::deletable)
+        self.workflow.nodes().any(|(_, node)| node.deletable())
     }
 
     /// Whether the controller writes objects of a kind by itself: its primaries and dependents.

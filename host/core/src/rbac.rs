@@ -252,7 +252,7 @@ impl Tally<'_> {
 
     fn workflow(&mut self, controller: &Controller, workflow: &Workflow, called: Called) {
         let unwanted = unwanted(workflow);
-        for (name, dependent) in &workflow.dependents {
+        for (name, dependent) in workflow.dependents.iter().chain(workflow.states()) {
             let Dependent { gvk, manage, .. } = dependent;
             let source = dependent.source.as_ref().and_then(|source| controller.sources.get(source));
             // The namespaces of a dependent's own source are those where the dependent may be.

@@ -18,8 +18,8 @@ use capstan_core::cluster::{Cluster, Error, Write};
 use capstan_core::external::schedule::{Polled, Turn};
 use capstan_core::external::{External, Standing};
 use capstan_core::guest::{
-    Answer, Call, Context, Failure, Guest, InboundAnswer, InboundRequest, Interface, Learned, PolledAll, PolledOne,
-    PrimaryThings, PrimaryUpdate, Selection, Session, SourceEvent, UpdateControl,
+    Answer, Call, Context, Failure, Function, Guest, InboundAnswer, InboundRequest, Interface, Learned, PolledAll,
+    PolledOne, PrimaryThings, PrimaryUpdate, Selection, Session, SourceEvent, UpdateControl,
 };
 use capstan_core::guest::{Lifetime, Place, Query, WriteOptions, WriteRequest, WriteVerb};
 use capstan_core::manifest;
@@ -106,7 +106,7 @@ impl Session for Scene {
             self.ready().await?;
             let Script { on_poll, on_reconcile, notes, again, .. } = &self.script;
             let asks = if matches!(call, Call::Reconcile { .. }) { on_reconcile } else { on_poll };
-            notes.lock().push(call.interface().map_or("start", Interface::function).to_owned());
+            notes.lock().push(call.function().map_or("start", Function::name).to_owned());
             if let Some(ask) = asks {
                 let asked = ask(Arc::clone(&self.run)).await;
                 notes.lock().extend(asked);
@@ -135,6 +135,9 @@ impl Session for Scene {
                 | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
                 | Call::ToSecondaries { .. }
+                | Call::Create { .. }
+                | Call::Update { .. }
+                | Call::Remove { .. }
                 | Call::DesiredSet { .. } => unreachable!("nobody asks"),
             })
         }

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
+use capstan_core::external::External;
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Keep, Mapper as Mapping};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope, Version};
@@ -46,6 +47,7 @@ use tokio::time::{Instant, sleep, timeout};
 mod bulk;
 mod conditions;
 mod contests;
+mod outside;
 mod templates;
 
 // === the API server ===
@@ -377,6 +379,7 @@ impl Session for Script {
             Call::IsMet { name, .. } => {
                 self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
             }
+            Call::Create { .. } | Call::Update { .. } | Call::Remove { .. } => unreachable!("nothing is outside"),
             Call::Poll { .. } | Call::PollOne { .. } | Call::Receive { .. } => unreachable!("nothing is polled"),
             Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } => {
                 unreachable!("nothing is asked about changes")
@@ -386,6 +389,10 @@ impl Session for Script {
 }
 
 // === putting them together ===
+
+fn outside_of((name, spec): (&Arc<str>, &manifest::External)) -> (Arc<str>, Arc<External>) {
+    (Arc::clone(name), Arc::new(External::new(name, spec.clone())))
+}
 
 /// A controller over pages, with one config map as its dependent.
 struct Bench {
@@ -467,7 +474,7 @@ impl Bench {
             limits: plugin.limits.clone(),
             primaries: source(spec.primary.clone(), Role::Primary, (&spec.keep, None), &pages),
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
-            externals: BTreeMap::new(),
+            externals: spec.externals.iter().map(outside_of).collect(),
             on_demand: Arc::default(),
             registered: Registered::none(),
             finalizer: "sample.dev/finalizer".into(),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use capstan_core::manifest::{Condition, Controller, Dependent, Operator, Workflow};
+use capstan_core::manifest::{Condition, Controller, Node as Dependent, Operator, Outside, Workflow};
 use layout::backends::svg::SVGWriter;
 use layout::core::base::Orientation;
 use layout::core::geometry::Point;
@@ -74,15 +74,22 @@ fn parts(operator: &Operator) -> impl Iterator<Item = Part> {
 fn part(operator: &Operator, controller: &Controller, which: &str, workflow: &Workflow) -> Part {
     let title = format!("operator {}, controller {}{which}", operator.name, controller.name);
     let nodes = workflow.graph.nodes().iter().filter_map(|node| {
-        let lines = lines(workflow.dependents.get(&node.name)?);
+        let lines = lines(workflow.node(&node.name)?);
         Some(Node { name: Arc::clone(&node.name), lines, parents: node.parents.clone() })
     });
     Part { heading: [title, controller.primary.to_string()], nodes: nodes.collect() }
 }
 
-fn lines(dependent: &Dependent) -> Vec<String> {
-    let conditions = &dependent.conditions;
-    let mut lines = vec![format!("{}{}", dependent.gvk, if dependent.bulk { ", any number" } else { "" })];
+fn lines(dependent: Dependent<'_>) -> Vec<String> {
+    let conditions = dependent.conditions();
+    let what = match dependent {
+        Dependent::Object(object) => object.gvk.to_string(),
+        Dependent::Thing(Outside { source, state: None, .. }) => format!("outside of the cluster, from {source}"),
+        Dependent::Thing(Outside { source, state: Some(state), .. }) => {
+            format!("outside of the cluster, from {source}, remembered by {}", state.dependent.gvk)
+        }
+    };
+    let mut lines = vec![format!("{what}{}", if dependent.bulk() { ", any number" } else { "" })];
     for (role, condition) in [
         ("active if", &conditions.activation),
         ("wanted if", &conditions.reconcile_precondition),

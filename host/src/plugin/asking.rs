@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use capstan_core::cluster::Deletion;
 use capstan_core::guest::{
-    CallError, CallReason, Context, Event, Interface, Lifetime, ObjectTarget, Page, Query, WorkflowCall,
-    WorkflowResult, WriteRequest,
+    CallError, CallReason, Context, Event, Function, Lifetime, ObjectTarget, Page, Query, WorkflowCall, WorkflowResult,
+    WriteRequest,
 };
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ pub(super) struct Asking {
     /// The run that the call belongs to; none while a plugin is loaded.
     pub(super) run: Option<Arc<dyn Context>>,
     /// Whose function is called; none if none is.
-    pub(super) call: Option<Interface>,
+    pub(super) call: Option<Function>,
 }
 
 impl Asking {
@@ -68,7 +68,7 @@ impl Asking {
 
     pub(super) async fn workflow(&self, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
         // CX-2
-        if !matches!(self.call, Some(Interface::Reconciler | Interface::Cleaner)) {
+        if !matches!(self.call, Some(Function::Reconcile | Function::Cleanup)) {
             let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", called(self.call));
             return Err(CallError::new(CallReason::Misplaced, message));
         }

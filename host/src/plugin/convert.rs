@@ -10,7 +10,7 @@ use capstan_core::wire::FEW;
 
 use super::bindings::capstan::operator::{cache, log, memo, operations, recorder, types};
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, inbound, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, error_handler, external, inbound, poller, reconciler, resource_poller, retry_policy,
 };
 use super::output;
 
@@ -90,6 +90,13 @@ impl From<condition::ConditionResult> for guest::ConditionResult {
     fn from(result: condition::ConditionResult) -> Self {
         let condition::ConditionResult { met, detail } = result;
         Self { met, detail }
+    }
+}
+
+impl From<external::Created> for guest::Created {
+    fn from(created: external::Created) -> Self {
+        let external::Created { actual, state } = created;
+        Self { actual, state }
     }
 }
 
@@ -187,6 +194,9 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         | Answer::Initialize(())
         | Answer::Desired(_)
         | Answer::DesiredSet(_)
+        | Answer::Create(_)
+        | Answer::Update(_)
+        | Answer::Remove(())
         | Answer::Match(_)
         | Answer::IsMet(_)
         | Answer::Poll(_)

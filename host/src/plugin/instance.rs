@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::cpu;
-use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Interface, Named};
+use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Function, Named};
 use capstan_core::room::Holding;
 use tokio::time::Instant;
 use wasmtime::component::{
@@ -18,10 +18,10 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, error_handler, external, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
 use super::convert::{bounded, desired_set, named, polled_all, polled_one, received};
-use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue, early};
+use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
 use super::network::http::Http;
@@ -29,6 +29,8 @@ use super::network::{Connected, Line, tcp};
 use super::output::{Home, Pipe, Stream};
 use super::process::Wire;
 use super::usage::{Alive, Counters};
+
+mod signatures;
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
 /// are smaller than 1.5 MiB.
@@ -68,8 +70,8 @@ pub(super) struct State {
     pub(super) run: Option<Arc<dyn Context>>,
     /// Where prints and log lines go, and who is asked for memory and time.
     pub(super) home: Home,
-    /// Whose function is called; none if none is.
-    pub(super) call: Option<Interface>,
+    /// Which function is called; none if none is.
+    pub(super) call: Option<Function>,
     /// When it has to be over.
     pub(super) deadline: Instant,
     limiter: Limiter,
@@ -80,7 +82,7 @@ pub(super) struct State {
 }
 
 /// The functions that a component exports, found once.
-pub(super) type Indices = BTreeMap<Interface, ComponentExportIndex>;
+pub(super) type Indices = BTreeMap<Function, ComponentExportIndex>;
 
 /// Bounds the memories of one instance, all together, and its tables.
 struct Limiter {
@@ -112,8 +114,8 @@ enum Share {
 struct NotExported(&'static str);
 
 /// Returns the name of the function that is called.
-pub(super) fn called(interface: Option<Interface>) -> &'static str {
-    interface.map_or("start", Interface::function)
+pub(super) fn called(function: Option<Function>) -> &'static str {
+    function.map_or("start", Function::name)
 }
 
 // === impl State ===
@@ -319,7 +321,7 @@ impl Instance {
     /// Makes a call, which has to be over then.
     pub(super) async fn answer(&mut self, call: &Call<'_>, deadline: Instant) -> Ended<Answer> {
         let state = self.store.data_mut();
-        state.call = call.interface();
+        state.call = call.function();
         state.due(deadline);
         self.store.set_epoch_deadline(1);
         let answer = self.make(call).await;
@@ -336,51 +338,59 @@ impl Instance {
                 Ok(Answer::Start)
             }
             Call::Reconcile { primary } => {
-                let answer = self.ask::<_, reconciler::UpdateControl>(Interface::Reconciler, (primary,)).await?;
+                let answer = self.ask::<_, reconciler::UpdateControl>(Function::Reconcile, (primary,)).await?;
                 answer.map(|control| Answer::Reconcile(control.into()))
             }
             Call::Cleanup { primary } => {
-                let answer = self.ask::<_, cleaner::DeleteControl>(Interface::Cleaner, (primary,)).await?;
+                let answer = self.ask::<_, cleaner::DeleteControl>(Function::Cleanup, (primary,)).await?;
                 answer.map(|control| Answer::Cleanup(control.into()))
             }
             Call::HandleError { primary, ref failed } => self.handle(primary, &(&**failed).into()).await?,
             Call::DecideRetry { primary, ref failed } => self.decide(primary, &(&**failed).into()).await?,
             Call::Initialize { primary } => {
-                self.ask::<_, ()>(Interface::Initializer, (primary,)).await?.map(Answer::Initialize)
+                self.ask::<_, ()>(Function::Initialize, (primary,)).await?.map(Answer::Initialize)
             }
-            Call::Desired { name, primary } => {
-                self.ask(Interface::Dependent, (name, primary)).await?.map(Answer::Desired)
-            }
+            Call::Desired { name, primary } => self.ask(Function::Desired, (name, primary)).await?.map(Answer::Desired),
             Call::DesiredSet { name, primary } => self.desired_set((name, primary)).await?,
+            Call::Create { name, desired, primary } => {
+                let answer = self.ask::<_, external::Created>(Function::Create, (name, desired, primary)).await?;
+                answer.map(|created| Answer::Create(created.into()))
+            }
+            Call::Update { name, actual, desired, primary } => {
+                self.ask(Function::Update, (name, actual, desired, primary)).await?.map(Answer::Update)
+            }
+            Call::Remove { name, actual, primary } => {
+                self.ask(Function::Remove, (name, actual, primary)).await?.map(Answer::Remove)
+            }
             Call::Match { name, actual, desired, primary } => {
                 let arguments = (name, actual, desired, primary);
-                let answer = self.ask::<_, types::MatchResult>(Interface::Matcher, arguments).await?;
+                let answer = self.ask::<_, types::MatchResult>(Function::Match, arguments).await?;
                 answer.map(|result| Answer::Match(result.into()))
             }
             Call::IsMet { name, dependent, primary } => {
                 let arguments = (name, dependent, primary);
-                let answer = self.ask::<_, condition::ConditionResult>(Interface::Condition, arguments).await?;
+                let answer = self.ask::<_, condition::ConditionResult>(Function::IsMet, arguments).await?;
                 answer.map(|result| Answer::IsMet(result.into()))
             }
             Call::Poll { name } => {
-                let answer = self.ask::<_, Vec<poller::PrimaryResources>>(Interface::Poller, (name,)).await?;
+                let answer = self.ask::<_, Vec<poller::PrimaryResources>>(Function::Poll, (name,)).await?;
                 match answer {
                     Ok(primaries) => Ok(Answer::Poll(polled_all(primaries)?)),
                     Err(message) => Err(message),
                 }
             }
             Call::Accepts { name, changed } => {
-                self.ask(Interface::Filter, (name, &filter::Change::from(changed))).await?.map(Answer::Accepts)
+                self.ask(Function::Accepts, (name, &filter::Change::from(changed))).await?.map(Answer::Accepts)
             }
             Call::ToPrimaries { name, secondary } => {
-                self.map(Interface::Mapper, (name, secondary)).await?.map(Answer::ToPrimaries)
+                self.map(Function::ToPrimaries, (name, secondary)).await?.map(Answer::ToPrimaries)
             }
             Call::ToSecondaries { name, primary } => {
-                self.map(Interface::SecondaryMapper, (name, primary)).await?.map(Answer::ToSecondaries)
+                self.map(Function::ToSecondaries, (name, primary)).await?.map(Answer::ToSecondaries)
             }
             Call::Receive { name, ref request } => self.receive(name, &(&**request).into()).await?,
             Call::PollOne { name, primary } => {
-                let answer = self.ask::<_, resource_poller::PollResult>(Interface::ResourcePoller, (name, primary));
+                let answer = self.ask::<_, resource_poller::PollResult>(Function::PollOne, (name, primary));
                 match answer.await? {
                     Ok(result) => Ok(Answer::PollOne(polled_one(result)?)),
                     Err(message) => Err(message),
@@ -391,92 +401,54 @@ impl Instance {
 
     /// Asks what a failed run leaves behind.
     async fn handle(&mut self, primary: &str, failed: &error_handler::FailureInfo) -> Ended<Answer> {
-        let answer = self.ask::<_, error_handler::ErrorControl>(Interface::ErrorHandler, (primary, failed)).await?;
+        let answer = self.ask::<_, error_handler::ErrorControl>(Function::HandleError, (primary, failed)).await?;
         Ok(answer.map(|control| Answer::HandleError(control.into())))
     }
 
     /// Asks when a failed run is retried.
     async fn decide(&mut self, primary: &str, failed: &retry_policy::FailedRun) -> Ended<Answer> {
-        let answer = self.ask::<_, retry_policy::NextRetry>(Interface::RetryPolicy, (primary, failed)).await?;
+        let answer = self.ask::<_, retry_policy::NextRetry>(Function::DecideRetry, (primary, failed)).await?;
         Ok(answer.map(|next| Answer::DecideRetry(next.into())))
     }
 
     /// Asks of which objects a bulk dependent should consist.
     async fn desired_set(&mut self, about: (&str, &str)) -> Ended<Answer> {
-        bounded(self.ask(Interface::Bulk, about).await?, |objects| desired_set(objects).map(Answer::DesiredSet))
+        bounded(self.ask(Function::DesiredSet, about).await?, |objects| desired_set(objects).map(Answer::DesiredSet))
     }
 
     /// Asks what a request from outside says.
     async fn receive(&mut self, name: &str, request: &inbound::InboundRequest) -> Ended<Answer> {
-        let answer = self.ask::<_, inbound::InboundAnswer>(Interface::Inbound, (name, request)).await?;
+        let answer = self.ask::<_, inbound::InboundAnswer>(Function::Receive, (name, request)).await?;
         bounded(answer, |answer| received(answer).map(Answer::Receive))
     }
 
     /// Asks a mapper for the objects that belong to another one.
-    async fn map(&mut self, interface: Interface, arguments: (&str, &str)) -> Ended<Named> {
-        let keys = self.ask::<_, Vec<types::ObjectKey>>(interface, arguments).await?;
+    async fn map(&mut self, function: Function, arguments: (&str, &str)) -> Ended<Named> {
+        let keys = self.ask::<_, Vec<types::ObjectKey>>(function, arguments).await?;
         Ok(match keys {
             Ok(keys) => Ok(named(keys)?),
             Err(message) => Err(message),
         })
     }
 
-    async fn ask<P, R>(&mut self, interface: Interface, arguments: P) -> Ended<R>
+    async fn ask<P, R>(&mut self, function: Function, arguments: P) -> Ended<R>
     where
         P: ComponentNamedList + Lower,
         R: Lift + 'static,
     {
-        let function = self.function::<P, R>(interface)?;
+        let function = self.function::<P, R>(function)?;
         let (answer,) = function.call_async(&mut self.store, arguments).await?;
         Ok(answer)
     }
 
-    fn function<P, R>(&mut self, interface: Interface) -> wasmtime::Result<Function<P, R>>
+    fn function<P, R>(&mut self, function: Function) -> wasmtime::Result<Typed<P, R>>
     where
         P: ComponentNamedList + Lower,
         R: Lift,
     {
         let Self { store, handle, exports, .. } = self;
-        let index = exports.get(&interface).ok_or(NotExported(interface.name()))?;
+        let index = exports.get(&function).ok_or(NotExported(function.interface().name()))?;
         handle.get_typed_func(store, index)
-    }
-
-    /// Looks at the signature of each export.
-    ///
-    /// # Errors
-    /// The interface that has another signature, and what is wrong.
-    fn check(&mut self) -> Result<(), Otherwise> {
-        for &interface in Arc::clone(&self.exports).keys() {
-            let found = match interface {
-                Interface::Reconciler => self.function::<(&str,), reconciler::UpdateControl>(interface).map(drop),
-                Interface::Cleaner => self.function::<(&str,), cleaner::DeleteControl>(interface).map(drop),
-                Interface::ErrorHandler => {
-                    self.function::<Handle<'_>, error_handler::ErrorControl>(interface).map(drop)
-                }
-                Interface::RetryPolicy => self.function::<Decide<'_>, retry_policy::NextRetry>(interface).map(drop),
-                Interface::Initializer => self.function::<(&str,), ()>(interface).map(drop),
-                Interface::Dependent => self.function::<(&str, &str), String>(interface).map(drop),
-                Interface::Bulk => self.function::<(&str, &str), Vec<String>>(interface).map(drop),
-                Interface::Matcher => {
-                    self.function::<(&str, &str, &str, &str), types::MatchResult>(interface).map(drop)
-                }
-                Interface::Condition => {
-                    self.function::<(&str, &str, &str), condition::ConditionResult>(interface).map(drop)
-                }
-                Interface::Inbound => self.function::<Receive<'_>, inbound::InboundAnswer>(interface).map(drop),
-                Interface::Filter => self.function::<(&str, &filter::Change), bool>(interface).map(drop),
-                Interface::Mapper | Interface::SecondaryMapper => {
-                    self.function::<(&str, &str), Vec<types::ObjectKey>>(interface).map(drop)
-                }
-                Interface::Poller => self.function::<(&str,), Vec<poller::PrimaryResources>>(interface).map(drop),
-                Interface::ResourcePoller => {
-                    self.function::<(&str, &str), resource_poller::PollResult>(interface).map(drop)
-                }
-            };
-            found
-                .map_err(|error| Otherwise { interface: interface.name().to_owned(), reason: format!("{error:#}") })?;
-        }
-        Ok(())
     }
 }
 
@@ -484,16 +456,7 @@ impl Instance {
 pub(super) type Ended<T> = wasmtime::Result<Result<T, String>>;
 
 /// A function of a component.
-type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;
-
-/// What `handle-error` takes.
-type Handle<'a> = (&'a str, &'a error_handler::FailureInfo);
-
-/// What `receive` takes.
-type Receive<'a> = (&'a str, &'a inbound::InboundRequest);
-
-/// What `decide-retry` takes.
-type Decide<'a> = (&'a str, &'a retry_policy::FailedRun);
+type Typed<P, R> = TypedFunc<P, (Result<R, String>,)>;
 
 #[cfg(test)]
 mod tests {

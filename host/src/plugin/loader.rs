@@ -1,11 +1,12 @@
 //! From a file to a plugin: is it a component, does the daemon offer what it imports, does it export what the manifest needs?
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::guest::Call;
+use capstan_core::guest::{Call, Interface};
 use capstan_core::manifest::needs::{needs, unwanted};
 use capstan_core::manifest::{Instances, Isolation, Operator};
 use parking_lot::Mutex;
@@ -108,14 +109,19 @@ fn linked(
 ) -> Result<(InstancePre<State>, Indices), Error> {
     let Code { engine, component, .. } = &ready.code;
     let (pre, exports) = found(engine.wasm(), component, path, network)?;
-    let missing: Vec<_> =
-        needs(operator, name).into_iter().filter(|need| !exports.contains_key(&need.interface)).collect();
+    let found = interfaces(&exports);
+    let missing: Vec<_> = needs(operator, name).into_iter().filter(|need| !found.contains(&need.interface)).collect();
     if !missing.is_empty() {
-        return Err(Error::Exports { path: path.to_owned(), missing, found: exports.into_keys().collect() });
+        return Err(Error::Exports { path: path.to_owned(), missing, found: found.into_iter().collect() });
     }
     let unwanted: Vec<_> =
-        unwanted(operator, name).into_iter().filter(|need| exports.contains_key(&need.interface)).collect();
+        unwanted(operator, name).into_iter().filter(|need| found.contains(&need.interface)).collect();
     if unwanted.is_empty() { Ok((pre, exports)) } else { Err(Error::Unwanted { path: path.to_owned(), unwanted }) }
+}
+
+/// Returns the interfaces whose functions a component exports.
+fn interfaces(exports: &Indices) -> BTreeSet<Interface> {
+    exports.keys().map(|function| function.interface()).collect()
 }
 
 impl Facts {
@@ -148,7 +154,7 @@ impl Loaded {
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
         let writes = writes(pre.component());
-        let interfaces = exports.keys().copied().collect();
+        let interfaces = interfaces(&exports);
         let place = match plugin.isolation {
             Isolation::Shared => Place::Here(Parts {
                 pre,

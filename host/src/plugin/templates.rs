@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
 
-use capstan_core::guest::{Answer, Call, Context, Failure, Guest, Interface, Session};
+use capstan_core::guest::{Answer, Call, Context, Failure, Function, Guest, Interface, Session};
 use capstan_core::manifest::Permission;
 use capstan_core::room::{Holding, Room};
 use futures::FutureExt;
@@ -83,7 +83,7 @@ impl Guest for Templates {
 
 impl Session for Run {
     fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
-        let function = call.interface().map_or("it", Interface::function);
+        let function = call.function().map_or("it", Function::name);
         let failure = Failure::other(format!("the operator has no component that answers `{function}`"));
         ready(Err(failure)).boxed()
     }

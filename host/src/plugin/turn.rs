@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::guest::{Answer, Cause, Failure, Interface};
+use capstan_core::guest::{Answer, Cause, Failure, Function};
 use parking_lot::Mutex;
 use tokio::sync::MutexGuard;
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ pub(super) struct Turn<'a> {
     seat: MutexGuard<'a, Seat>,
     /// Where the instance prints to, as soon as there is one.
     output: Option<Arc<Mutex<Output>>>,
-    call: Option<Interface>,
+    call: Option<Function>,
     begun: Instant,
     ended: Ended,
     /// None if others keep time for it.
@@ -37,7 +37,7 @@ pub(super) struct Turn<'a> {
 
 impl Execution {
     /// Waits for its turn and, if need be, for a permit; from then on the time counts.
-    pub(super) async fn turn(&self, call: Option<Interface>) -> Result<Turn<'_>, Failure> {
+    pub(super) async fn turn(&self, call: Option<Function>) -> Result<Turn<'_>, Failure> {
         let Loaded { engine, place, .. } = &*self.plugin;
         let mut seat = self.seat.lock().await;
         self.permit(&mut seat).await?;

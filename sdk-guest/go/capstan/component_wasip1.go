@@ -10,6 +10,7 @@ import (
 	witCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
 	witCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_condition"
 	witErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
+	witExternal "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_external"
 	witFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
 	witInbound "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_inbound"
 	witPoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_poller"
@@ -22,6 +23,7 @@ import (
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
 	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
+	exportExternal "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_external"
 	exportFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
 	exportInbound "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_inbound"
 	exportInitializer "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_initializer"
@@ -62,6 +64,15 @@ func init() {
 	}
 	exportBulk.DesiredSet = func(name, primary string) types.Result[[]string, string] {
 		return serve(func(objects []string) []string { return objects }, func(run Run) ([]string, error) { return serveDesiredSet(run, name, primary) })
+	}
+	exportExternal.Create = func(name, desired, primary string) types.Result[witExternal.Created, string] {
+		return serve(bindCreated, func(run Run) (created, error) { return serveCreate(run, name, desired, primary) })
+	}
+	exportExternal.Update = func(name, actual, desired, primary string) types.Result[string, string] {
+		return serve(func(thing string) string { return thing }, func(run Run) (string, error) { return serveUpdate(run, name, actual, desired, primary) })
+	}
+	exportExternal.Remove = func(name, actual, primary string) types.Result[types.Unit, string] {
+		return serve(func(struct{}) types.Unit { return types.Unit{} }, func(run Run) (struct{}, error) { return struct{}{}, serveRemove(run, name, actual, primary) })
 	}
 	exportMatcher.Match = func(name, actual, desired, primary string) types.Result[witTypes.MatchResult, string] {
 		return serve(bindMatch, func(run Run) (string, error) { return serveMatch(run, name, actual, desired, primary) })
@@ -147,6 +158,10 @@ func bindNextRetry(next NextRetry) witRetryPolicy.NextRetry {
 		return witRetryPolicy.MakeNextRetryAfterMs(*after)
 	}
 	return witRetryPolicy.MakeNextRetryDeclared()
+}
+
+func bindCreated(created created) witExternal.Created {
+	return witExternal.Created{Actual: created.actual, State: optional(created.state)}
 }
 
 func bindMatch(differs string) witTypes.MatchResult {

@@ -164,6 +164,9 @@ var (
 	desired      = &kind{"dependent", "desired state for", "Desired"}
 	desiredSet   = &kind{"bulk", "desired set for", "DesiredSet"}
 	matcher      = &kind{"matcher", "matcher", "Match"}
+	creator      = &kind{"external", "creator of", "CreateExternal"}
+	updater      = &kind{"external", "updater of", "UpdateExternal"}
+	remover      = &kind{"external", "remover of", "RemoveExternal"}
 	condition    = &kind{"condition", "condition", "Condition"}
 
 	poller         = &kind{"poller", "poller of", "Poll"}
@@ -177,7 +180,7 @@ var (
 )
 
 // namedKinds are registered under a name.
-var namedKinds = []*kind{desired, desiredSet, matcher, condition, poller, resourcePoller, receiver, filter, mapper, secondaryMapper}
+var namedKinds = []*kind{desired, desiredSet, creator, updater, remover, matcher, condition, poller, resourcePoller, receiver, filter, mapper, secondaryMapper}
 
 // entry is a registered function.
 type entry struct {

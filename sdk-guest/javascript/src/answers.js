@@ -125,7 +125,7 @@ export function nothing(answer, what) {
   throw wrong(what, short(answer), "it answers nothing; `memo.run` hands values to the calls that follow");
 }
 
-// === desired, desiredSet, match, conditions ===
+// === desired, desiredSet, create, update, remove, match, conditions ===
 
 /** Returns what a function of `desired` has answered as a document. */
 export function desiredObject(answer, what) {
@@ -142,6 +142,29 @@ export function desiredObjects(answer, what) {
     if (!isObject(one)) throw new TypeError(`${what}: ${short(one)} is no object`);
     return json(one, `${what}: an object`);
   });
+}
+
+/** Returns what a function of `create` has answered as the contract's `created`. */
+export function created(answer, what) {
+  settled(answer, what);
+  if (!isObject(answer?.thing)) throw wrong(what, short(answer), "it has to be { thing, state }, with the thing as it is now");
+  const { thing, state } = fields(answer, what, ["thing", "state"]);
+  if (state !== undefined && !isObject(state)) throw new TypeError(`${what}: state: ${short(state)} is no object`);
+  return { actual: json(thing, `${what}: thing`), state: state === undefined ? null : json(state, `${what}: state`) };
+}
+
+/** Returns what a function of `update` has answered as a document. */
+export function updated(answer, what) {
+  settled(answer, what);
+  if (isObject(answer)) return json(answer, what);
+  throw wrong(what, short(answer), "it has to be the thing as it is now");
+}
+
+/** Returns what a function of `remove` has answered, which is nothing. */
+export function removed(answer, what) {
+  settled(answer, what);
+  if (answer === undefined || answer === null) return undefined;
+  throw wrong(what, short(answer), "it answers nothing");
 }
 
 /** Returns what a function of `match` has answered as the contract's `match-result`. */

@@ -14,6 +14,9 @@ const INTERFACES = {
   initialize: "initializer",
   desired: "dependent",
   desiredSet: "bulk",
+  create: "external",
+  update: "external",
+  remove: "external",
   match: "matcher",
   conditions: "condition",
   poll: "poller",
@@ -34,7 +37,7 @@ export function describe(author) {
   if (!controllers) return undefined;
   const all = [...controllers.values()];
   return {
-    interfaces: Object.keys(INTERFACES).filter((name) => all.some((handlers) => name in handlers)).map((name) => INTERFACES[name]),
+    interfaces: [...new Set(Object.keys(INTERFACES).filter((name) => all.some((handlers) => name in handlers)).map((name) => INTERFACES[name]))],
     controllers: [...controllers].map(([name, handlers]) => ({ name, handlers: Object.entries(handlers).map(said) })),
   };
 }
@@ -105,10 +108,18 @@ export function component(author) {
       desiredSet: (name, primary) =>
         guarded(`desiredSet.${name}`, () => named("desiredSet", "desired set for", name)(JSON.parse(primary))),
     },
+    external: {
+      create: (name, desired, primary) =>
+        guarded(`create.${name}`, () => named("create", "creator of", name)(...parsed(desired, primary))),
+      update: (name, actual, desired, primary) =>
+        guarded(`update.${name}`, () => named("update", "updater of", name)(...parsed(actual, desired, primary))),
+      remove: (name, actual, primary) =>
+        guarded(`remove.${name}`, () => named("remove", "remover of", name)(...parsed(actual, primary))),
+    },
     matcher: {
       match: (name, actual, desired, primary) =>
         guarded(`match.${name}`, () =>
-          named("match", "matcher", name)(...[actual, desired, primary].map((text) => JSON.parse(text)))),
+          named("match", "matcher", name)(...parsed(actual, desired, primary))),
     },
     condition: {
       isMet: (name, dependent, primary) =>
@@ -136,6 +147,11 @@ export function component(author) {
         guarded(`toSecondaries.${name}`, () => named("toSecondaries", "secondary mapper", name)(JSON.parse(primary))),
     },
   };
+}
+
+/** Returns documents as an author sees them. */
+function parsed(...texts) {
+  return texts.map((text) => JSON.parse(text));
 }
 
 /** Returns a request as an author sees it. */

@@ -89,6 +89,15 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    */
   desiredSet?: Record<string, (primary: P) => object[]>;
   /**
+   * Creates what is desired of dependents outside of the cluster (`external` in the manifest), by the dependent's name. An operator with these has
+   * `update` and `remove` as well. It has to bear being repeated: the daemon may end before it has kept the answer.
+   */
+  create?: Record<string, (desired: any, primary: P) => Created>;
+  /** Makes things outside of the cluster as desired, by the dependent's name. The answer is the thing as it is then, with the same id. */
+  update?: Record<string, (actual: any, desired: any, primary: P) => object>;
+  /** Removes things outside of the cluster, by the dependent's name. That the thing is gone already is a success. */
+  remove?: Record<string, (actual: any, primary: P) => void>;
+  /**
    * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as
    * desired, or a text that says what differs; it is logged, so no secrets in it.
    */
@@ -267,6 +276,14 @@ export interface Condition {
   detail?: unknown;
 }
 
+/** A thing outside of the cluster that was created. */
+export interface Created {
+  /** The thing as it is now, with its id where the source's `id` in the manifest says. */
+  thing: object;
+  /** The Kubernetes object that remembers the id; only with `state` in the manifest. It is written at once, and deleted together with the thing. */
+  state?: object;
+}
+
 /** The operator of one controller. Its functions may be called as they are, in tests. */
 export interface Operator<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string> {
   reconcile(primary: P): Update<P> | void;
@@ -276,6 +293,9 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   initialize(primary: P): void;
   desired: Record<D, (primary: P) => any>;
   desiredSet: Record<string, (primary: P) => any[]>;
+  create: Record<string, (desired: any, primary: P) => Created>;
+  update: Record<string, (actual: any, desired: any, primary: P) => any>;
+  remove: Record<string, (actual: any, primary: P) => void>;
   match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
   poll: Record<string, () => PrimaryThings[]>;

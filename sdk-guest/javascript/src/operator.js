@@ -1,8 +1,8 @@
 // Decides what an author can register, and under which name it is found.
 
 import {
-  accepted, conditionResult, deleteControl, desiredObject, desiredObjects, errorControl, matchResult, nextRetry, nothing, objectKeys, pollResult,
-  primaryResources, received, updateControl,
+  accepted, conditionResult, created, deleteControl, desiredObject, desiredObjects, errorControl, matchResult, nextRetry, nothing, objectKeys,
+  pollResult, primaryResources, received, removed, updateControl, updated,
 } from "./answers.js";
 
 /** What handles a primary, and how its answer is read. */
@@ -11,8 +11,8 @@ const SINGLE = {
 };
 /** What is registered by name. */
 const NAMED = {
-  desired: desiredObject, desiredSet: desiredObjects, match: matchResult, conditions: conditionResult, poll: primaryResources, pollOne: pollResult,
-  receive: received, accepts: accepted, toPrimaries: objectKeys, toSecondaries: objectKeys,
+  desired: desiredObject, desiredSet: desiredObjects, create: created, update: updated, remove: removed, match: matchResult, conditions: conditionResult,
+  poll: primaryResources, pollOne: pollResult, receive: received, accepts: accepted, toPrimaries: objectKeys, toSecondaries: objectKeys,
 };
 const KNOWN = [...Object.keys(SINGLE), ...Object.keys(NAMED)];
 

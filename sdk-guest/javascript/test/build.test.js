@@ -25,7 +25,7 @@ function capstan(files, ...args) {
 /** Returns the interfaces that a component exports. */
 function exported(name) {
   const text = readFileSync(join(folder, name), "latin1");
-  const known = ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"];
+  const known = ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"];
   return known.filter((name) => text.includes(`capstan:operator/${name}@`));
 }
 
@@ -63,7 +63,7 @@ test("what is wrong with a file is said in its own terms", () => {
     [`${start}export default { reconcile() {} };`, "wrong.js has no operator as its default export: write `export default operator({ … })`"],
     [
       `${start}export default operator({\n  reconsile() {} });`,
-      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, decideRetry, initialize, desired, desiredSet, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries\n  at <anonymous> (wrong.js:2)",
+      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, decideRetry, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries\n  at <anonymous> (wrong.js:2)",
     ],
     [
       `${start}const { title } = config();\nexport default operator({ reconcile: () => title });`,

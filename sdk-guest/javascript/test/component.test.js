@@ -118,6 +118,42 @@ test("a bulk is a list of objects", () => {
   assert.equal(set("x"), "this component has no desired set for `x`; it has: themes, none, one, texts");
 });
 
+// XD-1, XD-2
+test("what is outside of the cluster is written by three functions", () => {
+  const gone = [];
+  const { external } = component(
+    operator({
+      create: {
+        plain: (desired, page) => ({ thing: { id: 1, ...desired, of: page.html } }),
+        remembered: () => ({ thing: { id: 1 }, state: { data: { id: "1" } } }),
+        bare: () => ({ id: 1 }),
+        odd: () => ({ thing: { id: 1 }, state: "a" }),
+      },
+      update: { plain: (actual, desired) => ({ ...actual, ...desired }), none: () => {} },
+      remove: { plain: (actual) => void gone.push(actual), odd: () => true },
+    }),
+  );
+  const page = document({ html: "x" });
+  const result = (work) => {
+    const { answer, failure } = called(work, {});
+    return failure ?? answer;
+  };
+  assert.deepEqual(result(() => external.create("plain", '{"a":2}', page)), { actual: '{"id":1,"a":2,"of":"x"}', state: null });
+  assert.deepEqual(result(() => external.create("remembered", "{}", page)), { actual: '{"id":1}', state: '{"data":{"id":"1"}}' });
+  assert.equal(result(() => external.update("plain", '{"id":1,"a":2}', '{"a":3}', page)), '{"id":1,"a":3}');
+  assert.equal(result(() => external.remove("plain", '{"id":1}', page)), undefined);
+  assert.deepEqual(gone, [{ id: 1 }]);
+  for (const [work, said] of [
+    [() => external.create("bare", "{}", page), 'TypeError: create.bare answered {"id":1}; it has to be { thing, state }, with the thing as it is now'],
+    [() => external.create("odd", "{}", page), 'TypeError: create.odd: state: "a" is no object'],
+    [() => external.update("none", "{}", "{}", page), "TypeError: update.none answered undefined; it has to be the thing as it is now"],
+    [() => external.remove("odd", "{}", page), "TypeError: remove.odd answered true; it answers nothing"],
+    [() => external.remove("x", "{}", page), "this component has no remover of `x`; it has: plain, odd"],
+  ]) {
+    assert.equal(result(work), said);
+  }
+});
+
 test("when a failed run is retried is told as the contract wants it", () => {
   const failed = { failureClass: "out-of-memory", message: "no", retry: { attempt: 1, last: false } };
   for (const [answer, expected] of [
@@ -163,13 +199,13 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, create: { k: nothing }, update: { k: nothing }, remove: { k: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "desiredSet j", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "desiredSet j", "create k", "update k", "remove k", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);

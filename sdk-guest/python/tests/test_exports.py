@@ -13,6 +13,7 @@ from support import PAGE, Bound
 from capstan import (
     CallError,
     Condition,
+    Created,
     Error,
     FailedRun,
     Failure,
@@ -28,6 +29,7 @@ from capstan import (
     accepts,
     cleanup,
     condition,
+    create,
     decide_retry,
     desired,
     desired_set,
@@ -38,9 +40,11 @@ from capstan import (
     poll_one,
     receive,
     reconcile,
+    remove,
     secondary,
     to_primaries,
     to_secondaries,
+    update,
 )
 from capstan.errors import DependentFailure
 
@@ -287,6 +291,34 @@ class Exports(Bound):
         for name, text in table:
             with self.subTest(name):
                 self.assertIn(text, self.failure(lambda name=name: bulk.desired_set(name, PRIMARY)))
+
+    def test_what_is_outside_of_the_cluster_is_written_by_three_functions(self) -> None:
+        # XD-1, XD-2
+        wit = self.wit("exports.external")
+        create("plain")(lambda desired, page: {"id": 1, **desired, "of": page["metadata"]["name"]})
+        create("remembered")(lambda desired: Created({"id": 1}, state={"data": {"id": "1"}}))
+        create("nothing")(lambda: None)
+        create("odd")(lambda: Created({"id": 1}, state="a"))
+        update("plain")(lambda actual, desired: {**actual, **desired})
+        update("nothing")(lambda: None)
+        removed = []
+        remove("plain")(lambda actual, page: removed.append(actual))
+        remove("odd")(lambda: True)
+        external = self.exported("external", "External")
+        self.assertEqual(external.create("plain", '{"a":2}', PRIMARY), wit.Created('{"id":1,"a":2,"of":"hello"}', None))
+        self.assertEqual(external.create("remembered", "{}", PRIMARY), wit.Created('{"id":1}', '{"data":{"id":"1"}}'))
+        self.assertEqual(external.update("plain", '{"id":1,"a":2}', '{"a":3}', PRIMARY), '{"id":1,"a":3}')
+        self.assertEqual((external.remove("plain", '{"id":1}', PRIMARY), removed), (None, [{"id": 1}]))
+        table = [
+            (lambda: external.create("nothing", "{}", PRIMARY), "returns is None, not an object"),
+            (lambda: external.create("odd", "{}", PRIMARY), "the state that"),
+            (lambda: external.update("nothing", "{}", "{}", PRIMARY), "returns is None, not an object"),
+            (lambda: external.remove("odd", "{}", PRIMARY), "returns True, not None"),
+            (lambda: external.remove("x", "{}", PRIMARY), "this component has no remover of `x`; it has: plain, odd"),
+        ]
+        for call, text in table:
+            with self.subTest(text):
+                self.assertIn(text, self.failure(call))
 
     def test_what_is_polled_is_a_list_of_things_by_primary(self) -> None:
         poll("themes")(lambda: {("web", "hello"): [{"id": 1}, "x"], "all": ()})

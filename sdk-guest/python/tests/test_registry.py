@@ -11,6 +11,7 @@ from capstan import (
     accepts,
     cleanup,
     condition,
+    create,
     decide_retry,
     desired,
     desired_set,
@@ -22,8 +23,10 @@ from capstan import (
     receive,
     reconcile,
     registry,
+    remove,
     to_primaries,
     to_secondaries,
+    update,
 )
 from capstan.registry import Interface
 
@@ -139,7 +142,7 @@ class TheRegistry(Registering):
         self.assertEqual(registry.registered, [])
 
     def test_all_decorators_take_a_controller(self) -> None:
-        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, desired_set, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
+        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, desired_set, create, update, remove, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
             decorator(controller="a")(lambda: None)
         self.assertEqual({entry.controller for entry in registry.registered}, {"a"})
 

@@ -17,6 +17,7 @@ from capstan import (
     FailedRun,
     Failure,
     Handled,
+    Created,
     KeepFinalizer,
     NextRetry,
     ObjectRef,
@@ -29,6 +30,7 @@ from capstan import (
     condition,
     config,
     context,
+    create,
     decide_retry,
     desired,
     desired_set,
@@ -43,6 +45,7 @@ from capstan import (
     poll_one,
     reconcile,
     recorder,
+    remove,
     secondaries,
     secondary,
     set_condition,
@@ -50,6 +53,7 @@ from capstan import (
     system,
     to_primaries,
     to_secondaries,
+    update,
     workflow,
 )
 from capstan.testing import Line, Run, Write
@@ -394,6 +398,18 @@ class Calls(Registering):
         def all_themes(page):
             return ({"name": "dark"}, {"name": "light"})
 
+        @create("domain")
+        def register(wanted):
+            return Created({"id": 1, **wanted}, {"data": {"id": "1"}})
+
+        @update("domain")
+        def change(actual, wanted):
+            return {**actual, **wanted}
+
+        @remove("domain")
+        def release(actual):
+            memo.run["gone"] = actual["id"]
+
         @match
         def same(actual, wanted, page):
             return operations.compare(actual, wanted)
@@ -435,6 +451,9 @@ class Calls(Registering):
         self.assertEqual((run.initialize(), run.memos["run"]), (None, {"of": "hello"}))
         self.assertEqual(run.desired("service"), {"ports": [80]})
         self.assertEqual(run.desired_set("all-themes"), [{"name": "dark"}, {"name": "light"}])
+        self.assertEqual(run.create("domain", {"a": 2}), Created({"id": 1, "a": 2}, {"data": {"id": "1"}}))
+        self.assertEqual(run.update("domain", {"id": 1}, {"a": 3}), {"id": 1, "a": 3})
+        self.assertEqual((run.remove("domain", {"id": 7}), run.memos["run"]["gone"]), (None, 7))
         self.assertEqual((run.match("same", {"a": 1}, {"a": 1}), run.match("same", {}, {"a": 1})), (None, "/a: found None, wanted 1"))
         self.assertEqual(run.is_met("ready", "service"), Condition(True, "service"))
         self.assertEqual(PAGE["spec"]["html"], "<html></html>")

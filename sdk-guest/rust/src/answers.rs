@@ -112,6 +112,41 @@ impl Delete {
     }
 }
 
+/// A thing outside of the cluster that was created.
+///
+/// ```
+/// # use capstan_guest::{Created, Result};
+/// # use serde_json::json;
+/// Created::new(json!({ "id": 7, "name": "a" }))?;
+/// // With `state` in the manifest:
+/// Created::new(json!({ "id": 7 }))?.state(json!({ "metadata": { "name": "a" }, "data": { "id": "7" } }))?;
+/// # Ok::<_, capstan_guest::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "it is returned from `create`"]
+pub struct Created {
+    pub(crate) actual: Json,
+    pub(crate) state: Option<Json>,
+}
+
+impl Created {
+    /// The thing as it is now. Its id is where the source's `id` in the manifest says.
+    pub fn new(actual: impl Serialize) -> Result<Self> {
+        Ok(Self { actual: Json::of(&actual)?, state: None })
+    }
+
+    /// With the Kubernetes object that remembers its id: needed with `state` in the manifest, and not allowed without. It is written at once, and
+    /// deleted together with the thing.
+    pub fn state(self, object: impl Serialize) -> Result<Self> {
+        Ok(Self { state: Some(Json::of(&object)?), ..self })
+    }
+
+    /// Returns the thing.
+    pub fn actual(&self) -> &Json {
+        &self.actual
+    }
+}
+
 /// What to do about a failure.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is returned from `handle_error`"]

@@ -71,6 +71,7 @@ export_world!(
 );
 export_world!(dependent, "package capstan:guest; world guest-dependent { export capstan:operator/dependent@0.1.0; }");
 export_world!(bulk, "package capstan:guest; world guest-bulk { export capstan:operator/bulk@0.1.0; }");
+export_world!(external, "package capstan:guest; world guest-external { export capstan:operator/external@0.1.0; }");
 export_world!(matcher, "package capstan:guest; world guest-matcher { export capstan:operator/matcher@0.1.0; }");
 export_world!(condition, "package capstan:guest; world guest-condition { export capstan:operator/condition@0.1.0; }");
 export_world!(poller, "package capstan:guest; world guest-poller { export capstan:operator/poller@0.1.0; }");

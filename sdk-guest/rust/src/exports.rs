@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy;
 use crate::{
-    Change, Condition, Delete, ErrorControl, Json, Keys, Match, NextRetry, Received, Request, Result, Things,
+    Change, Condition, Created, Delete, ErrorControl, Json, Keys, Match, NextRetry, Received, Request, Result, Things,
     ThingsByPrimary, Update,
 };
 
@@ -115,6 +115,56 @@ pub trait Bulks {
     /// Returns all objects that the bulk dependent `name` should consist of, each as `desired` would return it; the same name and
     /// namespace once. What the daemon has made for this dependent and primary beyond them is deleted first.
     fn desired_set(name: &str, primary: &Self::Primary) -> Result<Vec<Json>>;
+}
+
+/// Writes dependents outside of the cluster (`external` in the manifest). What they should be is said by [`Dependents`] or [`Bulks`], and what
+/// there is of them is read by [`Pollers`], [`ResourcePollers`] or [`Receivers`].
+///
+/// ```
+/// use capstan_guest::{Created, External, Json, Result};
+/// use serde_json::{Value, json};
+/// # #[derive(serde::Deserialize)]
+/// # struct WebPage { uid: String }
+/// # struct WebPageOperator;
+/// # fn register(_: &Value, _: &str) -> Result<Value> { Ok(json!({ "name": "a.example" })) }
+/// # fn change(_: &Value, _: &Value) -> Result<Value> { Ok(json!({ "name": "a.example" })) }
+/// # fn release(_: &Value) -> Result<()> { Ok(()) }
+///
+/// impl External for WebPageOperator {
+///     type Primary = WebPage;
+///
+///     fn create(_name: &str, desired: &Json, page: &WebPage) -> Result<Created> {
+///         // The uid lets the registry know a second call for the same page.
+///         Created::new(register(&desired.parse()?, &page.uid)?)
+///     }
+///
+///     fn update(_name: &str, actual: &Json, desired: &Json, _page: &WebPage) -> Result<Json> {
+///         Json::of(&change(&actual.parse()?, &desired.parse()?)?)
+///     }
+///
+///     fn remove(_name: &str, actual: &Json, _page: &WebPage) -> Result<()> {
+///         release(&actual.parse()?)
+///     }
+/// }
+/// # capstan_guest::export!(WebPageOperator: External);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported with External but does not implement `External`",
+    label = "write `impl External for {Self} {{ … }}`"
+)]
+pub trait External {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Creates what is desired of the dependent `name`, and returns it as it is then. It has to bear being repeated: the daemon may end before
+    /// it has kept the answer.
+    fn create(name: &str, desired: &Json, primary: &Self::Primary) -> Result<Created>;
+
+    /// Makes `actual` as desired, and returns it as it is then, with the same id.
+    fn update(name: &str, actual: &Json, desired: &Json, primary: &Self::Primary) -> Result<Json>;
+
+    /// Removes `actual`. It is a success if it is gone already.
+    fn remove(name: &str, actual: &Json, primary: &Self::Primary) -> Result<()>;
 }
 
 /// Own comparisons of dependents. Usually written with [`#[matchers]`](crate::matchers).

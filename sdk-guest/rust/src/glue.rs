@@ -17,6 +17,7 @@ use crate::bindings::dependent::exports::capstan::operator::dependent;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, FailureInfo, NextStep,
 };
+use crate::bindings::external::exports::capstan::operator::external;
 use crate::bindings::filter::exports::capstan::operator::filter;
 use crate::bindings::imports::capstan::operator::types::ObjectKey;
 use crate::bindings::inbound::exports::capstan::operator::inbound;
@@ -30,9 +31,9 @@ use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{se
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper;
 use crate::inbound::Received;
 use crate::{
-    Bulks, Cleaner, Condition, Conditions, Delete, Dependents, Error, ErrorControl, ErrorHandler, Filters, Initializer,
-    Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Receivers, Reconciler, ResourcePollers, Result,
-    RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
+    Bulks, Cleaner, Condition, Conditions, Created, Delete, Dependents, Error, ErrorControl, ErrorHandler, External,
+    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Receivers, Reconciler,
+    ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -87,6 +88,30 @@ impl<T: Bulks> bulk::Guest for Adapter<T> {
     fn desired_set(name: String, primary: String) -> Result<Vec<String>, String> {
         let set = self::primary(&primary).and_then(|primary| T::desired_set(&name, &primary));
         set.map(|set| set.into_iter().map(Json::into_string).collect()).map_err(Error::into_message)
+    }
+}
+
+impl<T: External> external::Guest for Adapter<T> {
+    fn create(name: String, desired: String, primary: String) -> Result<external::Created, String> {
+        let desired = Json::unchecked(desired);
+        let created = self::primary(&primary).and_then(|primary| T::create(&name, &desired, &primary));
+        let said = |Created { actual, state }| external::Created {
+            actual: Json::into_string(actual),
+            state: state.map(Json::into_string),
+        };
+        created.map(said).map_err(Error::into_message)
+    }
+
+    fn update(name: String, actual: String, desired: String, primary: String) -> Result<String, String> {
+        let (actual, desired) = (Json::unchecked(actual), Json::unchecked(desired));
+        let updated = self::primary(&primary).and_then(|primary| T::update(&name, &actual, &desired, &primary));
+        updated.map(Json::into_string).map_err(Error::into_message)
+    }
+
+    fn remove(name: String, actual: String, primary: String) -> Result<(), String> {
+        let actual = Json::unchecked(actual);
+        let removed = self::primary(&primary).and_then(|primary| T::remove(&name, &actual, &primary));
+        removed.map_err(Error::into_message)
     }
 }
 

@@ -42,6 +42,13 @@ func init() {
 	capstan.Desired("first", first)
 	capstan.Desired("extra", extra)
 	capstan.DesiredSet("all", all)
+	capstan.Desired("away", away)
+	capstan.Desired("brief", brief)
+	capstan.CreateExternal("away", makeAway)
+	capstan.CreateExternal("brief", makeBrief)
+	capstan.UpdateExternal("away", changeAway)
+	capstan.RemoveExternal("brief", removeBrief)
+	capstan.PollOne("registry", registry)
 	capstan.Match("same-data", sameData)
 	capstan.Condition("wanted", wanted)
 	capstan.Condition("ready", ready)
@@ -120,6 +127,38 @@ func all(run capstan.Run, p *probe) (maps []configMap, err error) {
 		maps = append(maps, configMap{"v1", "ConfigMap", capstan.Object{"name": name}, data})
 	}
 	return maps, nil
+}
+
+func away(run capstan.Run, p *probe) (capstan.Object, error) {
+	return capstan.Object{"id": "7", "text": p.Spec.Text, "word": word}, nil
+}
+
+func brief(run capstan.Run, p *probe) (capstan.Object, error) { return capstan.Object{"id": "8"}, nil }
+
+func makeAway(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.Created, error) {
+	(*wanted)["made"] = word
+	return capstan.Created{Thing: wanted}, nil
+}
+
+func makeBrief(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.Created, error) {
+	(*wanted)["of"] = p.Name
+	return capstan.Created{Thing: wanted}, nil
+}
+
+func changeAway(run capstan.Run, actual, wanted *capstan.Object, p *probe) (*capstan.Object, error) {
+	(*wanted)["was"] = (*actual)["text"]
+	return wanted, nil
+}
+
+func removeBrief(run capstan.Run, thing *capstan.Object, p *probe) error {
+	if (*thing)["of"] != p.Name {
+		return fmt.Errorf("%v is another one's", *thing)
+	}
+	return nil
+}
+
+func registry(run capstan.Run, p *probe) (capstan.Things, error) {
+	return capstan.Things{Items: []capstan.Object{}}, nil
 }
 
 func sameData(run capstan.Run, actual, wanted *configMap, p *probe) (string, error) {
@@ -297,6 +336,9 @@ func workflows(run capstan.Run) capstan.Object {
 		"last":      run.Workflow("flow").LastResult(),
 		"removed":   must(run.Dependent("extra").Remove()),
 		"many":      must(run.Workflow("many").Reconcile()),
+		"away":      must(run.Workflow("away").Reconcile()),
+		"seen":      must(run.Secondary[capstan.Object]("away")),
+		"brief":     []any{must(run.Dependent("brief").Reconcile()), must(run.Dependent("brief").Remove())},
 		"unknown":   refusal(unknown),
 	}
 }

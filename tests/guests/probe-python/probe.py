@@ -4,9 +4,9 @@ import random
 import time
 from dataclasses import asdict
 
-from capstan import CallError, Condition, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Received, Told, Update
+from capstan import CallError, Condition, Created, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Received, Told, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
-from capstan import accepts, cleanup, condition, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, to_primaries, to_secondaries
+from capstan import accepts, cleanup, condition, create, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, remove, to_primaries, to_secondaries, update
 
 WORD = "Grüße 👋"
 
@@ -105,6 +105,9 @@ def workflows():
         "last": asdict(workflow.last_result("flow")),
         "removed": asdict(workflow.remove_dependent("extra")),
         "many": asdict(workflow.reconcile("many")),
+        "away": asdict(workflow.reconcile("away")),
+        "seen": secondary("away"),
+        "brief": [asdict(workflow.reconcile_dependent("brief")), asdict(workflow.remove_dependent("brief"))],
         "unknown": refusal(lambda: workflow.cleanup("unknown")),
     }
 
@@ -165,6 +168,37 @@ def all_maps(probe):
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": each}, "data": {"text": text, "word": WORD}} for each in names]
 
 
+@desired
+def away(probe):
+    return {"id": "7", "text": probe["spec"]["text"], "word": WORD}
+
+
+@desired
+def brief(probe):
+    return {"id": "8"}
+
+
+@create("away")
+def make(wanted):
+    return Created(wanted | {"made": WORD})
+
+
+@create("brief")
+def make_brief(wanted, probe):
+    return wanted | {"of": probe["metadata"]["name"]}
+
+
+@update("away")
+def change(actual, wanted):
+    return wanted | {"was": actual["text"]}
+
+
+@remove("brief")
+def let_go(thing, probe):
+    if thing["of"] != probe["metadata"]["name"]:
+        raise Error(f"{thing} is another one's")
+
+
 @match("same-data")
 def same_data(actual, wanted):
     return None if actual["data"] == wanted["data"] else f"data, {WORD}"
@@ -189,6 +223,11 @@ def themes():
 @poll_one
 def domains(probe):
     return [{"id": 7, "name": probe["metadata"]["name"], "denied": refusal(lambda: operations.add_finalizer())["reason"]}]
+
+
+@poll_one
+def registry():
+    return []
 
 
 @receive

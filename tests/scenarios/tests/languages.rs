@@ -72,6 +72,7 @@ spec:
         asked: {{ informer: {{ apiVersion: v1, kind: ConfigMap, labelSelector: asked, mapper: {{ export: to-probes }}, secondaries: {{ export: to-maps }}, filters: {{ generic: {{ export: shown }} }} }} }}
         themes: {{ poll: {{ every: 1h, id: /id }} }}
         domains: {{ pollEach: {{ every: 1h, id: /id }} }}
+        registry: {{ pollEach: {{ every: 1h, id: /id }} }}
         hooks: {{ inbound: {{ token: none, requestsPerSecond: 1000 }} }}
       workflow:
         dependents:
@@ -84,6 +85,12 @@ spec:
             readyPostcondition: {{ export: ready }}
             config: {{ theme: dark }}
       standalone:
+        away:
+          dependents:
+            away: {{ external: {{ source: registry }}, match: {{ generic: {{}} }} }}
+        briefly:
+          dependents:
+            brief: {{ external: {{ source: registry }}, match: {{ generic: {{}} }} }}
         flow:
           dependents:
             extra: {{ apiVersion: v1, kind: ConfigMap, source: maps }}
@@ -131,6 +138,13 @@ impl Asked<'_> {
         }
         let many = json!({ "name": "all", "done": all });
         let flow = |node: Value| json!({ "nodes": [node], "complete": true });
+        let thing =
+            |name: &str, id: &str, done: &str| json!({ "name": name, "done": [{ "key": id, "operation": done }] });
+        let mut seen = json!({ "id": "7", "text": text, "word": WORD });
+        match *done {
+            "created" => seen["made"] = WORD.into(),
+            _ => seen["was"] = "a".into(),
+        }
         // PP-1, PP-2: polls belong to no run, and write nothing.
         let theme = json!({ "id": "dark", "word": WORD, "beside": true });
         let domain = json!({ "id": 7, "name": "p", "denied": "misplaced" });
@@ -148,7 +162,7 @@ impl Asked<'_> {
                 "page": { "data": { "v": "6" }, "more": true },
                 "primaries": ["p"],
                 "indexed": ["p"],
-                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: all, asked, extra, first, maps, domains, hooks, themes"),
+                "missing": refused("missing", 0, "no source is called \"nowhere\"; there are: all, asked, extra, first, maps, domains, hooks, registry, themes"),
                 "led": ["asked"],
                 "polled": { "themes": [theme], "domain": domain, "named": theme },
             },
@@ -165,9 +179,13 @@ impl Asked<'_> {
                 "flow": flow(node("extra", "unchanged")),
                 "last": flow(node("extra", "unchanged")),
                 "removed": node("extra", "deleted"),
-                "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: flow, many"),
+                "unknown": refused("missing", 0, "no standalone workflow is called \"unknown\"; there are: away, briefly, flow, many"),
                 // BD-1
                 "many": flow(many),
+                // XD-1
+                "away": flow(thing("away", "7", done)),
+                "seen": seen,
+                "brief": [thing("brief", "8", "created"), thing("brief", "8", "deleted")],
             },
             // ES-4
             "sources": {
@@ -179,7 +197,7 @@ impl Asked<'_> {
                 "declared": refused("denied", 0, "source \"maps\" is declared by the manifest: it stays as long as that declares it"),
                 // XC-4
                 "kept": refused("invalid", 0, "source \"maps\" has objects of the cluster: what is written to them is known by itself"),
-                "gone": refused("missing", 0, "source \"nowhere\" is not there; of things outside of the cluster there are: domains, hooks, themes"),
+                "gone": refused("missing", 0, "source \"nowhere\" is not there; of things outside of the cluster there are: domains, hooks, registry, themes"),
             },
             "expected": {
                 "set": true,

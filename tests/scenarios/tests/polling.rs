@@ -1,15 +1,14 @@
 //! What is polled outside of the cluster: when, for whom, and what follows from it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::thread;
 
 use cluster::wait;
 use parking_lot::Mutex;
 use scenarios::{Daemon, LATER, Place, SOON};
 use serde_json::{Value, json};
+
+use crate::web;
 
 /// Steps that show what was polled, and how often the probes `a` and `b` were.
 fn looking() -> Value {
@@ -207,34 +206,11 @@ struct Kept {
 impl Store {
     /// Starts it, and returns its port.
     fn start(&self) -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let store = self.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let store = store.clone();
-                thread::spawn(move || store.answer(&stream));
-            }
-        });
-        port
-    }
-
-    fn answer(&self, stream: &TcpStream) {
-        let mut reader = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let mut words = head.split(' ');
-        let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let id: Option<u32> = path.strip_prefix("/things/").and_then(|id| id.parse().ok());
-        let body = body(&head, &mut reader);
-        let (code, text) = self.act(method, id, body);
-        let answer = format!("HTTP/1.1 {code} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}", text.len());
-        let mut out = stream;
-        drop(out.write_all(answer.as_bytes()));
+        web::serve(move |method, path, body| {
+            let id = path.strip_prefix("/things/").and_then(|id| id.parse().ok());
+            store.act(method, id, body)
+        })
     }
 
     fn act(&self, method: &str, id: Option<u32>, body: String) -> (u16, String) {
@@ -266,33 +242,6 @@ impl Store {
     fn things(&self) -> BTreeMap<u32, String> {
         self.0.lock().things.clone()
     }
-}
-
-/// Reads what a request sends, by its length or in chunks.
-fn body(head: &str, reader: &mut BufReader<&TcpStream>) -> String {
-    let field = |name: &str| {
-        let line = head.lines().find_map(|line| line.to_lowercase().strip_prefix(name).map(str::to_owned));
-        line.map(|value| value.trim().to_owned())
-    };
-    if let Some(length) = field("content-length:").and_then(|length| length.parse().ok()) {
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        return String::from_utf8(body).unwrap();
-    }
-    let mut whole = String::new();
-    while field("transfer-encoding:").is_some() {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        let size = usize::from_str_radix(line.trim(), 16).unwrap_or_default();
-        let mut chunk = vec![0; size + 2];
-        reader.read_exact(&mut chunk).unwrap();
-        if size == 0 {
-            break;
-        }
-        chunk.truncate(size);
-        whole.push_str(&String::from_utf8(chunk).unwrap());
-    }
-    whole
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl Guest for Script {
             | Interface::RetryPolicy
             | Interface::Initializer
             | Interface::Bulk
+            | Interface::External
             | Interface::Matcher
             | Interface::Condition
             | Interface::Poller
@@ -105,6 +106,9 @@ impl Session for Scene {
                 | Call::DecideRetry { .. }
                 | Call::Initialize { .. }
                 | Call::DesiredSet { .. }
+                | Call::Create { .. }
+                | Call::Update { .. }
+                | Call::Remove { .. }
                 | Call::Match { .. }
                 | Call::IsMet { .. }
                 | Call::Poll { .. }

@@ -68,6 +68,12 @@ pub fn compare_all<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P],
     Walk::run(actual, desired, ignore, budget, |walk| walk.compare(Some(actual), Some(desired), Manner::Exact))
 }
 
+/// Returns whether `actual` has all that `desired` has, except under the JSON pointers `ignore`: the same as [`compare`] for documents that
+/// are no Kubernetes objects.
+pub fn compare_some<P: AsRef<str>>(actual: &Value, desired: &Value, ignore: &[P], budget: &mut Budget) -> MatchResult {
+    Walk::run(actual, desired, ignore, budget, |walk| walk.compare(Some(actual), Some(desired), Manner::Tolerant))
+}
+
 /// A walk through both trees at once.
 struct Walk<'a, 'b> {
     kind: Kind<'a>,

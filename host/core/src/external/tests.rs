@@ -20,13 +20,13 @@ fn together() -> External {
     External::new(&"x".into(), spec(Polled::Together { every: Duration::from_secs(1) }))
 }
 
-fn each() -> External {
+pub(super) fn each() -> External {
     let each = Each { every: Duration::from_secs(1), first_after: Duration::from_secs(1), when: None, concurrency: 1 };
     External::new(&"x".into(), spec(Polled::Each(each)))
 }
 
 /// Returns things as `id=value` says them, one after another.
-fn things(text: &str) -> Things {
+pub(super) fn things(text: &str) -> Things {
     let pairs = text.split_whitespace().filter_map(|pair| pair.split_once('='));
     pairs.map(|(id, value)| (id.into(), value.into())).collect()
 }

@@ -13,7 +13,7 @@ use crate::text;
 pub type Things = BTreeMap<Arc<str>, Arc<str>>;
 
 /// The longest id, in bytes.
-const LONGEST: usize = 512;
+pub(super) const LONGEST: usize = 512;
 
 /// Why an answer can't be read. Trying again does not help until the component answers otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,15 @@ pub fn read(answer: &[String], id: &Pointer, budget: &mut Budget) -> Result<Thin
         }
     }
     Ok(things)
+}
+
+/// Returns the id of what is desired; `None` if it has none yet.
+///
+/// # Errors
+/// [`Problem`], if there is something else in its place.
+pub(super) fn id_if_any(tree: &Value, id: &Pointer) -> Result<Option<Arc<str>>, Problem> {
+    let there = tree.pointer(id.text()).is_some_and(|found| !found.is_null());
+    if there { id_of(tree, id).map(Some) } else { Ok(None) }
 }
 
 fn id_of(tree: &Value, id: &Pointer) -> Result<Arc<str>, Problem> {

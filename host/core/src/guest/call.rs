@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Changed, ConditionResult, DeleteControl, DesiredSet, ErrorControl, FailedRun, Failure, FailureInfo, InboundAnswer,
-    InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
+    Changed, ConditionResult, Created, DeleteControl, DesiredSet, ErrorControl, FailedRun, Failure, FailureInfo,
+    InboundAnswer, InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
 };
 
 /// The calls of one run.
@@ -24,14 +24,23 @@ pub trait Session: Send + Sync {
 
 macro_rules! exports {
     ($(
-        $(#[$doc:meta])*
-        $interface:ident $name:literal, $call:ident $function:literal:
-        $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;
+        $interface:ident $name:literal {
+            $(
+                $(#[$doc:meta])*
+                $call:ident $function:literal: $method:ident($($argument:ident: $type:ty),*) -> $answer:ty;
+            )+
+        }
     )*) => {
-        /// An interface that a component may export, with one function each.
+        /// An interface that a component may export, with its functions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Interface {
             $(#[doc = concat!("`", $name, "`")] $interface,)*
+        }
+
+        /// A function that a component may export.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Function {
+            $($(#[doc = concat!("`", $function, "`")] $call,)+)*
         }
 
         /// A call of an export, with its arguments: names as the manifest has them, objects as JSON.
@@ -40,7 +49,7 @@ macro_rules! exports {
         pub enum Call<'a> {
             /// Only starts the component, for a try.
             Start,
-            $($(#[$doc])* $call { $($argument: $type),* },)*
+            $($($(#[$doc])* $call { $($argument: $type),* },)+)*
         }
 
         /// What an export has answered.
@@ -48,7 +57,7 @@ macro_rules! exports {
         pub enum Answer {
             /// It has started.
             Start,
-            $(#[doc = concat!("An answer of `", $function, "`.")] $call($answer),)*
+            $($(#[doc = concat!("An answer of `", $function, "`.")] $call($answer),)+)*
         }
 
         impl Interface {
@@ -60,28 +69,40 @@ macro_rules! exports {
                 match self { $(Self::$interface => $name,)* }
             }
 
-            /// Returns the name of its function.
-            pub fn function(self) -> &'static str {
-                match self { $(Self::$interface => $function,)* }
+            /// Returns its functions. A component that exports it has all of them.
+            pub fn functions(self) -> &'static [Function] {
+                match self { $(Self::$interface => &[$(Function::$call),+],)* }
+            }
+        }
+
+        impl Function {
+            /// Returns its name in the contract.
+            pub fn name(self) -> &'static str {
+                match self { $($(Self::$call => $function,)+)* }
+            }
+
+            /// Returns the interface that it is of.
+            pub fn interface(self) -> Interface {
+                match self { $($(Self::$call)|+ => Interface::$interface,)* }
             }
         }
 
         impl Call<'_> {
-            /// Returns whose function is called; none if none is.
-            pub fn interface(&self) -> Option<Interface> {
-                match self { Self::Start => None, $(Self::$call { .. } => Some(Interface::$interface),)* }
+            /// Returns which function is called; none if none is.
+            pub fn function(&self) -> Option<Function> {
+                match self { Self::Start => None, $($(Self::$call { .. } => Some(Function::$call),)+)* }
             }
         }
 
         impl Answer {
-            /// Returns whose function answers like that; none if none was called.
-            pub fn interface(&self) -> Option<Interface> {
-                match self { Self::Start => None, $(Self::$call(_) => Some(Interface::$interface),)* }
+            /// Returns which function answers like that; none if none was called.
+            pub fn function(&self) -> Option<Function> {
+                match self { Self::Start => None, $($(Self::$call(_) => Some(Function::$call),)+)* }
             }
         }
 
         impl<'s> dyn Session + 's {
-            $(
+            $($(
                 $(#[$doc])*
                 pub async fn $method<'a>(&'a self, $($argument: $type),*) -> Result<$answer, Failure> {
                     match self.call(Call::$call { $($argument),* }).await? {
@@ -89,71 +110,97 @@ macro_rules! exports {
                         _ => Err(Failure::other("the component answers what was not asked")),
                     }
                 }
-            )*
+            )+)*
         }
     };
 }
 
 exports! {
-    /// Brings the world in line with a primary.
-    Reconciler "reconciler", Reconcile "reconcile":
-    reconcile(primary: &'a str) -> UpdateControl;
+    Reconciler "reconciler" {
+        /// Brings the world in line with a primary.
+        Reconcile "reconcile": reconcile(primary: &'a str) -> UpdateControl;
+    }
 
-    /// Tidies up before a primary goes.
-    Cleaner "cleaner", Cleanup "cleanup":
-    cleanup(primary: &'a str) -> DeleteControl;
+    Cleaner "cleaner" {
+        /// Tidies up before a primary goes.
+        Cleanup "cleanup": cleanup(primary: &'a str) -> DeleteControl;
+    }
 
-    /// Decides what a failed run leaves behind.
-    ErrorHandler "error-handler", HandleError "handle-error":
-    handle_error(primary: &'a str, failed: Cow<'a, FailureInfo>) -> ErrorControl;
+    ErrorHandler "error-handler" {
+        /// Decides what a failed run leaves behind.
+        HandleError "handle-error": handle_error(primary: &'a str, failed: Cow<'a, FailureInfo>) -> ErrorControl;
+    }
 
-    /// Decides when a failed run is retried.
-    RetryPolicy "retry-policy", DecideRetry "decide-retry":
-    decide_retry(primary: &'a str, failed: Cow<'a, FailedRun>) -> NextRetry;
+    RetryPolicy "retry-policy" {
+        /// Decides when a failed run is retried.
+        DecideRetry "decide-retry": decide_retry(primary: &'a str, failed: Cow<'a, FailedRun>) -> NextRetry;
+    }
 
-    /// Prepares a run.
-    Initializer "initializer", Initialize "initialize":
-    initialize(primary: &'a str) -> ();
+    Initializer "initializer" {
+        /// Prepares a run.
+        Initialize "initialize": initialize(primary: &'a str) -> ();
+    }
 
-    /// Returns the object that a dependent should be.
-    Dependent "dependent", Desired "desired":
-    desired(name: &'a str, primary: &'a str) -> String;
+    Dependent "dependent" {
+        /// Returns the object that a dependent should be.
+        Desired "desired": desired(name: &'a str, primary: &'a str) -> String;
+    }
 
-    /// Returns the objects that a bulk dependent should consist of.
-    Bulk "bulk", DesiredSet "desired-set":
-    desired_set(name: &'a str, primary: &'a str) -> DesiredSet;
+    Bulk "bulk" {
+        /// Returns the objects that a bulk dependent should consist of.
+        DesiredSet "desired-set": desired_set(name: &'a str, primary: &'a str) -> DesiredSet;
+    }
 
-    /// Says whether a dependent is as desired, in the component's own way.
-    Matcher "matcher", Match "match":
-    matches(name: &'a str, actual: &'a str, desired: &'a str, primary: &'a str) -> MatchResult;
+    External "external" {
+        /// Creates a thing outside of the cluster.
+        Create "create": create(name: &'a str, desired: &'a str, primary: &'a str) -> Created;
 
-    /// Says whether a condition is met for a dependent.
-    Condition "condition", IsMet "is-met":
-    is_met(name: &'a str, dependent: &'a str, primary: &'a str) -> ConditionResult;
+        /// Makes a thing outside of the cluster as desired.
+        Update "update": update(name: &'a str, actual: &'a str, desired: &'a str, primary: &'a str) -> String;
 
-    /// Returns all things of a source outside of the cluster.
-    Poller "poller", Poll "poll":
-    poll(name: &'a str) -> PolledAll;
+        /// Removes a thing outside of the cluster.
+        Remove "remove": remove(name: &'a str, actual: &'a str, primary: &'a str) -> ();
+    }
 
-    /// Returns the things of a source outside of the cluster that belong to a primary.
-    ResourcePoller "resource-poller", PollOne "poll-one":
-    poll_one(name: &'a str, primary: &'a str) -> PolledOne;
+    Matcher "matcher" {
+        /// Says whether a dependent is as desired, in the component's own way.
+        Match "match": matches(name: &'a str, actual: &'a str, desired: &'a str, primary: &'a str) -> MatchResult;
+    }
 
-    /// Understands a request from outside.
-    Inbound "inbound", Receive "receive":
-    receive(name: &'a str, request: Cow<'a, InboundRequest>) -> InboundAnswer;
+    Condition "condition" {
+        /// Says whether a condition is met for a dependent.
+        IsMet "is-met": is_met(name: &'a str, dependent: &'a str, primary: &'a str) -> ConditionResult;
+    }
 
-    /// Says whether a change of an object matters.
-    Filter "filter", Accepts "accepts":
-    accepts(name: &'a str, changed: Changed<'a>) -> bool;
+    Poller "poller" {
+        /// Returns all things of a source outside of the cluster.
+        Poll "poll": poll(name: &'a str) -> PolledAll;
+    }
 
-    /// Returns the primaries to which a secondary belongs.
-    Mapper "mapper", ToPrimaries "to-primaries":
-    to_primaries(name: &'a str, secondary: &'a str) -> Named;
+    ResourcePoller "resource-poller" {
+        /// Returns the things of a source outside of the cluster that belong to a primary.
+        PollOne "poll-one": poll_one(name: &'a str, primary: &'a str) -> PolledOne;
+    }
 
-    /// Returns the secondaries that belong to a primary.
-    SecondaryMapper "secondary-mapper", ToSecondaries "to-secondaries":
-    to_secondaries(name: &'a str, primary: &'a str) -> Named;
+    Inbound "inbound" {
+        /// Understands a request from outside.
+        Receive "receive": receive(name: &'a str, request: Cow<'a, InboundRequest>) -> InboundAnswer;
+    }
+
+    Filter "filter" {
+        /// Says whether a change of an object matters.
+        Accepts "accepts": accepts(name: &'a str, changed: Changed<'a>) -> bool;
+    }
+
+    Mapper "mapper" {
+        /// Returns the primaries to which a secondary belongs.
+        ToPrimaries "to-primaries": to_primaries(name: &'a str, secondary: &'a str) -> Named;
+    }
+
+    SecondaryMapper "secondary-mapper" {
+        /// Returns the secondaries that belong to a primary.
+        ToSecondaries "to-secondaries": to_secondaries(name: &'a str, primary: &'a str) -> Named;
+    }
 }
 
 #[cfg(test)]
@@ -181,10 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_and_its_answer_are_of_the_same_interface() {
+    fn a_call_and_its_answer_are_of_the_same_function() {
         let is_met = Call::IsMet { name: "a", dependent: "b", primary: "{}" };
-        assert_eq!(is_met.interface(), Answer::IsMet(ConditionResult::met()).interface());
-        let names: Vec<_> = Interface::ALL.iter().map(|interface| (interface.name(), interface.function())).collect();
+        assert_eq!(is_met.function(), Answer::IsMet(ConditionResult::met()).function());
+        let functions = |interface: &Interface| interface.functions().iter().map(|function| function.name());
+        let names = |interface: &Interface| functions(interface).collect::<Vec<_>>().join(" ");
+        let names: Vec<_> = Interface::ALL.iter().map(|interface| (interface.name(), names(interface))).collect();
+        let names: Vec<_> = names.iter().map(|(interface, functions)| (*interface, &**functions)).collect();
         assert_eq!(
             names,
             [
@@ -195,6 +245,7 @@ mod tests {
                 ("initializer", "initialize"),
                 ("dependent", "desired"),
                 ("bulk", "desired-set"),
+                ("external", "create update remove"),
                 ("matcher", "match"),
                 ("condition", "is-met"),
                 ("poller", "poll"),
@@ -205,6 +256,6 @@ mod tests {
                 ("secondary-mapper", "to-secondaries")
             ]
         );
-        assert_eq!(Call::Start.interface(), None);
+        assert_eq!(Call::Start.function(), None);
     }
 }

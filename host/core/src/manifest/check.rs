@@ -36,12 +36,14 @@ mod filters;
 mod inbound;
 mod keep;
 mod namespaces;
+mod outside;
 mod plugin;
 mod polls;
 mod retry;
 mod source;
 mod template;
 
+use dependent::Scope;
 use source::Sources;
 
 /// A time, or none.
@@ -304,7 +306,7 @@ impl<'a> Check<'a> {
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
         let dependents: usize =
-            controllers.values().map(|controller: &Controller| controller.dependents().count()).sum();
+            controllers.values().map(|of: &Controller| of.dependents().count() + of.outside().count()).sum();
         if dependents > MOST_DEPENDENTS {
             self.fault(
                 named.place,
@@ -466,7 +468,7 @@ impl<'a> Check<'a> {
         sources: &Sources,
     ) -> (Workflow, BTreeMap<Arc<str>, Workflow>) {
         let names = get(&raw.sources).map(names).unwrap_or_default();
-        let mut scope = dependent::Scope::new(primary, names, sources);
+        let mut scope = Scope::new(primary, names, sources);
         let workflow = located(&raw.workflow).map(|Located { value, place }| Workflow {
             explicit: get(&value.invocation) == Some(&raw::Invocation::Explicit),
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),

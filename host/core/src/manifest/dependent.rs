@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Filters, MappingKeys};
+use super::{Filters, MappingKeys, Node, Outside};
 use crate::cel::{Expression, Template};
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
@@ -18,8 +18,10 @@ use crate::yaml;
 /// Dependents and their order (WF rules).
 #[derive(Clone, Default, PartialEq)]
 pub struct Workflow {
-    /// The dependents, by name.
+    /// The dependents that are Kubernetes objects, by name.
     pub dependents: BTreeMap<Arc<str>, Dependent>,
+    /// Those outside of the cluster, by name; no dependent has the same.
+    pub outside: BTreeMap<Arc<str>, Outside>,
     /// The order in which they stand.
     pub graph: Arc<Graph>,
     /// Whether the reconciler calls it itself (`WF-10`).
@@ -171,7 +173,24 @@ impl Condition {
 impl Workflow {
     /// Whether it runs by itself, before the reconciler (`WF-10`).
     pub(crate) fn is_managed(&self) -> bool {
-        !self.explicit && !self.dependents.is_empty()
+        !self.explicit && !self.graph.nodes().is_empty()
+    }
+
+    /// Returns the node of a name.
+    pub fn node(&self, name: &str) -> Option<Node<'_>> {
+        let thing = || self.outside.get(name).map(Node::Thing);
+        self.dependents.get(name).map(Node::Object).or_else(thing)
+    }
+
+    /// Returns all nodes with their names.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, Node<'_>)> {
+        let objects = self.dependents.iter().map(|(name, dependent)| (name, Node::Object(dependent)));
+        objects.chain(self.outside.iter().map(|(name, outside)| (name, Node::Thing(outside))))
+    }
+
+    /// Returns what remembers the ids of things outside of the cluster, with its names (`XD-2`).
+    pub fn states(&self) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
+        self.outside.values().filter_map(|outside| outside.state.as_ref()).map(|state| (&state.name, &state.dependent))
     }
 }
 
@@ -180,6 +199,7 @@ impl fmt::Debug for Workflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workflow")
             .field("dependents", &self.dependents)
+            .field("outside", &self.outside)
             .field("explicit", &self.explicit)
             .field("errors_to_reconciler", &self.errors_to_reconciler)
             .finish()
@@ -199,6 +219,29 @@ impl Conditions {
 }
 
 impl Dependent {
+    /// Returns a dependent of a kind about which the manifest says nothing else.
+    pub fn of(gvk: Gvk) -> Self {
+        Self {
+            gvk,
+            bulk: false,
+            template: None,
+            depends_on: BTreeSet::new(),
+            manage: Manage::default(),
+            garbage_collected: true,
+            create_only: false,
+            adopt: false,
+            server_side_apply: None,
+            matching: Matching::default(),
+            source: None,
+            filters: Filters::default(),
+            called: None,
+            on_rename: OnRename::default(),
+            mapping: MappingKeys::default(),
+            conditions: Conditions::default(),
+            config: serde_json::Value::Object(serde_json::Map::new()),
+        }
+    }
+
     /// Whether the daemon deletes it itself on cleanup, so that a finalizer is needed (`DR-5`).
     pub fn deletable(&self) -> bool {
         self.manage.delete && !self.garbage_collected

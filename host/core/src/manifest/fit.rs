@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::events::{EventKey, PRIMARY};
 use super::filters::{OBJECT, OLD_OBJECT, Question};
 use super::{
-    ByIndex, Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, Matching, Namespaces, Secondaries, Source,
-    Workflow,
+    ByIndex, Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, Matching, Namespaces, Outside, Secondaries,
+    Source, Workflow,
 };
 use crate::budget::{Budget, Exceeded};
 use crate::cel::{DEPENDENTS, Expression};
@@ -115,6 +115,14 @@ struct Search<'s, 'k> {
     found: Vec<Misfit>,
 }
 
+/// The conditions of a dependent, and their fields.
+const ROLES: [(ConditionRole, &str); 4] = [
+    (ConditionRole::Activation, "activation"),
+    (ConditionRole::ReconcilePrecondition, "reconcilePrecondition"),
+    (ConditionRole::ReadyPostcondition, "readyPostcondition"),
+    (ConditionRole::DeletePostcondition, "deletePostcondition"),
+];
+
 // === what a controller names ===
 
 impl Search<'_, '_> {
@@ -195,6 +203,24 @@ impl Search<'_, '_> {
                 self.templated(&field, (primary, workflow), cel)?;
             }
         }
+        for (name, outside) in &workflow.outside {
+            self.outside(&join(&format!("{base}.dependents"), name), primary, outside)?;
+        }
+        Ok(())
+    }
+
+    fn outside(&mut self, base: &str, primary: At<'_>, outside: &Outside) -> Result<(), Exceeded> {
+        if let Some(state) = &outside.state {
+            self.version(&format!("{base}.external.state.apiVersion"), At { gvk: &state.dependent.gvk, ..primary });
+        }
+        if let Some(id) = &outside.called {
+            self.cel(&format!("{base}.name.cel"), primary, (id, PRIMARY))?;
+        }
+        for (role, name) in ROLES {
+            if let Some(Condition::Cel(cel)) = outside.conditions.of(role) {
+                self.cel(&format!("{base}.{name}.cel"), primary, (cel, PRIMARY))?;
+            }
+        }
         Ok(())
     }
 
@@ -226,12 +252,6 @@ impl Search<'_, '_> {
         (primary, own): (At<'_>, At<'_>),
         dependent: &Dependent,
     ) -> Result<(), Exceeded> {
-        const ROLES: [(ConditionRole, &str); 4] = [
-            (ConditionRole::Activation, "activation"),
-            (ConditionRole::ReconcilePrecondition, "reconcilePrecondition"),
-            (ConditionRole::ReadyPostcondition, "readyPostcondition"),
-            (ConditionRole::DeletePostcondition, "deletePostcondition"),
-        ];
         self.version(&format!("{base}.apiVersion"), own);
         self.filters(base, own, &dependent.filters)?;
         if let Some(called) = &dependent.called {

@@ -2,7 +2,10 @@
 
 use super::filters::Question;
 use super::polls::Polled;
-use super::{Condition, Controller, Dependent, Filters, Mapper, Matching, Operator, Secondaries, Source};
+use super::{
+    Condition, Conditions, Controller, Dependent, Filters, Mapper, Matching, Node, Operator, Outside, Secondaries,
+    Source,
+};
 use crate::guest::Interface;
 
 /// An interface that the manifest needs, and the field that says so.
@@ -40,12 +43,13 @@ pub(super) fn beside(controller: &Controller) -> Vec<Need> {
     for (name, source) in &controller.sources {
         needs.extend(source_needs(source, &format!("{field}.sources.{name}.informer")));
     }
-    for (name, dependent) in &controller.workflow.dependents {
-        dependent_needs(dependent, &format!("{field}.workflow.dependents.{name}"), &mut needs);
-    }
-    for (workflow, standalone) in &controller.standalone {
-        for (name, dependent) in &standalone.dependents {
-            dependent_needs(dependent, &format!("{field}.standalone.{workflow}.dependents.{name}"), &mut needs);
+    for (workflow, path) in controller.workflows_by_path() {
+        for (name, node) in workflow.nodes() {
+            let field = format!("{field}.{path}.dependents.{name}");
+            match node {
+                Node::Object(dependent) => dependent_needs(dependent, &field, &mut needs),
+                Node::Thing(outside) => outside_needs(outside, &field, &mut needs),
+            }
         }
     }
     needs
@@ -93,8 +97,28 @@ fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
         need(Interface::Matcher, format!("{field}.match.export"));
     }
     needs.extend(filters(&dependent.filters, field));
+    conditions(&dependent.conditions, field, needs);
+}
+
+fn outside_needs(outside: &Outside, field: &str, needs: &mut Vec<Need>) {
+    let Outside { manage, bulk, called, matching, .. } = outside;
     let mut need = |interface, field: String| needs.push(Need { interface, field });
-    let conditions = &dependent.conditions;
+    // KD-4: what is only removed by its id needs no desired state, nor does what is only removed as all that there is.
+    let asked = manage.create || manage.update || (manage.delete && called.is_none() && !bulk);
+    if asked {
+        need(if *bulk { Interface::Bulk } else { Interface::Dependent }, field.to_owned());
+    }
+    if manage.create || manage.update || manage.delete {
+        need(Interface::External, format!("{field}.external"));
+    }
+    if let Matching::Export(_) = matching {
+        need(Interface::Matcher, format!("{field}.match.export"));
+    }
+    conditions(&outside.conditions, field, needs);
+}
+
+fn conditions(conditions: &Conditions, field: &str, needs: &mut Vec<Need>) {
+    let mut need = |interface, field: String| needs.push(Need { interface, field });
     for (role, condition) in [
         ("activation", &conditions.activation),
         ("reconcilePrecondition", &conditions.reconcile_precondition),

@@ -22,6 +22,7 @@ mod dependent;
 mod events;
 mod filters;
 mod inbound;
+mod outside;
 mod plugin;
 mod polls;
 mod retry;
@@ -35,6 +36,7 @@ pub(super) use dependent::{
 pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
 pub(super) use inbound::{BodyForm, Inbound, Token, TokenKey};
+pub(super) use outside::{Outside, StateKind, ThingKey};
 pub(super) use plugin::{Bounded, Capabilities, Component, Grant, Instances, Limits, Memo, Plugin};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
 pub(super) use retry::{ClassRetry, Retry, RetryBy};

@@ -10,8 +10,8 @@ use super::filters::Question;
 use super::inbound::{Inbound, Senders};
 use super::polls::Polled;
 use super::{
-    Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Mapper, MappingKeys, Matching,
-    Namespaces, Retry, Secondaries, Source, Time, Workflow,
+    Bound, Bytes, Condition, Controller, Dependent, External, Filters, Keep, Keys, Manage, Mapper, MappingKeys,
+    Matching, Namespaces, Node, Outside, Retry, Secondaries, Source, Time, Workflow,
 };
 use crate::cel::{Expression, Template};
 use crate::guest::ConditionRole;
@@ -168,13 +168,45 @@ fn workflow(workflow: &Workflow) -> Value {
     json!({
         "invocation": if workflow.explicit { "explicit" } else { "automatic" },
         "errors": if workflow.errors_to_reconciler { "reconciler" } else { "fail" },
-        "dependents": each(&workflow.dependents, dependent),
+        "dependents": workflow.nodes().map(|(name, it)| (name.to_string(), node(it))).collect::<Map<_, _>>(),
     })
 }
 
-fn dependent(dependent: &Dependent) -> Value {
-    let manage = &dependent.manage;
+fn node(node: Node<'_>) -> Value {
+    match node {
+        Node::Object(node) => dependent(node),
+        Node::Thing(node) => outside(node),
+    }
+}
+
+fn outside(outside: &Outside) -> Value {
+    let condition = |role| outside.conditions.of(role).map(condition);
+    let state = outside.state.as_ref().map(|state| &state.dependent.gvk);
+    json!({
+        "external": {
+            "source": &*outside.source,
+            "key": outside.key.as_ref().map(|key| json!({ "cel": key.as_str() })),
+            "state": state.map(|gvk| json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind })),
+        },
+        "bulk": outside.bulk,
+        "dependsOn": outside.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
+        "manage": verbs(&outside.manage),
+        "match": matching(&outside.matching),
+        "name": outside.called.as_ref().map(|id| json!({ "cel": id.as_str() })),
+        "config": outside.config,
+        "activation": condition(ConditionRole::Activation),
+        "reconcilePrecondition": condition(ConditionRole::ReconcilePrecondition),
+        "readyPostcondition": condition(ConditionRole::ReadyPostcondition),
+        "deletePostcondition": condition(ConditionRole::DeletePostcondition),
+    })
+}
+
+fn verbs(manage: &Manage) -> Vec<&'static str> {
     let verbs = [("create", manage.create), ("update", manage.update), ("delete", manage.delete)];
+    verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect()
+}
+
+fn dependent(dependent: &Dependent) -> Value {
     let condition = |role| dependent.conditions.of(role).map(condition);
     let called = dependent.called.as_ref();
     json!({
@@ -183,7 +215,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "bulk": dependent.bulk,
         "desired": dependent.template.as_ref().map(made),
         "dependsOn": dependent.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
-        "manage": verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect::<Vec<_>>(),
+        "manage": verbs(&dependent.manage),
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
         "adopt": dependent.adopt,

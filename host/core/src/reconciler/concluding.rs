@@ -176,17 +176,21 @@ fn lacking<'a>(
     budget: &mut Budget,
 ) -> Vec<Dependent<'a>> {
     let nodes = result.into_iter().flat_map(|result| &result.nodes);
-    nodes.filter_map(|node| lacks(workflow.dependents.get(&*node.name), node, budget)).collect()
+    nodes.filter_map(|node| lacks(workflow.node(&node.name), node, budget)).collect()
 }
 
 /// Returns what may be told of why a dependent has failed.
-pub(super) fn told<'a>(spec: Option<&manifest::Dependent>, failure: &'a NodeFailure) -> &'a str {
+pub(super) fn told<'a>(spec: Option<manifest::Node<'_>>, failure: &'a NodeFailure) -> &'a str {
     // SSA-7: a refusal may quote what was refused.
-    let secret = spec.is_none_or(|spec| spec.gvk.is_secret());
+    let secret = match spec {
+        None => true,
+        Some(manifest::Node::Object(spec)) => spec.gvk.is_secret(),
+        Some(manifest::Node::Thing(spec)) => spec.state.as_ref().is_some_and(|state| state.dependent.gvk.is_secret()),
+    };
     if secret { "the log says why" } else { &failure.message }
 }
 
-fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {
+fn lacks<'a>(spec: Option<manifest::Node<'_>>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {
     if let Some(failure) = &node.failed {
         return Some(Dependent { name: &node.name, lacks: Lacks::Success, why: told(spec, failure).into() });
     }
@@ -197,7 +201,7 @@ fn lacks<'a>(spec: Option<&manifest::Dependent>, node: &'a NodeResult, budget: &
     }
     let (role, answer) = unmet(ConditionRole::ReadyPostcondition)?;
     // What others answer may be anything.
-    let built_in = spec.is_some_and(|spec| matches!(spec.conditions.of(*role), Some(Condition::Ready(_))));
+    let built_in = spec.is_some_and(|spec| matches!(spec.conditions().of(*role), Some(Condition::Ready(_))));
     let detail = answer.detail.as_deref().filter(|_| built_in);
     let why = detail.and_then(|detail| budget.read(detail).ok()).and_then(|why| why.as_str().map(str::to_owned));
     of(Lacks::Readiness, why.unwrap_or_default().into())

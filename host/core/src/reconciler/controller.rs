@@ -93,6 +93,15 @@ impl Controller {
         self.guest.holding().map_or_else(Budget::of_run, |holding| Budget::borrowing(Box::new(holding)))
     }
 
+    /// Returns the source of things outside of the cluster of this name, or that of a dependent of this name.
+    pub(super) fn external(&self, name: &str) -> Option<&Arc<External>> {
+        let of_dependent = || {
+            let (_, outside) = self.spec.outside().find(|(dependent, _)| ***dependent == *name)?;
+            self.externals.get(&outside.source)
+        };
+        self.externals.get(name).or_else(of_dependent)
+    }
+
     /// Returns the API server that has the objects of a source.
     pub(super) fn cluster_of(&self, source: &Source) -> &dyn Cluster {
         self.elsewhere_of(source).map_or(&*self.cluster, |elsewhere| &*elsewhere.cluster)

@@ -12,7 +12,7 @@ use crate::guest::{
     CallError, CallReason, Failure, NodeFailure, NodeResult, Place, PrimaryUpdate, Session, UpdateControl,
     WorkflowCall, WorkflowResult,
 };
-use crate::manifest::{self, Dependent};
+use crate::manifest::{self, Dependent, Node};
 use crate::object::{Object, ObjectRef};
 use crate::queue;
 use crate::workflow::Mode;
@@ -46,7 +46,7 @@ impl Failed {
 /// [`Failed`] if a node failed, unless the manifest leaves failures to the reconciler (`WF-9`).
 pub(crate) async fn managed(run: &Run, session: &dyn Session, mode: Mode) -> Result<WorkflowResult, Failed> {
     let workflow = &run.controller.spec.workflow;
-    let result = Visitor { run, session, nodes: &workflow.dependents, mode }.walk(&workflow.graph).await;
+    let result = Visitor { run, session, workflow, mode }.walk(&workflow.graph).await;
     let dependents = failures(&result);
     run.keep_result(None, result.clone());
     run.controller.verdicts.keep_walked(run.controller.edition, &run.primary);
@@ -62,10 +62,10 @@ pub(crate) async fn reconcile(
     session: &dyn Session,
     status: Option<&Template>,
 ) -> Result<UpdateControl, Failure> {
-    let nodes = &run.controller.spec.workflow.dependents;
+    let workflow = &run.controller.spec.workflow;
     let update = match status {
         Some(status) => {
-            PrimaryUpdate::Status(Visitor { run, session, nodes, mode: Mode::Reconcile }.status(status).await?)
+            PrimaryUpdate::Status(Visitor { run, session, workflow, mode: Mode::Reconcile }.status(status).await?)
         }
         None => PrimaryUpdate::Nothing,
     };
@@ -102,7 +102,7 @@ pub(crate) async fn by_hand(run: &Run, call: WorkflowCall) -> Result<WorkflowRes
             found.ok_or_else(|| unknown("standalone workflow", name, standalone.keys()))?
         }
     };
-    let visitor = Visitor { run, session: &*session, nodes: &workflow.dependents, mode };
+    let visitor = Visitor { run, session: &*session, workflow, mode };
     let result = visitor.walk(&workflow.graph).await;
     run.keep_result(name, result.clone());
     answer(result, workflow.errors_to_reconciler)
@@ -110,15 +110,28 @@ pub(crate) async fn by_hand(run: &Run, call: WorkflowCall) -> Result<WorkflowRes
 
 /// Runs one standalone dependent, without the dependents that it depends on.
 async fn one(run: &Run, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
-    let dependents = run.controller.spec.standalone.values().flat_map(|workflow| &workflow.dependents);
-    let Some((name, spec)) = dependents.clone().find(|(other, _)| ***other == *name) else {
-        return Err(unknown("standalone dependent", name, dependents.map(|(name, _)| name)));
+    let nodes = || run.controller.spec.standalone.values().flat_map(manifest::Workflow::nodes);
+    let Some((name, node)) = nodes().find(|(other, _)| ***other == *name) else {
+        return Err(unknown("standalone dependent", name, nodes().map(|(name, _)| name)));
     };
-    // What is to be removed by name is, whoever would collect it otherwise.
-    let garbage_collected = spec.garbage_collected && mode == Mode::Reconcile;
-    let nodes = BTreeMap::from([(Arc::clone(name), Dependent { garbage_collected, ..spec.clone() })]);
-    let result = Visitor { run, session, nodes: &nodes, mode }.walk(&Graph::alone(Arc::clone(name))).await;
+    let graph = Graph::alone(Arc::clone(name));
+    let workflow = alone(name, node, mode);
+    let result = Visitor { run, session, workflow: &workflow, mode }.walk(&graph).await;
     answer(result, false)
+}
+
+/// Returns a workflow of one node alone.
+fn alone(name: &Arc<str>, node: Node<'_>, mode: Mode) -> manifest::Workflow {
+    let (mut dependents, mut outside) = (BTreeMap::new(), BTreeMap::new());
+    match node {
+        Node::Object(spec) => {
+            // What is to be removed by name is, whoever would collect it otherwise.
+            let garbage_collected = spec.garbage_collected && mode == Mode::Reconcile;
+            dependents.insert(Arc::clone(name), Dependent { garbage_collected, ..spec.clone() });
+        }
+        Node::Thing(spec) => drop(outside.insert(Arc::clone(name), spec.clone())),
+    }
+    manifest::Workflow { dependents, outside, ..manifest::Workflow::default() }
 }
 
 fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallError> {

@@ -11,7 +11,7 @@ use crate::cel::Expression;
 use crate::cluster::{self, Write};
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
-use crate::manifest::{Called, Dependent, Matching, Permission};
+use crate::manifest::{Called, Dependent, Matching, Node, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::source::{Source, Within};
 use crate::workflow::graph::Graph;
@@ -22,6 +22,7 @@ mod claim;
 mod conditions;
 mod contested;
 mod former;
+mod outside;
 mod template;
 mod unanswered;
 mod visitor;
@@ -45,8 +46,8 @@ impl Visitor<'_> {
 
     async fn visit(&self, step: Step) -> Outcome {
         let mut told = Told::default();
-        let done = match self.nodes.get_key_value(&*step.name) {
-            Some((name, spec)) => self.carry_out(step.task, name, spec, &mut told).await,
+        let done = match self.workflow.node(&step.name) {
+            Some(node) => self.carry_out(step.task, &step.name, node, &mut told).await,
             None => Err(format!("no dependent is called {:?}", step.name).into()),
         };
         let outcome = done.unwrap_or_else(|stopped| {
@@ -63,34 +64,37 @@ impl Visitor<'_> {
         &self,
         task: Task,
         name: &Arc<str>,
-        spec: &Dependent,
+        node: Node<'_>,
         told: &mut Told,
     ) -> Result<Outcome, Stopped> {
         match task {
-            Task::Reconcile => self.reconcile_node(name, spec, told).await,
-            Task::Delete(Activation::Met) => self.delete_node(name, spec, spec.manage.delete, told).await,
+            Task::Reconcile => self.reconcile_node(name, node, told).await,
+            Task::Delete(Activation::Met) => self.delete_node(name, node, node.manage().delete, told).await,
             Task::Delete(Activation::Unasked) | Task::Cleanup => {
-                if !self.met(ConditionRole::Activation, name, spec, told).await? {
+                if !self.met(ConditionRole::Activation, name, node, told).await? {
                     let Told { done, conditions } = std::mem::take(told);
                     return Ok(Outcome::Deleted { done, conditions, gone: true });
                 }
-                let ours = if task == Task::Cleanup { spec.deletable() } else { spec.manage.delete };
-                self.delete_node(name, spec, ours, told).await
+                let ours = if task == Task::Cleanup { node.deletable() } else { node.manage().delete };
+                self.delete_node(name, node, ours, told).await
             }
         }
     }
 
     /// Visits a node to reconcile it (`WF-4`): activation, precondition, the object, readiness.
-    async fn reconcile_node(&self, name: &Arc<str>, spec: &Dependent, told: &mut Told) -> Result<Outcome, Stopped> {
-        if !self.met(ConditionRole::Activation, name, spec, told).await? {
+    async fn reconcile_node(&self, name: &Arc<str>, node: Node<'_>, told: &mut Told) -> Result<Outcome, Stopped> {
+        if !self.met(ConditionRole::Activation, name, node, told).await? {
             return Ok(Outcome::Inactive { conditions: std::mem::take(told).conditions });
         }
-        if !self.met(ConditionRole::ReconcilePrecondition, name, spec, told).await? {
+        if !self.met(ConditionRole::ReconcilePrecondition, name, node, told).await? {
             return Ok(Outcome::Unwanted { conditions: std::mem::take(told).conditions });
         }
-        self.reconcile(name, spec, &mut told.done).await?;
+        match node {
+            Node::Object(spec) => self.reconcile(name, spec, &mut told.done).await?,
+            Node::Thing(spec) => self.reconcile_outside(name, spec, &mut told.done).await?,
+        }
         // LG-1: what is not put right is not ready.
-        let ready = !self.run.holds(name) && self.met(ConditionRole::ReadyPostcondition, name, spec, told).await?;
+        let ready = !self.run.holds(name) && self.met(ConditionRole::ReadyPostcondition, name, node, told).await?;
         let Told { done, conditions } = std::mem::take(told);
         Ok(Outcome::Reconciled { done, conditions, ready })
     }
@@ -99,24 +103,36 @@ impl Visitor<'_> {
     async fn delete_node(
         &self,
         name: &Arc<str>,
-        spec: &Dependent,
+        node: Node<'_>,
         ours: bool,
         told: &mut Told,
     ) -> Result<Outcome, Stopped> {
-        if ours {
-            self.look_for_unanswered(name, spec).await?;
-            if spec.bulk {
-                self.delete_all(name, spec, &mut told.done).await?;
-            } else {
-                self.delete(name, spec, &mut told.done).await?;
-                if self.lets_formers_go(spec) {
-                    self.let_formers_go(name, spec, &mut told.done).await?;
-                }
-            }
+        match node {
+            Node::Object(spec) if ours => self.delete_all_of(name, spec, &mut told.done).await?,
+            Node::Thing(spec) if ours => self.remove_outside(name, spec, &mut told.done).await?,
+            Node::Object(_) | Node::Thing(_) => {}
         }
-        let gone = self.met(ConditionRole::DeletePostcondition, name, spec, told).await?;
+        let gone = self.met(ConditionRole::DeletePostcondition, name, node, told).await?;
         let Told { done, conditions } = std::mem::take(told);
         Ok(Outcome::Deleted { done, conditions, gone })
+    }
+
+    /// Deletes all that there is of a dependent, under former names too. Adds each to what was `done`.
+    async fn delete_all_of(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
+        self.look_for_unanswered(name, spec).await?;
+        if spec.bulk {
+            return self.delete_all(name, spec, done).await;
+        }
+        self.delete(name, spec, done).await?;
+        if self.lets_formers_go(spec) {
+            self.let_formers_go(name, spec, done).await?;
+        }
+        Ok(())
     }
 
     /// Creates or updates the object, or finds that it is as desired (`DR-2`). Adds the operation on each object to what was `done`.

@@ -70,7 +70,10 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
         return Ok(Polled::Unwanted);
     };
     if !is_wanted(controller, source, &primary) {
-        source.note(key, uid, Standing::Unwanted);
+        // What a dependent needs to know is polled when it does; until then what is known of it stays.
+        if !controller.spec.outside().any(|(_, outside)| outside.source == source.name) {
+            source.note(key, uid, Standing::Unwanted);
+        }
         return Ok(Polled::Unwanted);
     }
     let polling = Beside::new(controller, Some(primary.clone()));
@@ -107,10 +110,19 @@ fn current(controller: &Controller, Turn { primary, uid }: &Turn) -> Option<Obje
 /// # Errors
 /// `unreachable`, if the component fails, or if the primary has gone meanwhile.
 pub(super) async fn first(controller: &Arc<Controller>, source: &External, primary: &Object) -> Result<(), CallError> {
+    if is_wanted(controller, source, primary) { needed(controller, source, primary).await } else { Ok(()) }
+}
+
+/// The same for a dependent, which needs to know what there is even if the manifest does not want its primary polled: else it would take
+/// that for absent.
+///
+/// # Errors
+/// As [`first`].
+pub(super) async fn needed(controller: &Arc<Controller>, source: &External, primary: &Object) -> Result<(), CallError> {
     let turn = Turn { primary: primary.key().clone(), uid: primary.header().uid.as_ref().into() };
     let Turn { primary: key, uid } = &turn;
     let known = || source.spec.each().is_none() || source.knows(key, uid);
-    if known() || !is_wanted(controller, source, primary) {
+    if known() {
         return Ok(());
     }
     let _alone = source.alone(key).await;

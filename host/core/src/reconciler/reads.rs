@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         own: impl FnOnce(Vec<Object>) -> Result<Vec<Object>, CallError>,
     ) -> Result<Option<String>, CallError> {
         if let Some(external) = self.external(place) {
-            return self.thing(external);
+            return self.thing(external, place);
         }
         if *place == Place::Primaries {
             return Err(CallError::new(CallReason::Misplaced, "primaries are not related to the primary"));

@@ -47,7 +47,7 @@ pub(super) fn deregister(controller: &Controller, name: &str) -> Result<(), Call
 
 /// True if the manifest has a source or a dependent of this name.
 fn is_declared(controller: &Controller, name: &str) -> bool {
-    controller.secondaries.contains_key(name) || controller.externals.contains_key(name)
+    controller.secondaries.contains_key(name) || controller.external(name).is_some()
 }
 
 /// Reads a declaration, on the run's budget.

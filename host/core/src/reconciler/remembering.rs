@@ -42,7 +42,7 @@ fn take(run: &Run, source: &External, id: &Arc<str>, write: Write) -> Result<(),
 /// Returns the source of this name, if what it has is outside of the cluster.
 fn source<'a>(run: &'a Run, name: &str) -> Result<&'a External, CallError> {
     let controller = &run.controller;
-    if let Some(source) = controller.externals.get(name) {
+    if let Some(source) = controller.external(name) {
         return Ok(source);
     }
     let (reason, why) = if controller.secondaries.contains_key(name) {

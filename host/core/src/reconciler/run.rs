@@ -52,6 +52,8 @@ pub(super) struct Kept {
     desired: HashMap<Arc<str>, Arc<str>>,
     sets: HashMap<Arc<str>, Arc<DesiredSet>>,
     keys: HashMap<Arc<str>, ObjectRef>,
+    /// The ids of the things outside of the cluster that dependents mean.
+    things: HashMap<Arc<str>, Arc<str>>,
     /// What the last visit has found of each node.
     visits: HashMap<Arc<str>, Visited>,
     /// The dependents that are not put right yet, and until when (`LG-1`).
@@ -184,6 +186,15 @@ impl Run {
 
     pub(crate) fn keep_key(&self, name: &Arc<str>, key: &ObjectRef) {
         self.kept.lock().keys.insert(Arc::clone(name), key.clone());
+    }
+
+    /// Returns the id of the thing outside of the cluster that a dependent means, if this run has found it out.
+    pub(crate) fn kept_thing(&self, name: &str) -> Option<Arc<str>> {
+        self.kept.lock().things.get(name).cloned()
+    }
+
+    pub(crate) fn keep_thing(&self, name: &Arc<str>, id: &Arc<str>) {
+        self.kept.lock().things.insert(Arc::clone(name), Arc::clone(id));
     }
 
     /// Remembers what a visit has found.

@@ -17,9 +17,11 @@ use crate::reconciler::memos::Memos;
 
 mod bulk;
 mod contests;
+mod unwritten;
 
 pub use bulk::Matched;
 pub use contests::Contests;
+pub use unwritten::Unwritten;
 
 /// The memory of a controller between its runs.
 #[derive(Default)]
@@ -35,13 +37,14 @@ pub struct Verdicts {
 }
 
 /// The memory of one primary. Bounded: one verdict per dependent and two for itself, those of bulks as long as their plugin has
-/// memory for them, memos within their limit, one expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered, and those of a few objects that have been put right lately.
+/// memory for them, objects that could not be written yet likewise, memos within their limit, one expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered, and those of a few objects that have been put right lately.
 #[derive(Default)]
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
     uid: Box<str>,
     verdicts: Vec<(Arc<str>, Verdict)>,
     bulks: HashMap<Arc<str>, Matched>,
+    unwritten: HashMap<Arc<str>, Unwritten>,
     memos: Memos,
     expected: Expected,
     asleep: Vec<(Arc<str>, Asleep)>,
@@ -115,6 +118,17 @@ impl Verdicts {
     /// Calls `act` to change the verdicts on the objects of a bulk.
     pub fn change_bulk(&self, primary: &Object, name: &Arc<str>, act: impl FnOnce(&mut Matched)) {
         self.change(primary, |remembered| act(remembered.bulks.entry(Arc::clone(name)).or_default()));
+    }
+
+    /// Returns an object that should remember the id of a thing of a dependent, and could not be written, with the key of the thing.
+    pub fn unwritten(&self, primary: &Object, dependent: &str) -> Option<(Arc<str>, Arc<str>)> {
+        let primaries = self.primaries.lock();
+        primaries.get(primary.key())?.of(primary)?.unwritten.get(dependent)?.first()
+    }
+
+    /// Calls `act` to change which objects could not be written that should remember the ids of a dependent's things.
+    pub fn change_unwritten(&self, primary: &Object, dependent: &Arc<str>, act: impl FnOnce(&mut Unwritten)) {
+        self.change(primary, |remembered| act(remembered.unwritten.entry(Arc::clone(dependent)).or_default()));
     }
 
     /// Returns the object of a dependent that may have been created: its creation has no answer.

@@ -158,16 +158,19 @@ fn defined(linker: &mut Linker<State>, interface: Option<&str>, name: &str) -> b
 pub(super) fn find_exports(component: &Component, path: &Path) -> Result<Indices, Error> {
     let mut found = Indices::new();
     for &interface in Interface::ALL {
-        let (name, function) = (interface.name(), interface.function());
+        let name = interface.name();
         let Some(instance) = component.get_export_index(None, format!("{PACKAGE}/{name}@{CONTRACT}")) else {
             continue;
         };
-        let index = component.get_export_index(Some(&instance), function).ok_or_else(|| Error::Signature {
-            path: path.to_owned(),
-            interface: name.to_owned(),
-            reason: format!("there is no function `{function}`"),
-        })?;
-        found.insert(interface, index);
+        for &function in interface.functions() {
+            let index = component.get_export_index(Some(&instance), function.name());
+            let index = index.ok_or_else(|| Error::Signature {
+                path: path.to_owned(),
+                interface: name.to_owned(),
+                reason: format!("there is no function `{}`", function.name()),
+            })?;
+            found.insert(function, index);
+        }
     }
     Ok(found)
 }

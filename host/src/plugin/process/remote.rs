@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use capstan_core::cpu;
-use capstan_core::guest::{Answer, Call, Context, Interface, RunInfo};
+use capstan_core::guest::{Answer, Call, Context, Function, RunInfo};
 use capstan_core::room::Holding;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -38,7 +38,7 @@ pub(in crate::plugin) struct Remote {
     news: Option<RunInfo>,
     output: Arc<Mutex<Output>>,
     /// Whose function is called, if one is, and when that has to be over.
-    call: Option<Interface>,
+    call: Option<Function>,
     deadline: Instant,
     /// What it holds of the memory that all plugins share, and how much of it the instance has.
     holding: Holding,
@@ -132,7 +132,7 @@ impl Remote {
 
     /// Makes a call, which has to be over then.
     pub(in crate::plugin) async fn answer(&mut self, call: &Call<'_>, deadline: Instant) -> Ended<Answer> {
-        self.call = call.interface();
+        self.call = call.function();
         self.deadline = deadline;
         match self.exchange(call).await {
             Ok(done) => Ok(done?),
@@ -336,7 +336,7 @@ fn framed<T: Serialize>(value: &T) -> Result<Vec<u8>, Stop> {
 /// Whether an answer is one to the call.
 fn fits(call: &Call<'_>, done: Done) -> Result<Done, Stop> {
     let fits = match &done {
-        Ok(Ok(answer)) => answer.interface() == call.interface(),
+        Ok(Ok(answer)) => answer.function() == call.function(),
         Ok(Err(_)) | Err(_) => true,
     };
     if fits { Ok(done) } else { Err(Stop::Wrong("it answers what was not asked")) }

@@ -29,6 +29,9 @@ const webpage = operator<WebPage>({
   },
   desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
   desiredSet: { themes: (page) => [{ metadata: { name: page.spec.html } }] },
+  create: { domain: (desired, page) => ({ thing: { ...desired, id: page.spec.html }, state: { data: { id: "1" } } }) },
+  update: { domain: (actual, desired) => ({ ...actual, ...desired }) },
+  remove: { domain: (_actual, page) => void page.spec.html },
   match: { data: (actual, desired) => actual.data === desired.data || "data" },
   conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
   poll: { themes: () => [{ namespace: "web", name: "a", things: [{ id: 1 }] }] },
@@ -73,6 +76,8 @@ operator<WebPage>({ reconcile: () => ({ statsu: {} }) });
 operator<WebPage>({ desired: { service: () => undefined } });
 // @ts-expect-error: a list of objects is desired.
 operator<WebPage>({ desiredSet: { themes: () => ({}) } });
+// @ts-expect-error: a thing is created.
+operator<WebPage>({ create: { domain: () => ({}) } });
 // @ts-expect-error: things have a primary.
 operator<WebPage>({ poll: { themes: () => [{ things: [] }] } });
 // @ts-expect-error: a condition is met or not.

@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `desired_set`, `match`, `condition`, `poll`, `poll_one`,
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `desired_set`, `create`, `update`, `remove`, `match`, `condition`, `poll`, `poll_one`,
 `receive`, `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -18,7 +18,7 @@ What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow
 from capstan._json import Object
-from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, Key, NextRetry, Received, Request, Things, Told, Update
+from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, Key, NextRetry, Received, Request, Things, Told, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, FailedRun, Failure, FailureClass
@@ -28,6 +28,7 @@ from capstan.registry import (
     accepts,
     cleanup,
     condition,
+    create,
     decide_retry,
     desired,
     desired_set,
@@ -38,8 +39,10 @@ from capstan.registry import (
     poll_one,
     receive,
     reconcile,
+    remove,
     to_primaries,
     to_secondaries,
+    update,
 )
 from capstan.status import set_condition
 
@@ -47,6 +50,7 @@ __all__ = [
     "CallError",
     "Change",
     "Condition",
+    "Created",
     "DependentFailure",
     "Duration",
     "Error",
@@ -72,6 +76,7 @@ __all__ = [
     "condition",
     "config",
     "context",
+    "create",
     "debug",
     "decide_retry",
     "desired",
@@ -90,6 +95,7 @@ __all__ = [
     "receive",
     "reconcile",
     "recorder",
+    "remove",
     "secondaries",
     "secondary",
     "set_condition",
@@ -98,6 +104,7 @@ __all__ = [
     "to_primaries",
     "to_secondaries",
     "trace",
+    "update",
     "warn",
     "workflow",
 ]

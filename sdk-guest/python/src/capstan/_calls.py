@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Change, Condition, Duration, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
+from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
 
@@ -69,6 +69,31 @@ def desired_set(name: str, primary: str) -> list[str]:
     if not isinstance(objects, Sequence) or isinstance(objects, (str, bytes)):
         raise TypeError(f"{function.place} returns {objects!r}, not a list of objects")
     return [_json.write_object(one, f"an object of {function.place}") for one in objects]
+
+
+def create(name: str, desired: str, primary: str) -> tuple[str, str | None]:
+    """Creates a thing outside of the cluster; returns it, and the object that remembers its id."""
+    function = get(Interface.CREATE, _controller(), name)
+    answer = function(_json.read(desired), _json.read(primary))
+    created = answer if isinstance(answer, Created) else Created(answer)
+    thing = _json.write_object(created.thing, f"the thing that {function.place} returns")
+    state = None if created.state is None else _json.write_object(created.state, f"the state that {function.place} returns")
+    return thing, state
+
+
+def update(name: str, actual: str, desired: str, primary: str) -> str:
+    """Makes a thing outside of the cluster as desired, and returns it."""
+    function = get(Interface.UPDATE, _controller(), name)
+    answer = function(_json.read(actual), _json.read(desired), _json.read(primary))
+    return _json.write_object(answer, f"what {function.place} returns")
+
+
+def remove(name: str, actual: str, primary: str) -> None:
+    """Removes a thing outside of the cluster."""
+    function = get(Interface.REMOVE, _controller(), name)
+    answer = function(_json.read(actual), _json.read(primary))
+    if answer is not None:
+        raise TypeError(f"{function.place} returns {answer!r}, not None")
 
 
 def match(name: str, actual: str, desired: str, primary: str) -> str | None:

@@ -97,6 +97,17 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Created:
+    """The answer of `@create` with an object that remembers the id. Without that, the thing will do."""
+
+    thing: Any
+    """The thing as it is now, with its id where the source's `id` in the manifest says."""
+    state: Any = None
+    """The Kubernetes object that remembers the id, as `@desired` would return it; only with `state` in the manifest. It is written at once, and
+    deleted together with the thing."""
+
+
+@dataclass(frozen=True)
 class Things:
     """The answer of `@poll_one` with a time. Without that, a list will do."""
 

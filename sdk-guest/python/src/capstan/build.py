@@ -147,13 +147,13 @@ def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> 
 
 def world(interfaces: Sequence[Interface]) -> str:
     """Returns the world of a component that exports these."""
-    exports = "".join(f"  export capstan:operator/{interface.wit}@{CONTRACT};\n" for interface in interfaces)
+    exports = "".join(f"  export capstan:operator/{name}@{CONTRACT};\n" for name in _names(interfaces))
     return f"package capstan:component;\n\nworld component {{\n  include capstan:operator/imports@{CONTRACT};\n{exports}}}\n"
 
 
 def _entry(name: str, interfaces: Sequence[Interface]) -> str:
     """Returns the module that the component is made from. All that it imports is part of the component, and nothing else."""
-    modules = [(interface.wit.replace("-", "_"), _class_name(interface)) for interface in interfaces]
+    modules = [(wit.replace("-", "_"), wit.title().replace("-", "")) for wit in _names(interfaces)]
     imports = "".join(f"from capstan._wit.{module} import {name}\n" for module, name in modules)
     # The order matters: nothing may be written into the author's folder, and `logging` is set up before it is used.
     return (
@@ -161,8 +161,9 @@ def _entry(name: str, interfaces: Sequence[Interface]) -> str:
     )
 
 
-def _class_name(interface: Interface) -> str:
-    return interface.wit.title().replace("-", "")
+def _names(interfaces: Sequence[Interface]) -> list[str]:
+    """Returns the contract's names of interfaces, each once: one may have several functions."""
+    return list(dict.fromkeys(interface.wit for interface in interfaces))
 
 
 def _contract(folder: Path) -> Path:

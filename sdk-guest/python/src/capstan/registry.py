@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Handled, KeepFinalizer, Key, NextRetry, Received, Things, Update
+from capstan.answers import Condition, Created, Handled, KeepFinalizer, Key, NextRetry, Received, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
@@ -18,6 +18,9 @@ DecideRetry = TypeVar("DecideRetry", bound=Callable[..., Union[NextRetry, None]]
 Initialize = TypeVar("Initialize", bound=Callable[..., None])
 Desired = TypeVar("Desired", bound=Callable[..., Any])
 DesiredSet = TypeVar("DesiredSet", bound=Callable[..., Sequence[Any]])
+Create = TypeVar("Create", bound=Callable[..., Union[Created, Mapping[str, Any], Any]])
+Write = TypeVar("Write", bound=Callable[..., Any])
+Remove = TypeVar("Remove", bound=Callable[..., None])
 Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
 Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
 Poll = TypeVar("Poll", bound=Callable[..., Mapping[Any, Any]])
@@ -37,6 +40,9 @@ class Interface(Enum):
     INITIALIZER = ("initializer", "initializer", ("primary",))
     DEPENDENT = ("dependent", "desired state for", ("primary",))
     BULK = ("bulk", "desired set for", ("primary",))
+    CREATE = ("external", "creator of", ("desired", "primary"))
+    UPDATE = ("external", "updater of", ("actual", "desired", "primary"))
+    REMOVE = ("external", "remover of", ("actual", "primary"))
     MATCHER = ("matcher", "matcher", ("actual", "desired", "primary"))
     CONDITION = ("condition", "condition", ("primary", "dependent"))
     POLLER = ("poller", "poller of", ())
@@ -207,6 +213,44 @@ def desired_set(name: Any = None, /, *, controller: str | None = None) -> Any:
     once. What the daemon has made for this dependent and primary beyond them is deleted first.
     """
     return _named(Interface.BULK, name, controller)
+
+
+@overload
+def create(function: Create, /) -> Create: ...
+@overload
+def create(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Create], Create]: ...
+def create(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that creates what is desired of a dependent outside of the cluster (`external` in the manifest). A component with one
+    has one with `@update` and with `@remove` as well.
+
+    It is given what is desired and the primary, and returns the thing as it is then, with its id where the source's `id` in the manifest says; with
+    `state` in the manifest, `Created(thing, state)`. It has to bear being repeated: the daemon may end before it has kept the answer.
+    """
+    return _named(Interface.CREATE, name, controller)
+
+
+@overload
+def update(function: Write, /) -> Write: ...
+@overload
+def update(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Write], Write]: ...
+def update(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that makes a thing outside of the cluster as desired.
+
+    It is given the thing, what is desired and the primary, and returns the thing as it is then, with the same id.
+    """
+    return _named(Interface.UPDATE, name, controller)
+
+
+@overload
+def remove(function: Remove, /) -> Remove: ...
+@overload
+def remove(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Remove], Remove]: ...
+def remove(name: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that removes a thing outside of the cluster.
+
+    It is given the thing and the primary, and returns `None`. That the thing is gone already is a success.
+    """
+    return _named(Interface.REMOVE, name, controller)
 
 
 @overload

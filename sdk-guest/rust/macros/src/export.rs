@@ -15,6 +15,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Initializer", "initializer"),
     ("Dependents", "dependent"),
     ("Bulks", "bulk"),
+    ("External", "external"),
     ("Matchers", "matcher"),
     ("Conditions", "condition"),
     ("Pollers", "poller"),
@@ -127,7 +128,25 @@ pub(crate) fn expand(Entries(entries): &Entries) -> TokenStream {
 /// Returns one trait for all controllers, which looks up the type of the run's controller.
 fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let of = format_ident!("{name}");
-    let Shape { method, before, after, answer } = Shape::of(name);
+    let functions = Shape::all(name).into_iter().map(|shape| routed(name, shape, entries));
+    let primary = if matches!(name, "Pollers" | "Receivers" | "Filters" | "Mappers") {
+        TokenStream::new()
+    } else {
+        quote!(
+            type Primary = ::capstan_guest::Json;
+        )
+    };
+    quote! {
+        impl ::capstan_guest::#of for Controllers {
+            #primary
+            #(#functions)*
+        }
+    }
+}
+
+/// Returns one function of such a trait.
+fn routed(name: &str, Shape { method, before, after, answer }: Shape, entries: &[Entry]) -> TokenStream {
+    let of = format_ident!("{name}");
     let having: Vec<&Entry> = entries.iter().filter(|entry| entry.traits.iter().any(|one| one == name)).collect();
     let known: Vec<&LitStr> = having.iter().filter_map(|entry| entry.controller.as_ref()).collect();
     let operators: Vec<&Type> = having.iter().map(|entry| &entry.operator).collect();
@@ -149,38 +168,33 @@ fn route(name: &str, entries: &[Entry]) -> TokenStream {
     let (before, after) = (names(&before), names(&after));
     if matches!(name, "Pollers" | "Receivers" | "Filters" | "Mappers") {
         return quote! {
-            impl ::capstan_guest::#of for Controllers {
-                fn #method(#parameters_before) -> ::capstan_guest::Result<#answer> {
-                    match ::capstan_guest::glue::controller().as_str() {
-                        #(#known => <#operators as ::capstan_guest::#of>::#method(#before),)*
-                        other => {
-                            let _ = other;
-                            #otherwise
-                        }
+            fn #method(#parameters_before) -> ::capstan_guest::Result<#answer> {
+                match ::capstan_guest::glue::controller().as_str() {
+                    #(#known => <#operators as ::capstan_guest::#of>::#method(#before),)*
+                    other => {
+                        let _ = other;
+                        #otherwise
                     }
                 }
             }
         };
     }
     quote! {
-        impl ::capstan_guest::#of for Controllers {
-            type Primary = ::capstan_guest::Json;
-            fn #method(
-                #parameters_before
-                primary: &Self::Primary,
-                #parameters_after
-            ) -> ::capstan_guest::Result<#answer> {
-                match ::capstan_guest::glue::controller().as_str() {
-                    #(#known => {
-                        let primary = ::capstan_guest::glue::primary::<<#operators as ::capstan_guest::#of>::Primary>(
-                            primary.as_str(),
-                        )?;
-                        <#operators as ::capstan_guest::#of>::#method(#before &primary, #after)
-                    })*
-                    other => {
-                        let _ = other;
-                        #otherwise
-                    }
+        fn #method(
+            #parameters_before
+            primary: &Self::Primary,
+            #parameters_after
+        ) -> ::capstan_guest::Result<#answer> {
+            match ::capstan_guest::glue::controller().as_str() {
+                #(#known => {
+                    let primary = ::capstan_guest::glue::primary::<<#operators as ::capstan_guest::#of>::Primary>(
+                        primary.as_str(),
+                    )?;
+                    <#operators as ::capstan_guest::#of>::#method(#before &primary, #after)
+                })*
+                other => {
+                    let _ = other;
+                    #otherwise
                 }
             }
         }
@@ -199,7 +213,15 @@ struct Shape {
 type Parameter = (Ident, TokenStream);
 
 impl Shape {
-    /// Returns the function of one of the [`CAPABILITIES`].
+    /// Returns the functions of one of the [`CAPABILITIES`].
+    fn all(name: &str) -> Vec<Self> {
+        match name {
+            "External" => ["create", "update", "remove"].map(Self::of).into(),
+            _ => vec![Self::of(name)],
+        }
+    }
+
+    /// Returns the function of one of the [`CAPABILITIES`], or one of several by its own name.
     fn of(name: &str) -> Self {
         let text = |name: &str| (format_ident!("{name}"), quote!(&str));
         let json = |name: &str| (format_ident!("{name}"), quote!(&::capstan_guest::Json));
@@ -215,6 +237,9 @@ impl Shape {
             "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
             "Bulks" => ("desired_set", vec![text("name")], vec![], "Vec<Json>"),
+            "create" => ("create", vec![text("name"), json("desired")], vec![], "Created"),
+            "update" => ("update", vec![text("name"), json("actual"), json("desired")], vec![], "Json"),
+            "remove" => ("remove", vec![text("name"), json("actual")], vec![], "()"),
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
             "Pollers" => ("poll", vec![text("name")], vec![], "ThingsByPrimary"),
             "ResourcePollers" => ("poll_one", vec![text("name")], vec![], "Things"),

@@ -4,11 +4,9 @@
 use capstan_guest::{Cleaner, Delete, Reconciler, ResourcePollers, Result, Things, Update, secondary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use wasip2::http::outgoing_handler;
-use wasip2::http::types::{
-    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
-};
-use wasip2::io::streams::StreamError;
+use wasip2::http::types::{IncomingResponse, Method};
+
+mod http;
 
 struct Prober;
 
@@ -165,82 +163,24 @@ fn done(keep: &Keep, id: Option<&str>, method: Method, text: &str) -> Result<Tol
 }
 
 fn asked(ask: &Ask, url: &str, held: &mut Vec<IncomingResponse>) -> Told {
-    match sent(ask, url) {
-        Ok(response) => {
-            let location = response.headers().get("location").into_iter().next();
-            let location = location.and_then(|bytes| String::from_utf8(bytes).ok());
-            let mut told = Told { code: Some(response.status()), location, ..Told::default() };
-            if ask.hold {
-                held.push(response);
-            } else {
-                read(&response, &mut told);
-            }
-            told
-        }
-        Err(error) => Told { error: Some(error), ..Told::default() },
-    }
-}
-
-/// Sends a request, and waits for the head of the answer.
-fn sent(ask: &Ask, url: &str) -> Result<IncomingResponse, String> {
-    let said = |error: ErrorCode| format!("{error:?}");
-    let (scheme, rest) = url.split_once("://").ok_or("no URL")?;
-    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let request = OutgoingRequest::new(Fields::new());
-    let scheme = if scheme == "https" { Scheme::Https } else { Scheme::Http };
-    request.set_scheme(Some(&scheme)).map_err(|()| "scheme")?;
-    request.set_authority(Some(host)).map_err(|()| "authority")?;
-    request.set_path_with_query(Some(path)).map_err(|()| "path")?;
-    if let Some(method) = &ask.method {
-        request.set_method(method).map_err(|()| "method")?;
-    } else if ask.size > 0 || !ask.post.is_empty() {
-        request.set_method(&Method::Post).map_err(|()| "method")?;
-    }
-    let body = request.body().map_err(|()| "body")?;
-    let answer = outgoing_handler::handle(request, None).map_err(said)?;
-    // An error here is one of the answer, too, which says more.
-    drop(write(body, ask));
-    answer.subscribe().block();
-    answer.get().ok_or("nothing")?.map_err(|()| "taken")?.map_err(said)
-}
-
-fn write(body: OutgoingBody, ask: &Ask) -> Result<(), StreamError> {
-    let stream = body.write().map_err(|()| StreamError::Closed)?;
-    for part in ask.post.as_bytes().chunks(4096) {
-        stream.blocking_write_and_flush(part)?;
-    }
-    for _ in 0..ask.size / 4096 {
-        stream.blocking_write_and_flush(&[b'x'; 4096])?;
-    }
-    drop(stream);
-    drop(OutgoingBody::finish(body, None));
-    Ok(())
-}
-
-/// Reads an answer to its end.
-fn read(response: &IncomingResponse, told: &mut Told) {
-    let Ok(body) = response.consume() else {
-        return;
+    let some = ask.size > 0 || !ask.post.is_empty();
+    let method = ask.method.clone().unwrap_or(if some { Method::Post } else { Method::Get });
+    let large = (0..ask.size / http::PART).map(|_| vec![b'x'; http::PART]);
+    let parts = ask.post.as_bytes().chunks(http::PART).map(<[u8]>::to_vec).chain(large);
+    let response = match http::sent(&method, url, parts) {
+        Ok(response) => response,
+        Err(error) => return Told { error: Some(error), ..Told::default() },
     };
-    let Ok(stream) = body.stream() else {
-        return;
-    };
-    let mut text = Vec::new();
-    loop {
-        match stream.blocking_read(64 << 10) {
-            Ok(part) => {
-                told.length += part.len();
-                text.extend(part.into_iter().take(100_usize.saturating_sub(text.len())));
-            }
-            Err(StreamError::Closed) => break,
-            Err(StreamError::LastOperationFailed(error)) => {
-                let code = wasip2::http::types::http_error_code(&error);
-                told.error = Some(code.map_or_else(|| error.to_debug_string(), |code| format!("{code:?}")));
-                break;
-            }
-        }
+    let location = response.headers().get("location").into_iter().next();
+    let location = location.and_then(|bytes| String::from_utf8(bytes).ok());
+    let mut told = Told { code: Some(response.status()), location, ..Told::default() };
+    if ask.hold {
+        held.push(response);
+        return told;
     }
-    told.text = String::from_utf8_lossy(&text).into_owned();
-    drop(stream);
-    drop(IncomingBody::finish(body));
+    let http::Body { text, length, error } = http::read(&response, 100);
+    told.text = text;
+    told.length = length;
+    told.error = error;
+    told
 }

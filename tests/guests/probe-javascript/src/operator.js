@@ -54,12 +54,25 @@ export default operator({
       const metadata = { name: `${probe.metadata.name}-extra` };
       return { apiVersion: "v1", kind: "ConfigMap", metadata, data: memo.run.get("word") };
     },
+    away: (probe) => ({ id: "7", text: probe.spec.text, word: WORD }),
+    brief: () => ({ id: "8" }),
   },
 
   desiredSet: {
     all({ metadata: { name }, spec: { text } }) {
       const map = (name) => ({ apiVersion: "v1", kind: "ConfigMap", metadata: { name }, data: { text, word: WORD } });
       return [`${name}-all`, `${name}-all-${text}`].map(map);
+    },
+  },
+
+  create: {
+    away: (wanted) => ({ thing: { ...wanted, made: WORD } }),
+    brief: (wanted, probe) => ({ thing: { ...wanted, of: probe.metadata.name } }),
+  },
+  update: { away: (actual, wanted) => ({ ...wanted, was: actual.text }) },
+  remove: {
+    brief(thing, probe) {
+      if (thing.of !== probe.metadata.name) throw new Error(`${JSON.stringify(thing)} is another one's`);
     },
   },
 
@@ -78,6 +91,7 @@ export default operator({
   },
 
   pollOne: {
+    registry: () => [],
     domains: (probe) => [{ id: 7, name: probe.metadata.name, denied: refusal(() => operations.addFinalizer()).reason }],
   },
 
@@ -179,6 +193,9 @@ const workflows = () => ({
   last: workflow.lastResult("flow"),
   removed: workflow.removeDependent("extra"),
   many: workflow.reconcile("many"),
+  away: workflow.reconcile("away"),
+  seen: secondary("away"),
+  brief: [workflow.reconcileDependent("brief"), workflow.removeDependent("brief")],
   unknown: refusal(() => workflow.cleanup("unknown")),
 });
 

@@ -159,6 +159,19 @@ fn manifests() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "outside of the cluster",
+            manifest(
+                json!({}),
+                json!({
+                    "sources": { "things": { "poll": { "every": "1m", "id": "/id" } }, "others": { "poll": { "every": "1m", "id": "/id" } } },
+                    "workflow": { "dependents": {
+                        "forgotten": { "external": { "source": "things" } },
+                        "remembered": { "external": { "source": "others", "state": { "apiVersion": "v1", "kind": "ConfigMap" } } },
+                    } },
+                }),
+            ),
+        ),
+        (
             "conditions",
             manifest(
                 json!({}),

@@ -31,6 +31,8 @@ pub(super) struct Scope<'s> {
     taken: BTreeMap<Arc<str>, usize>,
     /// The dependents so far that have a source of their own.
     filtered: Vec<Filtered>,
+    /// The dependents outside of the cluster so far, each with its source, and whether it is a bulk.
+    outside: Vec<(Arc<str>, Arc<str>, bool)>,
 }
 
 /// A dependent with a source of its own: its name, what decides whether another one shares that, and its filters.
@@ -38,7 +40,30 @@ type Filtered = (Arc<str>, Gvk, Option<MappingKeys>, Filters);
 
 impl<'s> Scope<'s> {
     pub(super) fn new(primary: Option<&'s Gvk>, source_names: BTreeSet<&'s str>, sources: &'s Sources) -> Self {
-        Self { primary, source_names, sources, taken: BTreeMap::new(), filtered: Vec::new() }
+        Self { primary, source_names, sources, taken: BTreeMap::new(), filtered: Vec::new(), outside: Vec::new() }
+    }
+
+    /// Returns the names of all sources, also of those that are wrong.
+    pub(super) fn source_names(&self) -> &BTreeSet<&'s str> {
+        &self.source_names
+    }
+
+    /// Returns the sources that are right.
+    pub(super) fn sources(&self) -> &'s Sources {
+        self.sources
+    }
+
+    /// Takes a name of a dependent, and returns the line of the one that has it already.
+    pub(super) fn take(&mut self, name: &Arc<str>, line: usize) -> Option<usize> {
+        self.taken.insert(Arc::clone(name), line)
+    }
+
+    /// Takes in which source knows of a dependent outside of the cluster, and returns another one that can't share it with this.
+    pub(super) fn shares_source(&mut self, name: &Arc<str>, source: &Arc<str>, bulk: bool) -> Option<Arc<str>> {
+        let shares = |(_, other, is_bulk): &&(_, Arc<str>, bool)| other == source && (bulk || *is_bulk);
+        let other = self.outside.iter().find(shares).map(|(other, ..)| Arc::clone(other));
+        self.outside.push((Arc::clone(name), Arc::clone(source), bulk));
+        other
     }
 }
 
@@ -61,12 +86,17 @@ impl Check<'_> {
             return Workflow::default();
         };
         let siblings = names(named);
-        let mut dependents = BTreeMap::new();
+        let (mut dependents, mut outside) = (BTreeMap::new(), BTreeMap::new());
         let mut declared = BTreeMap::new();
         for (name, place, raw) in self.each(named) {
             self.unique(name, place, raw, scope);
             let depends_on = self.depends_on(name, &raw.value.depends_on, &siblings);
             declared.insert(Arc::clone(name), depends_on.clone());
+            if let Some(external) = located(&raw.value.external) {
+                let found = self.outside((name, raw), external, depends_on, scope);
+                outside.extend(found.map(|found| (Arc::clone(name), found)));
+                continue;
+            }
             let dependent = self.dependent(raw, depends_on, scope);
             if let Some(dependent) = dependent {
                 self.same_filters(name, &dependent, place, scope);
@@ -83,7 +113,7 @@ impl Check<'_> {
             );
             Graph::default()
         });
-        Workflow { dependents, graph: Arc::new(graph), ..Workflow::default() }
+        Workflow { dependents, outside, graph: Arc::new(graph), ..Workflow::default() }
     }
 
     /// Finds names that are taken. A source may have the name of the one dependent that uses it.
@@ -93,7 +123,7 @@ impl Check<'_> {
             self.fault(place, format!("found a dependent and a source of the name `{name}`; expected different names"));
         }
         let line = self.mark(place).line;
-        if let Some(first) = scope.taken.insert(Arc::clone(name), line) {
+        if let Some(first) = scope.take(name, line) {
             self.fault(
                 place,
                 format!("found a second dependent `{name}` in this controller; the first is in line {first}"),
@@ -145,7 +175,9 @@ impl Check<'_> {
         scope: &Scope<'_>,
     ) -> Option<Dependent> {
         let Located { value: raw, place } = raw;
-        let gvk = self.gvk(&raw.api_version, &raw.kind, *place);
+        let (api_version, kind) = (&raw.api_version, &raw.kind);
+        let missing = (Slot::Missing, Slot::Missing);
+        let gvk = self.gvk(api_version.as_ref().unwrap_or(&missing.0), kind.as_ref().unwrap_or(&missing.1), *place);
         let manage = self.manage(raw);
         let garbage_collected = flag(&raw.garbage_collected, true);
         self.traits(raw, *place, manage, garbage_collected);
@@ -186,7 +218,7 @@ impl Check<'_> {
     }
 
     // DR-1
-    fn manage(&mut self, raw: &raw::Dependent) -> Manage {
+    pub(super) fn manage(&mut self, raw: &raw::Dependent) -> Manage {
         let listed = located(&raw.manage);
         match (located(&raw.read_only).filter(|read_only| read_only.value), listed) {
             (Some(read_only), Some(_)) => {
@@ -301,7 +333,7 @@ impl Check<'_> {
         }
     }
 
-    fn matching(&mut self, field: &Maybe<raw::Match>) -> Matching {
+    pub(super) fn matching(&mut self, field: &Maybe<raw::Match>) -> Matching {
         let Some(Located { value, place }) = located(field) else {
             return Matching::default();
         };
@@ -382,7 +414,12 @@ impl Check<'_> {
         works.map_err(|broken| self.broken(*place, value, &broken)).ok()
     }
 
-    fn condition(&mut self, field: &Maybe<raw::Condition>, gvk: Option<&Gvk>, bulk: bool) -> Option<Condition> {
+    pub(super) fn condition(
+        &mut self,
+        field: &Maybe<raw::Condition>,
+        gvk: Option<&Gvk>,
+        bulk: bool,
+    ) -> Option<Condition> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),

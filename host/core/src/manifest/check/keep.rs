@@ -7,8 +7,8 @@ use super::super::keep::{Keep, Path, Stored, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
-    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Reconciler, Secondaries, Source,
-    StatusConditions, Workflow,
+    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Node, Outside, Reconciler,
+    Secondaries, Source, StatusConditions, Workflow,
 };
 use super::conditions::looked_at;
 use super::{Check, flag, get, located};
@@ -167,8 +167,8 @@ pub(super) fn of_primaries<'w>(
         Secondaries::Export(_) => None,
     });
     let secondaries = keys.flat_map(|keys| named("secondaries", of_keys(keys, PRIMARY)));
-    let dependents = workflows.flat_map(|workflow| workflow.dependents.values());
-    let dependents = dependents.flat_map(|dependent| named("dependents", of_dependent(dependent)));
+    let dependents = workflows.flat_map(Workflow::nodes);
+    let dependents = dependents.flat_map(|(_, node)| named("dependents", of_node(node)));
     let events = events.expressions().flat_map(|cel| named("events", cel.paths(PRIMARY)));
     let status = match reconciler {
         Reconciler::Component | Reconciler::Template(None) => Vec::new(),
@@ -187,15 +187,21 @@ fn of_template(template: &Template) -> Vec<Path> {
     template.expressions("").into_iter().flat_map(|(_, cel)| cel.paths(PRIMARY)).collect()
 }
 
-fn of_dependent(dependent: &Dependent) -> Vec<Path> {
-    let called = dependent.called.iter().flat_map(|called| called.namespace.iter().chain([&called.name]));
+fn of_node(node: Node<'_>) -> Vec<Path> {
+    let (called, template) = match node {
+        Node::Object(Dependent { called, template, .. }) => {
+            let called = called.iter().flat_map(|called| called.namespace.iter().chain([&called.name]));
+            (called.collect::<Vec<_>>(), template.as_ref())
+        }
+        Node::Thing(Outside { called, .. }) => (called.iter().collect(), None),
+    };
     let Conditions { activation, reconcile_precondition, ready_postcondition, delete_postcondition } =
-        &dependent.conditions;
+        node.conditions();
     let conditions = [activation, reconcile_precondition, ready_postcondition, delete_postcondition];
     let conditions = conditions.into_iter().flatten().filter_map(|condition| match condition {
         Condition::Cel(cel) => Some(cel),
         Condition::Gone | Condition::Export(_) | Condition::Ready(_) => None,
     });
-    let template = dependent.template.iter().flat_map(of_template);
-    called.chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).chain(template).collect()
+    let template = template.into_iter().flat_map(of_template);
+    called.into_iter().chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).chain(template).collect()
 }

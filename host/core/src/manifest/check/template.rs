@@ -125,7 +125,8 @@ impl Check<'_> {
                 _ => "",
             };
             let place = self.places.iter().rposition(|place| place.path == field).unwrap_or(around);
-            Some((format!("what needs the export `{}` of a component", interface.function()), place, instead))
+            let functions = interface.functions().iter().map(|function| function.name()).collect::<Vec<_>>();
+            Some((format!("what needs the export `{}` of a component", functions.join("`, `")), place, instead))
         });
         if let Some((what, place, instead)) = first {
             self.fault(

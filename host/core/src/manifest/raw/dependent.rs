@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::names::{ApiVersion, Export, KindName, Name};
 use super::super::{OnRename, ReadyKind};
-use super::{Filters, MappingKeys, Maybe, MaybeLeaf, Named, Names};
+use super::{Filters, MappingKeys, Maybe, MaybeLeaf, Named, Names, Outside};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Any, Leaf, Slot};
 
@@ -53,14 +53,16 @@ pub(in crate::manifest) struct Standalone {
     pub(in crate::manifest) dependents: Slot<Named<Dependent>>,
 }
 
-/// A Kubernetes object that the plugin wants.
+/// Something that the plugin wants: a Kubernetes object, or something outside of the cluster.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::manifest) struct Dependent {
-    /// Group and version of the kind.
-    pub(in crate::manifest) api_version: Leaf<ApiVersion>,
-    /// The kind.
-    pub(in crate::manifest) kind: Leaf<KindName>,
+    /// Group and version of the kind; required without `external`.
+    pub(in crate::manifest) api_version: MaybeLeaf<ApiVersion>,
+    /// The kind; required without `external`.
+    pub(in crate::manifest) kind: MaybeLeaf<KindName>,
+    /// What it is instead of a Kubernetes object, if it is outside of the cluster: the plugin writes it (`XD-1`).
+    pub(in crate::manifest) external: Maybe<Outside>,
     /// Whether there are as many objects as the plugin answers to `desired-set`, instead of the one that it answers to `desired`
     /// (`BD-1`).
     #[schemars(extend("default" = false))]
@@ -96,7 +98,7 @@ pub(in crate::manifest) struct Dependent {
     /// Which changes of its object make the primary run; only without `source` (`IS-1`).
     #[schemars(extend("default" = {}))]
     pub(in crate::manifest) filters: Maybe<Filters>,
-    /// Its name, so that the plugin need not be asked for the desired object first (`KD-4`).
+    /// Its name, so that the plugin need not be asked for the desired object first; with `external` its id (`KD-4`).
     pub(in crate::manifest) name: Maybe<ObjectName>,
     /// Its namespace, if that is not the primary's; only with `name` (`KD-4`).
     pub(in crate::manifest) namespace: Maybe<ObjectName>,

@@ -2,6 +2,7 @@
 //! others in line by itself (BD rules).
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt::Display;
 use std::sync::Arc;
 
 use super::visitor::{Stopped, Visitor};
@@ -33,7 +34,7 @@ struct Wanted<'a> {
 }
 
 /// What was done with the objects of a node, one after another, and the failures among them.
-struct Tally<'a> {
+pub(super) struct Tally<'a> {
     done: &'a mut Vec<(String, Operation)>,
     /// The first failures, as texts.
     told: Vec<String>,
@@ -133,7 +134,7 @@ impl Visitor<'_> {
     }
 
     /// Returns the component's answer to `desired-set`, which is asked for once per run (`CX-3`).
-    async fn desired_set(&self, name: &Arc<str>) -> Result<Arc<DesiredSet>, Stopped> {
+    pub(super) async fn desired_set(&self, name: &Arc<str>) -> Result<Arc<DesiredSet>, Stopped> {
         if let Some(set) = self.run.desired_set(name) {
             return Ok(set);
         }
@@ -212,7 +213,7 @@ impl Visitor<'_> {
 // === impl Tally ===
 
 impl<'a> Tally<'a> {
-    fn of(done: &'a mut Vec<(String, Operation)>) -> Self {
+    pub(super) fn of(done: &'a mut Vec<(String, Operation)>) -> Self {
         Self { done, told: Vec::new(), failures: 0, refused: None, forbidden: 0 }
     }
 
@@ -220,7 +221,7 @@ impl<'a> Tally<'a> {
     ///
     /// # Errors
     /// A failure after which the other objects would fail, too, or the last of many for want of rights.
-    fn note(&mut self, key: &ObjectRef, result: Result<Operation, Stopped>) -> Result<(), Stopped> {
+    pub(super) fn note(&mut self, key: &impl Display, result: Result<Operation, Stopped>) -> Result<(), Stopped> {
         let stopped = match result {
             Ok(operation) => {
                 self.done.push((key.to_string(), operation));
@@ -242,7 +243,7 @@ impl<'a> Tally<'a> {
     }
 
     /// Fails if an object did; `then` says what follows from the failures.
-    fn end(&self, then: &str) -> Result<(), Stopped> {
+    pub(super) fn end(&self, then: &str) -> Result<(), Stopped> {
         let Self { done, told, failures, refused, .. } = self;
         let more = match failures - told.len() {
             0 => String::new(),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::visitor::{Stopped, Told, Visitor};
 use crate::guest::ConditionRole;
-use crate::manifest::{Condition, Dependent};
+use crate::manifest::{Condition, Node};
 use crate::object::Object;
 use crate::reconciler::verdicts;
 use crate::source::registered::Unfilled;
@@ -20,10 +20,10 @@ impl Visitor<'_> {
         &self,
         role: ConditionRole,
         name: &Arc<str>,
-        spec: &Dependent,
+        node: Node<'_>,
         told: &mut Told,
     ) -> Result<bool, Stopped> {
-        let Some(declared) = spec.conditions.of(role) else {
+        let Some(declared) = node.conditions().of(role) else {
             return Ok(true);
         };
         let result = match declared {
@@ -33,17 +33,21 @@ impl Visitor<'_> {
             }
             Condition::Cel(expression) => {
                 let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-                let found =
-                    if declared.reads_dependent() { self.found(name, spec).await? } else { Found::nothing(spec.bulk) };
+                let found = if declared.reads_dependent() {
+                    self.found(name, node).await?
+                } else {
+                    Found::nothing(node.bulk())
+                };
                 let budget = &mut self.run.budget.lock();
                 condition::met(expression, &primary, &found, budget).map_err(|e| e.to_string())?
             }
-            Condition::Ready(kind) => condition::ready(*kind, &self.found(name, spec).await?),
+            Condition::Ready(kind) => condition::ready(*kind, &self.found(name, node).await?),
             Condition::Gone => {
-                let mut left = self.found(name, spec).await?;
-                let formers = role == ConditionRole::DeletePostcondition && self.lets_formers_go(spec);
+                let mut left = self.found(name, node).await?;
                 if left == Found::One(Value::Null)
-                    && formers
+                    && role == ConditionRole::DeletePostcondition
+                    && let Node::Object(spec) = node
+                    && self.lets_formers_go(spec)
                     && let Some(former) = self.formers(name, spec).await?.first()
                 {
                     let tree = former.tree(&mut self.run.budget.lock());
@@ -103,7 +107,11 @@ impl Visitor<'_> {
     }
 
     /// Returns what there is of a dependent.
-    pub(super) async fn found(&self, name: &Arc<str>, spec: &Dependent) -> Result<Found, Stopped> {
+    pub(super) async fn found(&self, name: &Arc<str>, node: Node<'_>) -> Result<Found, Stopped> {
+        let spec = match node {
+            Node::Object(spec) => spec,
+            Node::Thing(spec) => return self.found_outside(name, spec).await,
+        };
         let tree = |object: Object| object.tree(&mut self.run.budget.lock()).map_err(|e| e.to_string());
         if spec.bulk {
             let all = self.members(name, spec, &BTreeSet::new()).await?;

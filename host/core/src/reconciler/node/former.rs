@@ -26,7 +26,7 @@ impl Visitor<'_> {
     /// Deletes the former objects of the nodes that are settled, and adds the deletions and failures to the result.
     pub(super) async fn settle_names(&self, settled: &[Arc<str>], result: &mut WorkflowResult) {
         for name in settled {
-            let Some(spec) = self.nodes.get(name) else {
+            let Some(spec) = self.workflow.dependents.get(name) else {
                 continue;
             };
             let shown = result.nodes.iter_mut().find(|shown| shown.name == **name);

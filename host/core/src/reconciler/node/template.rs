@@ -59,7 +59,8 @@ impl Visitor<'_> {
             }
             Failure::new(Cause::Returned, format!("status: {stopped}"))
         };
-        let names: Vec<_> = self.nodes.keys().filter(|name| template.reads(name)).collect();
+        let names = self.workflow.nodes().map(|(name, _)| name);
+        let names: Vec<_> = names.filter(|name| template.reads(name)).collect();
         let dependents = self.dependents(&names, Part::Whole).await.map_err(wrong)?;
         let primary = self.run.primary_tree().map_err(|e| wrong(e.to_string().into()))?;
         let workflow = workflow(self.run);
@@ -90,7 +91,7 @@ impl Visitor<'_> {
 
     async fn looked_for(&self, name: &Arc<str>, part: Part) -> Result<Value, Stopped> {
         let Run { controller, .. } = self.run;
-        let Some((_, spec)) = controller.spec.dependents().find(|(other, _)| *other == name) else {
+        let Some(node) = controller.spec.workflows().find_map(|workflow| workflow.node(name)) else {
             return Ok(Value::Null);
         };
         // Whoever looks for a name to delete does not wait for what nobody watches.
@@ -98,7 +99,7 @@ impl Visitor<'_> {
         if !self.run.is_active(name) || (part == Part::Name && rests()) {
             return Ok(Value::Null);
         }
-        Ok(match self.found(name, spec).await? {
+        Ok(match self.found(name, node).await? {
             Found::One(object) | Found::Many(object) => object,
         })
     }
@@ -108,9 +109,9 @@ impl Visitor<'_> {
 fn workflow(run: &Run) -> Value {
     let WorkflowResult { nodes, complete } =
         run.last_result(None).unwrap_or_else(|| WorkflowResult { nodes: Vec::new(), complete: true });
-    let names = run.controller.spec.workflow.dependents.keys();
-    let ready: Map<_, _> = names.map(|name| (name.to_string(), run.is_ready(name).into())).collect();
-    let spec = |name: &str| run.controller.spec.workflow.dependents.get(name);
+    let names = run.controller.spec.workflow.nodes();
+    let ready: Map<_, _> = names.map(|(name, _)| (name.to_string(), run.is_ready(name).into())).collect();
+    let spec = |name: &str| run.controller.spec.workflow.node(name);
     let failed = nodes
         .iter()
         .filter_map(|node| Some((node.name.clone(), concluding::told(spec(&node.name), node.failed.as_ref()?).into())));

@@ -1,11 +1,8 @@
 //! The visitor of a workflow's nodes, the basis of its writes, and the reasons why a visit stops.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use crate::cluster;
 use crate::guest::{CallReason, ConditionResult, ConditionRole, NodeFailure, Operation, Session};
-use crate::manifest::Dependent;
+use crate::manifest::{Dependent, Workflow};
 use crate::object::Object;
 use crate::reconciler::run::Run;
 use crate::source;
@@ -17,7 +14,7 @@ use crate::writes;
 pub(in crate::reconciler) struct Visitor<'a> {
     pub(in crate::reconciler) run: &'a Run,
     pub(in crate::reconciler) session: &'a dyn Session,
-    pub(in crate::reconciler) nodes: &'a BTreeMap<Arc<str>, Dependent>,
+    pub(in crate::reconciler) workflow: &'a Workflow,
     pub(in crate::reconciler) mode: Mode,
 }
 
@@ -48,6 +45,9 @@ pub(super) enum Stopped {
     /// What is desired can't be made, or is no object.
     #[error("{0}")]
     Unmade(String),
+    /// It is not known what there is outside of the cluster: nobody has read it with success.
+    #[error("{0}")]
+    Unread(String),
     /// Any other reason.
     #[error("{0}")]
     Failed(String),
@@ -64,7 +64,12 @@ impl Stopped {
     pub(super) fn hushed(self) -> Self {
         match self {
             Self::Refused(error) => Self::Refused(error.hushed()),
-            Self::Unknown(_) | Self::Asked(_) | Self::Several(_) | Self::Unmade(_) | Self::Failed(_) => self,
+            Self::Unknown(_)
+            | Self::Asked(_)
+            | Self::Several(_)
+            | Self::Unmade(_)
+            | Self::Unread(_)
+            | Self::Failed(_) => self,
         }
     }
 
@@ -77,7 +82,7 @@ impl Stopped {
     pub(super) fn stops_others(&self) -> bool {
         match self {
             Self::Refused(error) => error.is_outage(),
-            Self::Unknown(_) | Self::Asked(_) => true,
+            Self::Unknown(_) | Self::Asked(_) | Self::Unread(_) => true,
             Self::Several(_) | Self::Unmade(_) | Self::Failed(_) => false,
         }
     }
@@ -88,7 +93,7 @@ impl From<Stopped> for NodeFailure {
         let message = text::kept(stopped.to_string());
         let refused = match stopped {
             Stopped::Refused(error) => Some(writes::refused(error).reason),
-            Stopped::Unknown(_) => Some(CallReason::Unreachable),
+            Stopped::Unknown(_) | Stopped::Unread(_) => Some(CallReason::Unreachable),
             Stopped::Several(failure) => failure.refused,
             Stopped::Asked(_) | Stopped::Unmade(_) | Stopped::Failed(_) => None,
         };

@@ -17,7 +17,7 @@ impl<'a> Reader<'a> {
     /// Returns the source outside of the cluster that a place is; `None` if it is none.
     pub(in crate::reconciler) fn external(self, place: &Place) -> Option<&'a Arc<External>> {
         match place {
-            Place::Source(name) => self.controller.externals.get(&**name),
+            Place::Source(name) => self.controller.external(name),
             Place::Kind(_) | Place::Primaries => None,
         }
     }
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         external.known().map_err(|unknown| CallError::new(CallReason::Unreachable, unknown.to_string()))?;
         let all = match &query.selection {
             Selection::Related => {
-                let things = self.of_primary(external)?;
+                let things = self.of_place(external, &query.place)?;
                 vec![(self.primary()?.key().clone(), things)]
             }
             Selection::Namespaced(namespace) => self.of_all(external, Some(namespace))?,
@@ -50,8 +50,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the one thing of the primary.
-    pub(super) fn thing(self, external: &External) -> Result<Option<String>, CallError> {
-        let things = self.of_primary(external)?;
+    pub(super) fn thing(self, external: &External, place: &Place) -> Result<Option<String>, CallError> {
+        let things = self.of_place(external, place)?;
         let mut values = things.values();
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
@@ -90,6 +90,17 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(external.all(namespace))
+    }
+
+    /// Returns the things of the primary. Of a dependent that shares its source with others this is only its own one, once that is known.
+    fn of_place(self, external: &External, place: &Place) -> Result<Things, CallError> {
+        let mut things = self.of_primary(external)?;
+        if let (Some(run), Place::Source(name)) = (self.run, place)
+            && let Some(own) = run.kept_thing(name)
+        {
+            things.retain(|id, _| *id == own);
+        }
+        Ok(things)
     }
 
     fn of_primary(self, external: &External) -> Result<Things, CallError> {

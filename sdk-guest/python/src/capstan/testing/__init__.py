@@ -21,7 +21,7 @@ from typing import Any
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Change, Condition, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
+from capstan.answers import Change, Condition, Created, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, FailedRun, Failure
 from capstan.expectations import Expectation
@@ -183,6 +183,26 @@ class Run:
         """Calls the function with `@desired_set(name)`."""
         with self:
             return [_json.read(one) for one in _calls.desired_set(name, self._primary(primary))]
+
+    def create(self, name: str, desired: Object, primary: Object | None = None) -> Created:
+        """Calls the function with `@create(name)`."""
+        wanted = _json.write(desired, "desired")
+        with self:
+            thing, state = _calls.create(name, wanted, self._primary(primary))
+        return Created(_json.read(thing), None if state is None else _json.read(state))
+
+    def update(self, name: str, actual: Object, desired: Object, primary: Object | None = None) -> Object:
+        """Calls the function with `@update(name)`."""
+        documents = _json.write(actual, "actual"), _json.write(desired, "desired")
+        with self:
+            updated: Object = _json.read(_calls.update(name, *documents, self._primary(primary)))
+            return updated
+
+    def remove(self, name: str, actual: Object, primary: Object | None = None) -> None:
+        """Calls the function with `@remove(name)`."""
+        thing = _json.write(actual, "actual")
+        with self:
+            _calls.remove(name, thing, self._primary(primary))
 
     def match(self, name: str, actual: Object, desired: Object, primary: Object | None = None) -> str | None:
         """Calls the function with `@match(name)`; returns what differs."""

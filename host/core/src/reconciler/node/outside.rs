@@ -1,0 +1,257 @@
+//! Visits the nodes that are outside of the cluster: asks what should be, finds out by its source what there is, and has the component write
+//! what differs (XD rules).
+
+use std::sync::Arc;
+
+use super::visitor::{Stopped, Visitor};
+use crate::external::{self, External, Keyed, Things, Write};
+use crate::guest::{Cause, Created, Failure, MatchResult, Operation};
+use crate::manifest::polls::Polled;
+use crate::manifest::{GenericMatching, Matching, Outside};
+use crate::reconciler::polling;
+use crate::reconciler::run::Run;
+use crate::workflow::condition::Found;
+
+mod comparing;
+mod many;
+mod state;
+
+use comparing::{Declared, Wanted};
+use state::States;
+
+/// What there is of a dependent outside of the cluster when it is visited.
+pub(super) struct Site<'a> {
+    name: &'a Arc<str>,
+    spec: &'a Outside,
+    source: &'a External,
+    things: Things,
+    states: States,
+}
+
+/// A thing that there is: its id, and what it is.
+type Actual = (Arc<str>, Arc<str>);
+
+impl<'a> Site<'a> {
+    fn declared(&self) -> Declared<'a> {
+        (self.name, self.spec, self.source)
+    }
+}
+
+impl Visitor<'_> {
+    /// Creates or updates what should be, or finds that it is as desired (`DR-2`). Adds what was done with each thing to what was `done`.
+    pub(super) async fn reconcile_outside(
+        &self,
+        name: &Arc<str>,
+        spec: &Outside,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
+        self.write_kept_states(name, spec).await?;
+        let site = self.site(name, spec).await?;
+        if !spec.manage.create && !spec.manage.update {
+            done.extend(site.things.keys().map(|id| (id.to_string(), Operation::Unchanged)));
+            return Ok(());
+        }
+        if spec.bulk {
+            return self.reconcile_things(&site, done).await;
+        }
+        let wanted = self.wanted_thing(site.declared()).await?;
+        let actual = self.meant_thing(&site, wanted.key.as_ref())?;
+        let (id, operation) = self.bring_thing_in_line(&site, &wanted, actual).await?;
+        if let Some(id) = &id {
+            self.run.keep_thing(name, id);
+        }
+        done.extend(id.map(|id| (id.to_string(), operation)));
+        Ok(())
+    }
+
+    /// Removes what there is of a dependent (`XD-2`). That there is nothing is a success. Adds each thing to what was `done`.
+    pub(super) async fn remove_outside(
+        &self,
+        name: &Arc<str>,
+        spec: &Outside,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
+        let site = self.site(name, spec).await?;
+        if spec.bulk {
+            self.remove_things(&site, done).await?;
+        } else {
+            if let Some((id, actual)) = self.to_be_removed(&site).await? {
+                self.remove_thing(&site, &id, &actual).await?;
+                done.push((id.to_string(), Operation::Deleted));
+            }
+            self.delete_states(spec, &site.states.all()).await?;
+        }
+        self.run.controller.verdicts.change_unwritten(&self.run.primary, name, |all| all.clear());
+        Ok(())
+    }
+
+    /// Returns what there is of a dependent, for conditions and templates.
+    pub(super) async fn found_outside(&self, name: &Arc<str>, spec: &Outside) -> Result<Found, Stopped> {
+        let site = self.site(name, spec).await?;
+        let tree = |text: &str| self.run.budget.lock().read(text).map_err(|error| error.to_string());
+        if spec.bulk {
+            let all = site.things.values().map(|text| tree(text)).collect::<Result<_, _>>()?;
+            return Ok(Found::Many(all));
+        }
+        let known = self.run.kept_thing(name).and_then(|id| site.things.get_key_value(&id));
+        let actual = match known {
+            Some((id, text)) => Some((Arc::clone(id), Arc::clone(text))),
+            None if site.things.is_empty() => None,
+            None => self.meant_thing(&site, self.key_of_wanted(site.declared()).await?.as_ref())?,
+        };
+        Ok(Found::One(actual.map(|(_, text)| tree(&text)).transpose()?.unwrap_or_default()))
+    }
+
+    /// Returns what there is of a dependent, once that is known: what could not be read is not taken for absent.
+    async fn site<'a>(&'a self, name: &'a Arc<str>, spec: &'a Outside) -> Result<Site<'a>, Stopped> {
+        let Run { controller, primary, .. } = self.run;
+        let source = controller.externals.get(&spec.source);
+        let source = source.ok_or_else(|| format!("no source is called {}", spec.source))?;
+        if source.spec.each().is_some() && !source.knows(primary.key(), &primary.header().uid) {
+            // The poll is a call on behalf of this session, and waits for no other turn.
+            self.session.ready().await.map_err(|failure| failed("poll-one", failure))?;
+            let polled = polling::needed(controller, source, primary).await;
+            polled.map_err(|error| Stopped::Unread(error.message))?;
+        }
+        source.known_of(primary.key()).map_err(|unknown| Stopped::Unread(unknown.to_string()))?;
+        let things = source.of(primary.key(), &primary.header().uid);
+        let paid = self.run.budget.lock().text(things.values().map(|thing| thing.len()).sum());
+        paid.map_err(|error| format!("the things of source {}: {error}", source.name))?;
+        let states = self.states(spec).await?;
+        Ok(Site { name, spec, source, things, states })
+    }
+
+    /// Returns the thing with this key, or without one the only one that there is (`XD-1`).
+    fn meant_thing(&self, site: &Site<'_>, key: Option<&Arc<str>>) -> Result<Option<Actual>, Stopped> {
+        let Site { spec, source, things, .. } = site;
+        let keyed = Keyed::of(things, spec.key.as_ref(), &mut self.run.budget.lock()).map_err(|e| e.to_string())?;
+        let id = keyed.one(source, key.map(|key| &**key)).map_err(|unclear| unclear.to_string())?;
+        let actual = id.and_then(|id| things.get_key_value(id));
+        Ok(actual.map(|(id, text)| (Arc::clone(id), Arc::clone(text))))
+    }
+
+    /// Returns the thing that is to go. Of what requests tell it may not be known, as after a start of the daemon: then the component gets
+    /// what is desired in its place.
+    async fn to_be_removed(&self, site: &Site<'_>) -> Result<Option<Actual>, Stopped> {
+        let told = site.source.spec.polled == Polled::Inbound;
+        if site.things.is_empty() && !told {
+            return Ok(None);
+        }
+        let key = self.key_of_wanted(site.declared()).await?;
+        let actual = self.meant_thing(site, key.as_ref())?;
+        if actual.is_some() || !told || !site.things.is_empty() {
+            return Ok(actual);
+        }
+        let wanted = self.wanted_thing(site.declared()).await?;
+        Ok(Some((wanted.key.unwrap_or_default(), wanted.text.into())))
+    }
+
+    /// Creates a thing, or updates it if it differs. Returns its id, if there is one then, and what was done.
+    async fn bring_thing_in_line(
+        &self,
+        site: &Site<'_>,
+        wanted: &Wanted,
+        actual: Option<Actual>,
+    ) -> Result<(Option<Arc<str>>, Operation), Stopped> {
+        let manage = site.spec.manage;
+        let Some((id, text)) = actual else {
+            if !manage.create {
+                return Ok((None, Operation::Unchanged));
+            }
+            return Ok((Some(self.create_thing(site, wanted).await?), Operation::Created));
+        };
+        if !manage.update || self.compare_thing(site, &text, wanted).await? == MatchResult::Matches {
+            return Ok((Some(id), Operation::Unchanged));
+        }
+        let Run { primary, .. } = self.run;
+        let updated = self.session.update(site.name, &text, &wanted.text, primary.json()).await;
+        let updated = updated.map_err(|failure| self.unanswered(site, "update", failure))?;
+        let (now, updated) = self.read_thing(site, "update", updated)?;
+        if now != id {
+            let message =
+                format!("`update` of {:?} answered a thing with the id {:?}; expected the same id", &*id, &*now);
+            return Err(message.into());
+        }
+        tracing::debug!(dependent = %site.name, %id, "thing updated");
+        self.keep(site, &id, Write::Replaced { before: text, now: updated })?;
+        Ok((Some(id), Operation::Updated))
+    }
+
+    /// Creates a thing, and what remembers its id (`XD-2`). Returns the id.
+    async fn create_thing(&self, site: &Site<'_>, wanted: &Wanted) -> Result<Arc<str>, Stopped> {
+        let Run { primary, .. } = self.run;
+        let room = site.source.room_for(primary.key(), wanted.text.len());
+        room.map_err(|refused| format!("nothing is created: source {}: {refused}", site.source.name))?;
+        let created = self.session.create(site.name, &wanted.text, primary.json()).await;
+        let Created { actual, state } = created.map_err(|failure| self.unanswered(site, "create", failure))?;
+        let (id, actual) = self.read_thing(site, "create", actual)?;
+        tracing::debug!(dependent = %site.name, %id, "thing created");
+        self.keep(site, &id, Write::Created(actual))?;
+        if let Some(wanted) = wanted.id.as_ref().filter(|wanted| **wanted != id) {
+            let message =
+                format!("`create` answered a thing with the id {:?}, and the id {:?} is desired", &*id, &**wanted);
+            return Err(message.into());
+        }
+        self.keep_state((site.name, site.spec, &site.states), wanted.key.as_ref().unwrap_or(&id), state).await?;
+        Ok(id)
+    }
+
+    /// Has the component remove a thing.
+    async fn remove_thing(&self, site: &Site<'_>, id: &Arc<str>, actual: &str) -> Result<(), Stopped> {
+        let removed = self.session.remove(site.name, actual, self.run.primary.json()).await;
+        removed.map_err(|failure| self.unanswered(site, "remove", failure))?;
+        tracing::debug!(dependent = %site.name, %id, "thing removed");
+        self.keep(site, id, Write::Removed)
+    }
+
+    /// Takes in what was written, so that whoever comes next reads it (`DR-4`); unless the primary has been made again meanwhile, whose
+    /// things these are not.
+    fn keep(&self, site: &Site<'_>, id: &Arc<str>, write: Write) -> Result<(), Stopped> {
+        let Run { controller, primary, .. } = self.run;
+        let (key, uid) = (primary.key(), &*primary.header().uid);
+        if controller.primaries.get(key).is_some_and(|now| *now.header().uid != *uid) {
+            return Ok(());
+        }
+        let kept = site.source.write((key, uid), id, write, || controller.guest.lasting());
+        kept.map_err(|refused| {
+            format!("what was written is not remembered: source {}: {refused}", site.source.name).into()
+        })
+    }
+
+    /// Reads a thing that the component has answered: its id, and how it is written.
+    fn read_thing(&self, site: &Site<'_>, function: &str, answer: String) -> Result<Actual, Stopped> {
+        let things = external::read(&[answer], &site.source.spec.id, &mut self.run.budget.lock());
+        let things = things.map_err(|problem| format!("what `{function}` answered: {problem}"))?;
+        let thing = things.into_iter().next();
+        Ok(thing.ok_or_else(|| format!("`{function}` answered nothing"))?)
+    }
+
+    /// Takes in that a write has no answer, so that it is not known what there is.
+    fn unanswered(&self, site: &Site<'_>, function: &str, failure: Failure) -> Stopped {
+        let primary = &self.run.primary;
+        site.source.doubt(primary.key(), &primary.header().uid);
+        failed(function, failure)
+    }
+
+    async fn compare_thing(&self, site: &Site<'_>, actual: &str, wanted: &Wanted) -> Result<MatchResult, Stopped> {
+        let Site { name, spec, .. } = site;
+        let flags = match &spec.matching {
+            Matching::Generic(flags) => flags,
+            Matching::Usual => &GenericMatching { equality: true, ..GenericMatching::default() },
+            Matching::Export(export) => {
+                let asked = self.session.matches(export, actual, &wanted.text, self.run.primary.json()).await;
+                return asked.map_err(|failure| Stopped::Asked(format!("match {export} of {name}: {failure}")));
+            }
+        };
+        Ok(wanted.compare(actual, flags, &mut self.run.budget.lock())?)
+    }
+}
+
+/// Returns why a call has failed: what the component returns is about one thing, and all else about the component.
+fn failed(function: &str, failure: Failure) -> Stopped {
+    let message = format!("{function}: {}", failure.message);
+    match failure.cause {
+        Cause::Returned => Stopped::Failed(message),
+        Cause::Trap | Cause::Timeout | Cause::OutOfMemory | Cause::Other => Stopped::Asked(message),
+    }
+}

@@ -1,0 +1,135 @@
+//! Visits a dependent that is many things outside of the cluster: removes those that are too much, and brings each of the others in line by
+//! itself (BD rules).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Site;
+use super::comparing::Wanted;
+use crate::cpu;
+use crate::external::Keyed;
+use crate::guest::Operation;
+use crate::reconciler::node::SOME;
+use crate::reconciler::node::bulk::Tally;
+use crate::reconciler::node::visitor::{Stopped, Visitor};
+
+impl Visitor<'_> {
+    /// Removes the surplus, then creates or updates each thing that should be there, or finds that it is as desired (`BD-1`). The failure of
+    /// one does not keep the others from being brought in line.
+    pub(super) async fn reconcile_things(
+        &self,
+        site: &Site<'_>,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
+        let set = self.desired_set(site.name).await?;
+        let keys = self.keys(site, &set.objects).await?;
+        let keyed = self.keyed(site)?;
+        let mut tally = Tally::of(done);
+        if site.spec.manage.delete {
+            let meant: BTreeSet<Arc<str>> = keys.iter().map(Arc::clone).collect();
+            self.remove_but(site, &keyed, &meant, &mut tally).await?;
+        }
+        for (number, (key, answer)) in keys.iter().zip(&set.objects).enumerate() {
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
+            let result = self.reconcile_thing(site, &keyed, key, answer).await;
+            tally.note(key, result)?;
+        }
+        tally.end("")
+    }
+
+    /// Removes all things (`BD-3`).
+    pub(super) async fn remove_things(
+        &self,
+        site: &Site<'_>,
+        done: &mut Vec<(String, Operation)>,
+    ) -> Result<(), Stopped> {
+        let mut tally = Tally::of(done);
+        self.remove_but(site, &self.keyed(site)?, &BTreeSet::new(), &mut tally).await?;
+        tally.end("")
+    }
+
+    /// Removes all things but those that are `meant`, and what remembers what is gone.
+    async fn remove_but(
+        &self,
+        site: &Site<'_>,
+        keyed: &Keyed,
+        meant: &BTreeSet<Arc<str>>,
+        tally: &mut Tally<'_>,
+    ) -> Result<(), Stopped> {
+        let surplus = keyed.iter().filter(|(key, _)| !meant.contains(*key));
+        let surplus: Vec<_> = surplus.flat_map(|(key, ids)| ids.iter().map(move |id| (key, id))).collect();
+        let mut there = meant.clone();
+        for (number, (key, id)) in surplus.into_iter().enumerate() {
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
+            there.insert(Arc::clone(key));
+            let removed = self.remove_one(site, key, id).await;
+            tally.note(id, removed.map(|()| Operation::Deleted))?;
+        }
+        self.delete_states(site.spec, &site.states.without(&there)).await
+    }
+
+    /// Removes a thing: first what remembers it (`BD-4`). That is made again if the thing can't be removed, so that it is not lost.
+    async fn remove_one(&self, site: &Site<'_>, key: &Arc<str>, id: &Arc<str>) -> Result<(), Stopped> {
+        let Some(actual) = site.things.get(id) else {
+            return Ok(());
+        };
+        let states = site.states.of(key);
+        self.delete_states(site.spec, &states).await?;
+        let removed = self.remove_thing(site, id, actual).await;
+        if removed.is_err() {
+            for state in states {
+                self.put_back(site.spec, key, state).await?;
+            }
+        }
+        removed
+    }
+
+    /// Brings one thing in line, as that of a dependent that is not many.
+    async fn reconcile_thing(
+        &self,
+        site: &Site<'_>,
+        keyed: &Keyed,
+        key: &Arc<str>,
+        answer: &str,
+    ) -> Result<Operation, Stopped> {
+        let id = keyed.one(site.source, Some(key)).map_err(|unclear| unclear.to_string())?;
+        let actual =
+            id.and_then(|id| site.things.get_key_value(id)).map(|(id, text)| (Arc::clone(id), Arc::clone(text)));
+        let wanted = Wanted::of(answer.to_owned(), site.declared(), None, &mut self.run.budget.lock())?;
+        self.bring_thing_in_line(site, &wanted, actual).await.map(|(_, operation)| operation)
+    }
+
+    fn keyed(&self, site: &Site<'_>) -> Result<Keyed, Stopped> {
+        let keyed = Keyed::of(&site.things, site.spec.key.as_ref(), &mut self.run.budget.lock());
+        Ok(keyed.map_err(|unclear| format!("the things of source {}: {unclear}", site.source.name))?)
+    }
+
+    /// Returns the keys of what is desired, in order. The same key twice is a failure, as is none.
+    async fn keys(&self, site: &Site<'_>, answers: &[String]) -> Result<Vec<Arc<str>>, Stopped> {
+        let (mut keys, mut seen) = (Vec::with_capacity(answers.len()), BTreeSet::new());
+        for (number, answer) in answers.iter().enumerate() {
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
+            // What is read is not kept for all of them at once.
+            let wanted = Wanted::of(answer.clone(), site.declared(), None, &mut self.run.budget.lock())?;
+            let Some(key) = wanted.key else {
+                let at = site.source.spec.id.text();
+                return Err(format!("what is desired of {} has nothing at {at:?}, so that it is not known which thing it is: let it have the id, or say `external.key` in the manifest", site.name).into());
+            };
+            if !seen.insert(Arc::clone(&key)) {
+                let text = format!(
+                    "{key:?} is twice in what `desired-set` answered for {}: let each thing be in it once",
+                    site.name
+                );
+                return Err(text.into());
+            }
+            keys.push(key);
+        }
+        Ok(keys)
+    }
+}

@@ -1,0 +1,176 @@
+//! Writes and deletes the Kubernetes objects that remember the ids of things outside of the cluster (XD-2, BD-4).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::dependent;
+use crate::manifest::{Outside, State};
+use crate::object::{Object, ObjectRef};
+use crate::reconciler::node::is_watched;
+use crate::reconciler::node::visitor::{Stopped, Visitor};
+use crate::reconciler::run::Run;
+use crate::reconciler::verdicts::Unwritten;
+use crate::source::Within;
+
+/// The annotation that says which thing an object remembers: by its key.
+const KEY: &str = "capstan.dev/external-key";
+
+/// The objects that remember the ids of a dependent's things, by the keys of the things.
+#[derive(Default)]
+pub(super) struct States(BTreeMap<String, Vec<Object>>);
+
+/// What the caches say of an object that is written.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// They show it if there is one.
+    Cached,
+    /// It has just been deleted, which they may not show yet.
+    Deleted,
+}
+
+impl States {
+    /// Returns those of one thing.
+    pub(super) fn of(&self, key: &str) -> Vec<&Object> {
+        self.0.get(key).into_iter().flatten().collect()
+    }
+
+    /// Returns all of them.
+    pub(super) fn all(&self) -> Vec<&Object> {
+        self.0.values().flatten().collect()
+    }
+
+    /// Returns those of all things but these.
+    pub(super) fn without(&self, keys: &BTreeSet<Arc<str>>) -> Vec<&Object> {
+        self.0.iter().filter(|(key, _)| !keys.contains(key.as_str())).flat_map(|(_, objects)| objects).collect()
+    }
+}
+
+impl Visitor<'_> {
+    /// Returns the objects that remember the ids of a dependent's things.
+    pub(super) async fn states(&self, spec: &Outside) -> Result<States, Stopped> {
+        let mut states = States::default();
+        if let Some(State { name, dependent }) = &spec.state {
+            for object in self.members(name, dependent, &BTreeSet::new()).await? {
+                let key = object.tags().annotations.get(KEY).map(|key| key.0.to_string());
+                states.0.entry(key.unwrap_or_default()).or_default().push(object);
+            }
+        }
+        Ok(states)
+    }
+
+    /// Writes what remembers the id of a new thing, and deletes what has done so before under another name. If it can't be written, it is
+    /// kept until it can be.
+    ///
+    /// # Errors
+    /// The same, and if the answer has none though the manifest wants one, or the other way round.
+    pub(super) async fn keep_state(
+        &self,
+        (name, spec, states): (&Arc<str>, &Outside, &States),
+        key: &Arc<str>,
+        answer: Option<String>,
+    ) -> Result<(), Stopped> {
+        let (declared, answer) = match (&spec.state, answer) {
+            (None, None) => return Ok(()),
+            (Some(declared), Some(answer)) => (declared, answer),
+            (Some(State { dependent, .. }), None) => {
+                let message =
+                    format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk);
+                return Err(message.into());
+            }
+            (None, Some(_)) => {
+                return Err("`create` answered a `state`; say its kind under `external.state` in the manifest"
+                    .to_owned()
+                    .into());
+            }
+        };
+        let written = match self.write_state(declared, key, &answer, Seen::Cached).await {
+            Ok(written) => written,
+            Err(stopped) => {
+                let Run { controller, primary, .. } = self.run;
+                let keep = |all: &mut Unwritten| all.keep(key, answer.into(), || controller.guest.lasting());
+                controller.verdicts.change_unwritten(primary, name, keep);
+                return Err(stopped);
+            }
+        };
+        let others: Vec<&Object> = states.of(key).into_iter().filter(|object| *object.key() != written).collect();
+        self.delete_states(spec, &others).await
+    }
+
+    /// Writes what could not be written when its thing was created. Then the thing is read again by what remembers it.
+    pub(super) async fn write_kept_states(&self, name: &Arc<str>, spec: &Outside) -> Result<(), Stopped> {
+        let Run { controller, primary, .. } = self.run;
+        let Some(declared) = &spec.state else {
+            return Ok(());
+        };
+        while let Some((key, answer)) = controller.verdicts.unwritten(primary, name) {
+            self.write_state(declared, &key, &answer, Seen::Cached).await?;
+            controller.verdicts.change_unwritten(primary, name, |all| all.forget(&key));
+            if let Some(source) = controller.externals.get(&spec.source) {
+                source.doubt(primary.key(), &primary.header().uid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes objects that remember ids.
+    pub(super) async fn delete_states(&self, spec: &Outside, objects: &[&Object]) -> Result<(), Stopped> {
+        let Some(State { name, dependent }) = &spec.state else {
+            return Ok(());
+        };
+        for object in objects {
+            self.delete_by(name, object, dependent::delete(dependent.gvk.clone(), object)).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes an object again that remembered the id of a thing which is still there.
+    pub(super) async fn put_back(&self, spec: &Outside, key: &Arc<str>, object: &Object) -> Result<(), Stopped> {
+        let Some(declared) = &spec.state else {
+            return Ok(());
+        };
+        let mut tree = object.tree(&mut self.run.budget.lock()).map_err(|error| error.to_string())?;
+        if let Some(Value::Object(metadata)) = tree.get_mut("metadata") {
+            metadata.retain(|field, _| ["name", "namespace", "labels", "annotations"].contains(&field.as_str()));
+            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+                annotations.remove(dependent::ownership::MARK);
+            }
+        }
+        self.write_state(declared, key, &tree.to_string(), Seen::Deleted).await.map(drop)
+    }
+
+    /// Writes an object that remembers the id of a thing, and returns its name.
+    async fn write_state(&self, declared: &State, key: &str, answer: &str, seen: Seen) -> Result<ObjectRef, Stopped> {
+        let State { name, dependent } = declared;
+        let text = self.with_key(answer, key)?;
+        let desired = self.complete(name, dependent, &text)?;
+        let source = self.source(name).await?;
+        source.known(Within::Object(desired.key()))?;
+        is_watched(source, desired.key())?;
+        let actual = match seen {
+            Seen::Cached => source.get(desired.key()).filter(|object| self.belongs(name, dependent, object)),
+            Seen::Deleted => None,
+        };
+        let hash = self.run.controller.hash(&text);
+        self.bring_in_line((name, dependent, source), (&desired, hash), actual).await?;
+        Ok(desired.key().clone())
+    }
+
+    /// Returns an answer with the annotation that says which thing it remembers.
+    fn with_key(&self, answer: &str, key: &str) -> Result<String, Stopped> {
+        let tree = self.run.budget.lock().read(answer);
+        let mut tree = tree.map_err(|error| format!("the `state` that `create` answered: {error}"))?;
+        // What is no object is told where it is completed.
+        if let Value::Object(fields) = &mut tree {
+            let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(metadata) = metadata {
+                let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+                if let Value::Object(annotations) = annotations {
+                    annotations.insert(KEY.to_owned(), json!(key));
+                }
+            }
+        }
+        Ok(tree.to_string())
+    }
+}

@@ -1,0 +1,528 @@
+//! Runs with dependents outside of the cluster: a shop that the component writes to and polls.
+
+use super::*;
+
+/// The sources and one dependent, with further fields.
+fn one(more: &str) -> String {
+    format!(
+        "sources: {{ things: {{ pollEach: {{ every: 1h, id: /id }} }} }}\nworkflow: {{ dependents: {{ thing: {{ external: {{ source: things }}{more} }} }} }}"
+    )
+}
+
+const STATE: &str = "sources: { things: { pollEach: { every: 1h, id: /id } } }\nworkflow: { dependents: { thing: { external: { source: things, state: { apiVersion: v1, kind: ConfigMap } } } } }";
+const BULK: &str = "sources: { things: { pollEach: { every: 1h, id: /id } } }\nworkflow: { dependents: { thing: { external: { source: things, key: { cel: thing.name } }, bulk: true } } }";
+const BULK_STATE: &str = "sources: { things: { pollEach: { every: 1h, id: /id } } }\nworkflow: { dependents: { thing: { external: { source: things, key: { cel: thing.name }, state: { apiVersion: v1, kind: ConfigMap } }, bulk: true } } }";
+
+/// A component that writes to a shop, and what there is in that.
+#[derive(Clone)]
+struct Shop {
+    stock: Arc<Mutex<Stock>>,
+    /// What is done, with the writes to the API server in between.
+    log: Arc<Server>,
+    run: Option<Arc<dyn Context>>,
+}
+
+#[derive(Default)]
+struct Stock {
+    things: BTreeMap<String, Value>,
+    made: usize,
+    /// The functions that fail, with what they say.
+    fails: BTreeMap<&'static str, Failure>,
+    /// It does what it is asked, and fails all the same.
+    loses: bool,
+    /// It finds only what a config map remembers.
+    by_state: bool,
+    /// What `create` answers as the state, by its name; the names of things without it.
+    state: Option<&'static str>,
+}
+
+impl Guest for Shop {
+    fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+        Box::new(Self { run: Some(run), ..self.clone() })
+    }
+
+    fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+        self.open(run)
+    }
+
+    fn exports(&self, interface: Interface) -> bool {
+        let used = [
+            Interface::Reconciler,
+            Interface::Dependent,
+            Interface::Bulk,
+            Interface::External,
+            Interface::ResourcePoller,
+        ];
+        used.contains(&interface)
+    }
+}
+
+impl Shop {
+    fn log(&self, what: String) {
+        self.log.writes.lock().push(what);
+    }
+
+    /// Returns what fails, before or after it is done.
+    fn fails(&self, function: &'static str, after: bool) -> Result<(), Failure> {
+        let stock = self.stock.lock();
+        match stock.fails.get(function).filter(|_| stock.loses == after) {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn create(&self, desired: &str) -> Result<Created, Failure> {
+        let mut thing: Value = serde_json::from_str(desired).unwrap();
+        self.log(format!("create {}", label(&thing)));
+        self.fails("create", false)?;
+        let mut stock = self.stock.lock();
+        stock.made += 1;
+        let id = thing["id"].as_str().map_or_else(|| format!("id-{}", stock.made), str::to_owned);
+        thing["id"] = json!(id);
+        stock.things.insert(id.clone(), thing.clone());
+        let name = stock.state.map_or_else(|| label(&thing), str::to_owned);
+        drop(stock);
+        self.fails("create", true)?;
+        let wanted = self.run.as_ref().unwrap().settings().contains("state");
+        let state = wanted.then(|| json!({ "metadata": { "name": name }, "data": { "id": id } }).to_string());
+        Ok(Created { actual: thing.to_string(), state })
+    }
+
+    /// Returns the things that are found.
+    async fn found(&self) -> Vec<String> {
+        let (things, by_state) = {
+            let stock = self.stock.lock();
+            (stock.things.clone(), stock.by_state)
+        };
+        if !by_state {
+            return things.values().map(Value::to_string).collect();
+        }
+        let place = Place::Kind(config_map());
+        let maps = self.run.as_ref().unwrap().find_all(related(place)).await.unwrap().items;
+        let id = |map: &String| serde_json::from_str::<Value>(map).unwrap()["data"]["id"].as_str().unwrap().to_owned();
+        maps.iter().filter_map(|map| things.get(&id(map))).map(Value::to_string).collect()
+    }
+}
+
+fn related(place: Place) -> Query {
+    Query {
+        place,
+        selection: Selection::Related,
+        labels: None,
+        fields: vec![],
+        newest_only: false,
+        limit: None,
+        after: None,
+    }
+}
+
+/// Returns what a thing is called here.
+fn label(thing: &Value) -> String {
+    thing["name"].as_str().or(thing["id"].as_str()).unwrap_or("thing").to_owned()
+}
+
+impl Session for Shop {
+    fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+        async move {
+            Ok(match call {
+                Call::Reconcile { .. } => {
+                    let seen = self.run.as_ref().unwrap().find_all(related(Place::Source("thing".into()))).await;
+                    let seen = seen.map_or_else(|error| vec![error.message], |page| page.items);
+                    let data = |thing: &String| serde_json::from_str::<Value>(thing).unwrap()["data"].clone();
+                    if !seen.is_empty() && seen.len() < 10 {
+                        self.log(format!("sees {}", Value::Array(seen.iter().map(data).collect())));
+                    }
+                    Answer::Reconcile(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None })
+                }
+                Call::Desired { name, primary } => {
+                    let primary: Value = serde_json::from_str(primary).unwrap();
+                    let desired =
+                        [&primary["spec"][name], &primary["spec"]["thing"]].into_iter().find(|it| it.is_object());
+                    Answer::Desired(desired.unwrap().to_string())
+                }
+                Call::DesiredSet { primary, .. } => {
+                    let primary: Value = serde_json::from_str(primary).unwrap();
+                    let set = primary["spec"]["set"].as_object().unwrap();
+                    let thing = |(name, data): (&String, &Value)| json!({ "name": name, "data": data }).to_string();
+                    Answer::DesiredSet(DesiredSet { objects: set.iter().map(thing).collect() })
+                }
+                Call::PollOne { .. } => {
+                    self.fails("poll", false)?;
+                    Answer::PollOne(PolledOne { things: self.found().await, again: None })
+                }
+                Call::Create { desired, .. } => Answer::Create(self.create(desired)?),
+                Call::Update { actual, desired, .. } => {
+                    let (before, mut thing): (Value, Value) =
+                        (serde_json::from_str(actual).unwrap(), serde_json::from_str(desired).unwrap());
+                    self.log(format!("update {}", label(&before)));
+                    self.fails("update", false)?;
+                    thing["id"] = before["id"].clone();
+                    let id = thing["id"].as_str().unwrap().to_owned();
+                    self.stock.lock().things.insert(id, thing.clone());
+                    Answer::Update(thing.to_string())
+                }
+                Call::Remove { actual, .. } => {
+                    let thing: Value = serde_json::from_str(actual).unwrap();
+                    self.log(format!("remove {}", label(&thing)));
+                    self.fails("remove", false)?;
+                    self.stock.lock().things.remove(thing["id"].as_str().unwrap_or_default());
+                    Answer::Remove(())
+                }
+                other => unreachable!("{:?} is not asked", other.function()),
+            })
+        }
+        .boxed()
+    }
+}
+
+/// Returns a bench with a shop.
+fn bench(fields: &str) -> (Bench, Shop) {
+    let mut bench = Bench::new(Script::default(), fields);
+    let shop = Shop { stock: Arc::default(), log: Arc::clone(&bench.server), run: None };
+    let controller = Arc::get_mut(&mut bench.controller).unwrap();
+    controller.guest = Arc::new(shop.clone());
+    controller.settings = controller.spec.settings();
+    if !fields.contains("state:") {
+        controller.settings = json!({});
+    }
+    (bench, shop)
+}
+
+impl Bench {
+    fn wants_thing(&mut self, spec: Value) {
+        self.page_of(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }), spec);
+    }
+
+    fn goes(&mut self, spec: Value) {
+        let metadata = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        self.page_of(metadata, spec);
+    }
+
+    /// Runs the page once, and returns what was done; the failure of the run last.
+    async fn does(&self) -> Vec<String> {
+        let (ended, mut log) = self.ended().await;
+        log.extend(ended.error);
+        log
+    }
+
+    /// Returns the names of the config maps that there are.
+    fn maps(&self) -> Vec<String> {
+        let objects = self.server.objects.lock();
+        objects.keys().filter(|(gvk, _)| *gvk == config_map()).map(|(_, key)| key.name.to_string()).collect()
+    }
+
+    fn source(&self) -> &Arc<External> {
+        &self.controller.externals["things"]
+    }
+
+    /// Forgets what was polled, as after a start of the daemon.
+    fn restarts(&self) {
+        self.source().forget(&ObjectRef::namespaced("n", "a"));
+    }
+
+    /// Has polls show what there is, until nothing that was written stands against them.
+    fn polled(&self, shop: &Shop) {
+        for _ in 0..2 {
+            self.poll(shop);
+        }
+    }
+
+    fn poll(&self, shop: &Shop) {
+        let things =
+            shop.stock.lock().things.iter().map(|(id, thing)| (id.as_str().into(), thing.to_string().into())).collect();
+        self.source().take_one(&ObjectRef::namespaced("n", "a"), "page", things, || None).unwrap();
+    }
+}
+
+fn spec(data: &str) -> Value {
+    json!({ "thing": { "data": data } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_outside_of_the_cluster_is_created_once_read_at_once_updated_where_it_differs_and_removed() {
+    // XD-1, DR-2, DR-4, DR-5
+    let (mut bench, shop) = bench(&one(""));
+    bench.wants_thing(spec("x"));
+    assert_eq!(bench.does().await, ["create thing", "sees [\"x\"]"]);
+    assert_eq!(bench.does().await, ["sees [\"x\"]"], "nothing differs, with an id that only the shop knows");
+    bench.restarts();
+    assert_eq!(bench.does().await, ["sees [\"x\"]"], "it is polled before it is taken for absent");
+    shop.stock.lock().things.get_mut("id-1").unwrap()["data"] = json!("else");
+    bench.polled(&shop);
+    assert_eq!(bench.does().await, ["update id-1", "sees [\"x\"]"]);
+    bench.wants_thing(spec("y"));
+    assert_eq!(bench.does().await, ["update id-1", "sees [\"y\"]"]);
+    shop.stock.lock().things.clear();
+    bench.polled(&shop);
+    assert_eq!(bench.does().await, ["create thing", "sees [\"y\"]"]);
+    bench.goes(spec("y"));
+    assert_eq!(bench.does().await, ["remove id-2", "patch Page a"], "then the finalizer goes");
+    assert!(shop.stock.lock().things.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_comes_before_what_has_to_be_removed() {
+    // DR-5
+    for (manage, finalizer) in [("", true), (", manage: [create, update]", false)] {
+        let (mut bench, _) = bench(&one(manage));
+        bench.page_of(json!({ "uid": "page" }), spec("x"));
+        let log = bench.does().await;
+        assert_eq!(log.contains(&"patch Page a".to_owned()), finalizer, "{log:?}");
+        assert_eq!(log.contains(&"create thing".to_owned()), !finalizer, "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_or_taken_for_gone_because_a_poll_has_failed() {
+    // XD-1: what is not known is not absent.
+    let (mut bench, shop) = bench(&one(""));
+    let away = Failure::new(Cause::Returned, "the shop is closed");
+    shop.stock.lock().fails.insert("poll", away);
+    bench.wants_thing(spec("x"));
+    let log = bench.does().await;
+    assert_eq!(log, ["the workflow failed: thing: polling source things: the shop is closed"]);
+    bench.goes(spec("x"));
+    assert_eq!(bench.does().await, log, "the finalizer stays");
+    shop.stock.lock().fails.clear();
+    assert_eq!(bench.does().await, ["patch Page a"], "that there is nothing is a success");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_whose_primary_the_manifest_does_not_want_polled_is_polled_all_the_same() {
+    // XD-1, PP-2
+    let fields = one("").replace("id: /id", "id: /id, when: { cel: 'false' }");
+    let (mut bench, shop) = bench(&fields);
+    shop.stock.lock().things.insert("id-0".to_owned(), json!({ "id": "id-0", "data": "x" }));
+    bench.wants_thing(spec("x"));
+    assert_eq!(bench.does().await, ["sees [\"x\"]"], "it is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_fails_its_node_alone_and_what_there_is_is_polled_again_before_the_next() {
+    // XD-1
+    let (mut bench, shop) = bench(&one(""));
+    bench.wants_thing(spec("x"));
+    shop.stock.lock().fails.insert("create", Failure::new(Cause::Timeout, "it takes too long"));
+    shop.stock.lock().loses = true;
+    assert_eq!(bench.does().await, ["create thing", "the workflow failed: thing: create: it takes too long"]);
+    assert_eq!(bench.does().await, ["sees [\"x\"]"], "the first call has created it after all");
+    shop.stock.lock().loses = false;
+    shop.stock.lock().fails.insert("remove", Failure::new(Cause::Returned, "not now"));
+    bench.goes(spec("x"));
+    for _ in 0..2 {
+        assert_eq!(
+            bench.does().await,
+            ["remove id-1", "the workflow failed: thing: remove: not now"],
+            "the finalizer stays"
+        );
+    }
+    shop.stock.lock().fails.clear();
+    assert_eq!(bench.does().await, ["remove id-1", "patch Page a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_several_is_told_by_its_id_or_key_and_else_both_are_named() {
+    // XD-1, KD-4
+    let things =
+        || [("1", "a"), ("2", "b")].map(|(id, name)| (id.to_owned(), json!({ "id": id, "name": name, "data": "x" })));
+    let by_key = one("").replace("source: things }", "source: things, key: { cel: thing.name } }");
+    let named = one(", name: { cel: primary.spec.id }");
+    let unclear = "the workflow failed: thing: several things of source things could be meant: \"1\" and \"2\"; let what is desired have the id, or say `key` in the manifest";
+    for (fields, desired, id, expected) in [
+        (one(""), json!({ "name": "b", "data": "y" }), Value::Null, unclear),
+        (one(""), json!({ "id": "2", "name": "b", "data": "y" }), Value::Null, "update b"),
+        (one(""), json!({ "id": "3", "name": "c", "data": "y" }), Value::Null, "create c"),
+        (by_key, json!({ "name": "b", "data": "y" }), Value::Null, "update b"),
+        (named.clone(), json!({ "name": "b", "data": "y" }), json!("2"), "update b"),
+        (
+            named,
+            json!({ "id": "1", "data": "y" }),
+            json!("2"),
+            "the workflow failed: thing: what is desired of thing: it has the id \"1\", and the manifest says \"2\": let `name` say the same",
+        ),
+    ] {
+        let (mut bench, shop) = bench(&fields);
+        shop.stock.lock().things.extend(things());
+        bench.wants_thing(json!({ "thing": desired, "id": id }));
+        let log = bench.does().await;
+        assert!(log[0].starts_with(expected), "{fields} {log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_is_compared_as_the_manifest_says() {
+    // XD-1, GM-2
+    let generic = ", match: { generic: {} }";
+    let ignoring = ", match: { generic: { ignore: [/size] } }";
+    for (more, actual, differs) in [
+        ("", json!({ "id": "1", "data": "x" }), false),
+        ("", json!({ "id": "1", "data": "x", "size": 3 }), true),
+        (generic, json!({ "id": "1", "data": "x", "size": 3 }), false),
+        (generic, json!({ "id": "1", "data": "z", "size": 3 }), true),
+        (ignoring, json!({ "id": "1", "data": "x", "size": 3 }), false),
+        (ignoring, json!({ "id": "1", "data": "x", "other": 3 }), true),
+        (", manage: [create, delete]", json!({ "id": "1", "data": "z" }), false),
+    ] {
+        let (mut bench, shop) = bench(&one(more));
+        shop.stock.lock().things.insert("1".to_owned(), actual.clone());
+        bench.wants_thing(spec("x"));
+        let updated = bench.does().await.contains(&"update 1".to_owned());
+        assert_eq!(updated, differs, "{more} {actual}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_object_that_remembers_an_id_is_written_after_its_thing_and_deleted_after_it() {
+    // XD-2
+    let (mut bench, shop) = bench(STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "thing": { "name": "t", "data": "x" } }));
+    assert_eq!(bench.does().await, ["create t", "create ConfigMap t", "sees [\"x\"]"]);
+    let map = bench.server.objects.lock()[&(config_map(), ObjectRef::namespaced("n", "t"))].clone();
+    assert_eq!(map["data"], json!({ "id": "id-1" }));
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], "page");
+    assert_eq!(map["metadata"]["annotations"]["capstan.dev/external-key"], "id-1");
+    bench.restarts();
+    assert_eq!(bench.does().await, ["sees [\"x\"]"], "it is found by what remembers it");
+    bench.goes(json!({ "thing": { "name": "t", "data": "x" } }));
+    assert_eq!(bench.does().await, ["remove t", "delete ConfigMap t", "patch Page a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_remembers_a_thing_that_is_gone_goes_too_and_another_takes_its_place() {
+    // XD-2
+    let (mut bench, shop) = bench(STATE);
+    shop.stock.lock().by_state = true;
+    let spec = json!({ "thing": { "name": "t", "data": "x" } });
+    bench.wants_thing(spec.clone());
+    bench.does().await;
+    shop.stock.lock().things.clear();
+    bench.polled(&shop);
+    assert_eq!(bench.does().await, ["create t", "update ConfigMap t", "sees [\"x\"]"]);
+    assert_eq!(bench.data("t"), json!({ "id": "id-2" }));
+    shop.stock.lock().things.clear();
+    bench.polled(&shop);
+    bench.goes(spec);
+    assert_eq!(bench.does().await, ["delete ConfigMap t", "patch Page a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_written_of_a_new_thing_is_written_later_and_no_second_thing_created() {
+    // XD-2
+    let (mut bench, shop) = bench(STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "thing": { "name": "t", "data": "x" } }));
+    bench.server.failures.lock().extend([unavailable(Reason::Rejected, 403), unavailable(Reason::Rejected, 403)]);
+    assert_eq!(bench.does().await, ["create t", "create ConfigMap t failed", "the workflow failed: thing: HTTP 403"]);
+    assert_eq!(bench.does().await, ["create ConfigMap t failed", "the workflow failed: thing: HTTP 403"]);
+    assert_eq!(bench.does().await, ["create ConfigMap t", "sees [\"x\"]"]);
+    assert_eq!((bench.data("t"), shop.stock.lock().made), (json!({ "id": "id-1" }), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_the_manifest_does_not_want_or_that_is_missing_is_an_error() {
+    // XD-2
+    for (fields, settings, expected) in [
+        (STATE.to_owned(), json!({}), "`create` answered no `state`, and the manifest wants a v1 ConfigMap for it"),
+        (one(""), json!("state"), "`create` answered a `state`; say its kind under `external.state` in the manifest"),
+    ] {
+        let (mut bench, _) = bench(&fields);
+        Arc::get_mut(&mut bench.controller).unwrap().settings = settings;
+        bench.wants_thing(spec("x"));
+        assert_eq!(bench.does().await.last().unwrap(), &format!("the workflow failed: thing: {expected}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_things_those_that_are_too_much_go_first_and_the_others_are_brought_in_line_one_by_one() {
+    // BD-1, BD-3
+    let (mut bench, shop) = bench(BULK);
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 2, "c": 3 } }));
+    assert_eq!(bench.does().await, ["create a", "create b", "create c", "sees [1,2,3]"]);
+    assert_eq!(bench.does().await, ["sees [1,2,3]"]);
+    bench.wants_thing(json!({ "set": { "b": 5, "c": 3, "d": 4 } }));
+    assert_eq!(bench.does().await, ["remove a", "update b", "create d", "sees [5,3,4]"]);
+    let refusal = Failure::new(Cause::Returned, "no more");
+    shop.stock.lock().fails.insert("create", refusal);
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 6, "c": 3, "d": 4 } }));
+    let failed = "the workflow failed: thing: 1 of 4 objects failed: a: create: no more";
+    assert_eq!(bench.does().await, ["create a", "update b", failed], "one does not keep the others");
+    bench.goes(json!({ "set": {} }));
+    assert_eq!(bench.does().await, ["remove b", "remove c", "remove d", "patch Page a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_remembers_one_of_many_goes_before_it_and_is_made_again_if_that_stays() {
+    // BD-4
+    let (mut bench, shop) = bench(BULK_STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 2 } }));
+    let made = ["create a", "create ConfigMap a", "create b", "create ConfigMap b", "sees [1,2]"];
+    assert_eq!(bench.does().await, made);
+    bench.wants_thing(json!({ "set": { "b": 2 } }));
+    shop.stock.lock().fails.insert("remove", Failure::new(Cause::Returned, "not now"));
+    let log = bench.does().await;
+    assert_eq!(log[..3], ["delete ConfigMap a", "remove a", "create ConfigMap a"], "{log:?}");
+    assert_eq!(bench.maps(), ["a", "b"]);
+    shop.stock.lock().fails.clear();
+    assert_eq!(bench.does().await, ["delete ConfigMap a", "remove a", "sees [2]"]);
+    bench.goes(json!({ "set": {} }));
+    let log = bench.does().await;
+    assert_eq!(
+        (&log[..2], log.last().unwrap().as_str()),
+        (&strings(&["delete ConfigMap b", "remove b"])[..], "patch Page a")
+    );
+    assert!(shop.stock.lock().things.is_empty() && bench.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_things_are_within_what_a_run_may_spend() {
+    // BD-1
+    let (mut bench, shop) = bench(BULK);
+    let set: serde_json::Map<_, _> = (0..3_000).map(|number| (format!("t-{number:04}"), json!(number))).collect();
+    bench.wants_thing(json!({ "set": set }));
+    assert_eq!(bench.does().await.len(), 3_000);
+    assert_eq!(bench.does().await, Vec::<String>::new());
+    bench.restarts();
+    assert_eq!(bench.does().await, Vec::<String>::new());
+    assert_eq!(shop.stock.lock().things.len(), 3_000);
+    bench.goes(json!({ "set": {} }));
+    assert_eq!(bench.does().await.len(), 3_001);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_same_key_is_desired_for_twice_or_none_is_an_error() {
+    // BD-1
+    let fields = BULK.replace(", key: { cel: thing.name }", "");
+    let (mut bench, _) = bench(&fields);
+    bench.wants_thing(json!({ "set": { "a": 1 } }));
+    let expected = "the workflow failed: thing: what is desired of thing has nothing at \"/id\", so that it is not known which thing it is: let it have the id, or say `external.key` in the manifest";
+    assert_eq!(bench.does().await, [expected]);
+    let fields = BULK.replace("thing.name", "\"'same'\"");
+    let (mut bench, _) = self::bench(&fields);
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 2 } }));
+    let expected = "the workflow failed: thing: \"same\" is twice in what `desired-set` answered for thing: let each thing be in it once";
+    assert_eq!(bench.does().await, [expected]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_remembered_is_not_created() {
+    // XD-1
+    let fields = one("").replace("id: /id", "id: /id, bounded: { memory: 1Ki }");
+    let (mut bench, shop) = bench(&fields);
+    bench.wants_thing(spec(&"x".repeat(500)));
+    let log = bench.does().await;
+    assert!(log[0].starts_with("the workflow failed: thing: nothing is created: source things: "), "{log:?}");
+    assert_eq!(shop.stock.lock().made, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_for_a_primary_is_not_known_as_that_of_another_with_its_name() {
+    // ID-1
+    let (mut bench, shop) = bench(&one(", manage: [create, update]"));
+    bench.wants_thing(spec("x"));
+    bench.does().await;
+    shop.stock.lock().things.clear();
+    bench.page_of(json!({ "uid": "second" }), spec("y"));
+    assert_eq!(bench.does().await, ["create thing", "sees [\"y\"]"]);
+}
