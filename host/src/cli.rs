@@ -3,5 +3,6 @@
 pub mod args;
 pub mod check;
 pub mod graph;
+pub mod init;
 pub mod plugins;
 pub mod rbac;

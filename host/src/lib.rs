@@ -5,7 +5,7 @@
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
-//! [`check`](cli::check), [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
+//! [`init`](cli::init), [`check`](cli::check), [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -52,6 +52,7 @@ use plugin::loader::CompileLimits;
 /// Runs the command that the command line names, and returns the exit code; an error is printed with its causes.
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
+        Command::Init(args) => cli::init::run(&args),
         Command::Run(args) => {
             let log = logging::start(args.log_format);
             return ended(block_on(run::run(args, log.clone())), &log);

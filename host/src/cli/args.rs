@@ -11,11 +11,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::machine;
 
+mod init;
+
+pub use init::{Init, Language};
+
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
 #[command(name = "capstan", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
+  capstan init --lang python greeting      begin an operator in a new folder
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
   capstan run -m operators/                run all operators of a folder
   capstan plugins                          how are the plugins of a running daemon?
@@ -35,6 +40,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
 pub enum Command {
+    /// Begin an operator: make a folder with one that works.
+    Init(Init),
     /// Run the operators that manifests declare.
     Run(Run),
     /// Check manifests and components without a cluster.
