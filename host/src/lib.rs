@@ -5,7 +5,8 @@
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
-//! [`init`](cli::init), [`check`](cli::check), [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
+//! [`init`](cli::init), [`component`](cli::component), [`check`](cli::check), [`plugins`](cli::plugins),
+//! [`rbac`](cli::rbac) and [`graph`](cli::graph).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -77,6 +78,7 @@ pub fn main(cli: Cli) -> ExitCode {
             let clock = Duration::MAX;
             Ok(plugin::loader::compile(&CompileLimits { memory, cpu, clock }))
         }
+        Command::Component(args) => cli::component::run(&args),
         Command::RunComponent => Ok(plugin::loader::run_apart()),
         Command::Version { output } => print(&version(output)),
     };

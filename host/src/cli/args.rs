@@ -11,8 +11,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::machine;
 
+mod component;
 mod init;
 
+pub use component::Component;
 pub use init::{Init, Language};
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
@@ -88,6 +90,9 @@ Examples:
     /// the daemon runs this as another process where the manifest says `isolation: process`.
     #[command(hide = true)]
     RunComponent,
+    /// Make a component of parts that were compiled: the Go SDK's tool runs this.
+    #[command(hide = true)]
+    Component(Component),
     /// Print the version of the daemon and of the contract that it serves.
     Version {
         /// The format of the version.

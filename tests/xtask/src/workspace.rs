@@ -58,6 +58,11 @@ impl Workspace {
         command
     }
 
+    /// Returns the daemon's program, as [`Self::build_daemon`] builds it.
+    pub(crate) fn daemon(&self) -> PathBuf {
+        self.target.join("debug/capstan")
+    }
+
     /// Returns the folders of the samples, then those of the components that only tests use.
     pub(crate) fn plugins(&self) -> Result<Vec<PathBuf>> {
         let [samples, guests] = ["plugins", "tests/guests"].map(|folder| files::entries(&self.root.join(folder)));
