@@ -7,3 +7,4 @@ pub mod graph;
 pub mod init;
 pub mod plugins;
 pub mod rbac;
+pub mod test;

@@ -5,8 +5,8 @@
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
-//! [`init`](cli::init), [`component`](cli::component), [`check`](cli::check), [`plugins`](cli::plugins),
-//! [`rbac`](cli::rbac) and [`graph`](cli::graph).
+//! [`init`](cli::init), [`component`](cli::component), [`check`](cli::check), [`test`](cli::test),
+//! [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -61,6 +61,11 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Check(args) => {
             let log = logging::start(LogFormat::Auto);
             return ended(block_on(async move { cli::check::run(&args).await }), &log);
+        }
+        Command::Test(args) => {
+            // What components log is of interest only if somebody asks for it.
+            let _log = std::env::var_os("RUST_LOG").map(|_| logging::start(LogFormat::Auto));
+            block_on(async move { cli::test::run(&args).await })
         }
         Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
         Command::Rbac(args) => cli::rbac::run(&args),

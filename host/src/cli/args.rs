@@ -13,9 +13,11 @@ use crate::machine;
 
 mod component;
 mod init;
+mod test;
 
 pub use component::Component;
 pub use init::{Init, Language};
+pub use test::Test;
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -24,6 +26,7 @@ pub use init::{Init, Language};
 Examples:
   capstan init --lang python greeting      begin an operator in a new folder
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
+  capstan test -m webpage.yaml             does it still write what its cases expect?
   capstan run -m operators/                run all operators of a folder
   capstan plugins                          how are the plugins of a running daemon?
   capstan rbac -m webpage.yaml             which rights in the cluster does it need?
@@ -48,6 +51,8 @@ pub enum Command {
     Run(Run),
     /// Check manifests and components without a cluster.
     Check(Check),
+    /// Play golden cases of operators without a cluster: what is written, and what the status says.
+    Test(Test),
     /// Ask a running daemon how its plugins are: version, state, what they use.
     Plugins(Plugins),
     /// Print the roles that the daemon needs for manifests: all that they permit, and nothing else.
