@@ -2,6 +2,9 @@
 
 pub mod args;
 pub mod check;
+pub mod component;
 pub mod graph;
+pub mod init;
 pub mod plugins;
 pub mod rbac;
+pub mod test;

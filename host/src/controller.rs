@@ -31,6 +31,7 @@ mod late;
 mod plan;
 mod polls;
 mod registering;
+pub mod rehearsal;
 mod rest;
 mod rights;
 mod run;

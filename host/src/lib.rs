@@ -5,7 +5,8 @@
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
-//! [`check`](cli::check), [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
+//! [`init`](cli::init), [`component`](cli::component), [`check`](cli::check), [`test`](cli::test),
+//! [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -53,6 +54,7 @@ use plugin::loader::CompileLimits;
 /// Runs the command that the command line names, and returns the exit code; an error is printed with its causes.
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
+        Command::Init(args) => cli::init::run(&args),
         Command::Run(args) => {
             let log = logging::start(args.log_format);
             return ended(block_on(run::run(args, log.clone())), &log);
@@ -60,6 +62,11 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Check(args) => {
             let log = logging::start(LogFormat::Auto);
             return ended(block_on(async move { cli::check::run(&args).await }), &log);
+        }
+        Command::Test(args) => {
+            // What components log is of interest only if somebody asks for it.
+            let _log = std::env::var_os("RUST_LOG").map(|_| logging::start(LogFormat::Auto));
+            block_on(async move { cli::test::run(&args).await })
         }
         Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
         Command::Rbac(args) => cli::rbac::run(&args),
@@ -77,6 +84,7 @@ pub fn main(cli: Cli) -> ExitCode {
             let clock = Duration::MAX;
             Ok(plugin::loader::compile(&CompileLimits { memory, cpu, clock }))
         }
+        Command::Component(args) => cli::component::run(&args),
         Command::RunComponent => Ok(plugin::loader::run_apart()),
         Command::Version { output } => print(&version(output)),
     };

@@ -84,7 +84,15 @@ pub fn read(manifests: &Manifests) -> anyhow::Result<Read> {
 /// # Errors
 /// As [`read()`]; and what is wrong with any of them.
 pub fn valid(paths: &[PathBuf]) -> anyhow::Result<Vec<Operator>> {
-    let Read { operators, problems } = read(&Manifests::new(paths, None)?)?;
+    valid_with(&Manifests::new(paths, None)?)
+}
+
+/// Reads manifests that all have to be valid, with their defaults.
+///
+/// # Errors
+/// As [`valid`].
+pub fn valid_with(manifests: &Manifests) -> anyhow::Result<Vec<Operator>> {
+    let Read { operators, problems } = read(manifests)?;
     if !problems.is_empty() {
         let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
         anyhow::bail!("not all manifests are valid:\n{}", texts.join("\n"));

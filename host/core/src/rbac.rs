@@ -345,7 +345,7 @@ impl Tally<'_> {
         let name = kind_name(gvk);
         let known = self.kinds.plurals.get(&name);
         let known = known.or_else(|| TABLE.plurals.get(&name));
-        known.cloned().unwrap_or_else(|| guess(&gvk.kind))
+        known.cloned().unwrap_or_else(|| plural(&gvk.kind))
     }
 
     fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
@@ -403,7 +403,7 @@ fn unwanted(workflow: &Workflow) -> BTreeSet<&Arc<str>> {
 }
 
 /// Returns the plural of a kind, as kubectl guesses it.
-fn guess(kind: &str) -> String {
+pub fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     if lower.ends_with("endpoints") {
         lower

@@ -11,12 +11,22 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::machine;
 
+mod component;
+mod init;
+mod test;
+
+pub use component::Component;
+pub use init::{Init, Language};
+pub use test::Test;
+
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
 #[command(name = "capstan", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
+  capstan init --lang python greeting      begin an operator in a new folder
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
+  capstan test -m webpage.yaml             does it still write what its cases expect?
   capstan run -m operators/                run all operators of a folder
   capstan plugins                          how are the plugins of a running daemon?
   capstan rbac -m webpage.yaml             which rights in the cluster does it need?
@@ -35,10 +45,14 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
 pub enum Command {
+    /// Begin an operator: make a folder with one that works.
+    Init(Init),
     /// Run the operators that manifests declare.
     Run(Run),
     /// Check manifests and components without a cluster.
     Check(Check),
+    /// Play golden cases of operators without a cluster: what is written, and what the status says.
+    Test(Test),
     /// Ask a running daemon how its plugins are: version, state, what they use.
     Plugins(Plugins),
     /// Print the roles that the daemon needs for manifests: all that they permit, and nothing else.
@@ -81,6 +95,9 @@ Examples:
     /// the daemon runs this as another process where the manifest says `isolation: process`.
     #[command(hide = true)]
     RunComponent,
+    /// Make a component of parts that were compiled: the Go SDK's tool runs this.
+    #[command(hide = true)]
+    Component(Component),
     /// Print the version of the daemon and of the contract that it serves.
     Version {
         /// The format of the version.

@@ -102,7 +102,7 @@ fn fail(ui: &Ui, error: &anyhow::Error, log: &Path) {
 
 fn play(ui: &Ui, workspace: &Workspace, args: &Args, site: &Site, folder: &Path) -> Result<()> {
     let [manifest, component] = site.install(workspace, &folder.join("operator"))?;
-    let mut daemon = daemon::start(&workspace.target.join("debug/capstan"), &manifest, site, folder.join(LOG))?;
+    let mut daemon = daemon::start(&workspace.daemon(), &manifest, site, folder.join(LOG))?;
     ui.doing("daemon", |task| daemon::wait(&mut daemon, task))?;
     ui::uncut(dim(&format!("    its log is {}", daemon.log.display())));
 

@@ -5,6 +5,7 @@ mod control_plane;
 mod copies;
 mod demo;
 mod files;
+mod first_hour;
 mod fuzz;
 mod image;
 mod interrupt;
@@ -45,6 +46,8 @@ struct Cli {
 enum Command {
     /// Build the sample plugins as WebAssembly components.
     Plugins(plugins::Args),
+    /// Make the packages of the SDKs, as their registries get them.
+    Packages(packages::Args),
     /// Start a control plane of local processes and hold it until Ctrl-C.
     Cluster(control_plane::Args),
     /// Build the container image.
@@ -86,6 +89,7 @@ fn run(ui: &Ui, command: Command) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     match command {
         Command::Plugins(args) => plugins::run(ui, &workspace, &args),
+        Command::Packages(args) => packages::run(ui, &workspace, &args),
         Command::Cluster(args) => control_plane::run(ui, &workspace, &args),
         Command::Image(args) => image::run(ui, &workspace, &args),
         Command::Test(args) => test::run(ui, &workspace, &args),

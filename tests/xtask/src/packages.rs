@@ -1,11 +1,11 @@
-//! Decides whether the packages of the SDKs are whole: makes each as its registry gets it, and looks inside.
+//! Makes the packages of the SDKs as their registries get them, decides whether they are whole, and lays them out for `capstan init --sdk`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
-use crate::ui::Task;
+use crate::ui::{self, Task, Ui};
 use crate::workspace::Workspace;
 use crate::{files, plugins, process};
 
@@ -14,10 +14,56 @@ const COUNT: usize = 6;
 /// What is called so has no contract.
 const MACROS: &str = "macros";
 
-/// Makes all packages; returns the name of each, and what is wrong with it.
+/// `cargo xtask packages`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask packages sdk
+  capstan init --lang python --sdk sdk greeting")]
+pub(crate) struct Args {
+    /// The folder to make, which may be there if it is empty.
+    folder: PathBuf,
+}
+
+pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
+    ui.doing("packages", |task| lay_out(task, workspace, &args.folder))?;
+    ui::uncut(format!("    {}", args.folder.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts the packages of each language into a folder of its own, those of Rust and Go unpacked, as `sdk-guest` has the sources; returns a
+/// sentence on it.
+pub(crate) fn lay_out(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<String> {
+    files::folder(folder)?;
+    ensure!(files::entries(folder)?.is_empty(), "{} is not empty; name a folder that is", folder.display());
+    let out = tempfile::tempdir()?;
+    for (archive, name) in make(task, workspace, out.path())? {
+        match archive.extension().unwrap_or_default().to_string_lossy().as_ref() {
+            "crate" if name.contains(MACROS) => drop(unpack(task, &archive, &folder.join("rust/macros"))?),
+            "crate" => drop(unpack(task, &archive, &folder.join("rust"))?),
+            "tgz" => drop(files::put(&folder.join("javascript").join(name), &files::bytes(&archive)?)?),
+            "whl" | "gz" => drop(files::put(&folder.join("python").join(name), &files::bytes(&archive)?)?),
+            _ => files::copy(&archive, &folder.join("go"))?,
+        }
+    }
+    Ok("for Rust, Python, JavaScript and Go".to_owned())
+}
+
+/// Looks into all packages; returns the name of each, and what is wrong with it.
 pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(String, Vec<String>)>> {
-    let folder = tempfile::tempdir()?;
-    let out = folder.path();
+    let out = tempfile::tempdir()?;
+    let mut checked = Vec::new();
+    for (archive, name) in make(task, workspace, out.path())? {
+        let package = unpack(task, &archive, &out.path().join("unpacked").join(&name))?;
+        let top = top(&name).unwrap_or_default();
+        let wrong = problems(&workspace.root, &package, top, !name.contains(MACROS))?;
+        checked.push((name, wrong));
+    }
+    Ok(checked)
+}
+
+/// Makes all packages below a folder; returns their archives with their names.
+fn make(task: &mut Task, workspace: &Workspace, out: &Path) -> Result<Vec<(PathBuf, String)>> {
     let words = "package -p capstan-guest-macros -p capstan-guest --no-verify --allow-dirty --offline";
     let mut cargo = workspace.cargo();
     cargo.args(words.split(' ')).arg("--target-dir").arg(out);
@@ -25,19 +71,15 @@ pub(crate) fn check(task: &mut Task, workspace: &Workspace) -> Result<Vec<(Strin
     for language in plugins::LANGUAGES {
         (language.pack)(task, workspace, &out.join("package"))?;
     }
-    let mut checked = Vec::new();
-    for archive in files::entries(&out.join("package"))? {
-        let name = archive.file_name().unwrap_or_default().to_string_lossy();
-        if let Some(top) = top(&name) {
-            let package = unpack(task, &archive, &out.join("unpacked").join(&*name))?;
-            let wrong = problems(&workspace.root, &package, top, !name.contains(MACROS))?;
-            checked.push((name.into_owned(), wrong));
-        }
+    let named = files::entries(&out.join("package"))?.into_iter().map(|archive| {
+        let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (archive, name)
+    });
+    let made: Vec<_> = named.filter(|(_, name)| top(name).is_some()).collect();
+    if made.len() != COUNT {
+        bail!("there should be {COUNT} packages: {made:?}");
     }
-    if checked.len() != COUNT {
-        bail!("there should be {COUNT} packages: {checked:?}");
-    }
-    Ok(checked)
+    Ok(made)
 }
 
 /// Returns what a package has at its top but for hidden files, by its archive's name; none if that is no package.

@@ -85,6 +85,11 @@ pub(crate) fn build(task: &mut Task, workspace: &Workspace, names: &[String]) ->
     Ok(installed.collect::<Result<Vec<_>>>()?.join(", "))
 }
 
+/// Returns the toolchain of Go that the SDK names, as `GOTOOLCHAIN` wants it.
+pub(crate) fn go_toolchain(workspace: &Workspace) -> Result<String> {
+    go::named(workspace, "toolchain ")
+}
+
 /// Runs the unit tests of a language's SDK and plugins.
 pub(crate) fn test(task: &mut Task, workspace: &Workspace, language: &'static Language) -> Result<Vec<Tested>> {
     let plugins = all(workspace)?.into_iter();

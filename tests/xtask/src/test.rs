@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn steps_run_by_speed_with_what_they_need() {
-        use Step::{Cluster, Core, Daemon, Fmt, Plugins, Scenarios, Unit};
+        use Step::{Cluster, Core, Daemon, Fmt, Init, Plugins, Scenarios, Unit};
         let table = [
             (vec![], false, Step::value_variants().to_vec()),
             (vec![Core, Fmt], false, vec![Fmt, Core]),
             (vec![Scenarios], true, vec![Plugins, Daemon, Cluster, Scenarios]),
-            (vec![], true, vec![Core, Plugins, Daemon, Unit, Cluster, Scenarios]),
+            (vec![], true, vec![Core, Plugins, Daemon, Unit, Cluster, Init, Scenarios]),
         ];
         for (only, filtered, expected) in table {
             assert_eq!(plan(&only, filtered), expected, "{only:?}");

@@ -58,6 +58,11 @@ impl Workspace {
         command
     }
 
+    /// Returns the daemon's program, as [`Self::build_daemon`] builds it.
+    pub(crate) fn daemon(&self) -> PathBuf {
+        self.target.join("debug/capstan")
+    }
+
     /// Returns the folders of the samples, then those of the components that only tests use.
     pub(crate) fn plugins(&self) -> Result<Vec<PathBuf>> {
         let [samples, guests] = ["plugins", "tests/guests"].map(|folder| files::entries(&self.root.join(folder)));
@@ -78,6 +83,12 @@ impl Workspace {
 fn cargo(folder: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);
+    untold(&mut command);
+    command
+}
+
+/// Keeps from a command what `cargo run` has told us.
+pub(crate) fn untold(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         let ours = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|start| text.starts_with(start))
@@ -86,7 +97,6 @@ fn cargo(folder: &Path) -> Command {
             command.env_remove(&name);
         }
     }
-    command
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! Builds plugins written in Go, and runs the tests of their SDK and their own.
 //!
-//! The SDK's tool `component` compiles the parts (a core module, an adapter, their WIT), and here they are joined by the
-//! crates that `wasm-tools` is made of: nobody has to install that.
+//! The SDK's tool `component` compiles the parts (a core module, an adapter, their WIT), and has the daemon's program join them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
 
 use super::{Language, Tested, tested};
 use crate::process::found;
@@ -22,10 +19,8 @@ use crate::{files, process};
 mod bindings;
 
 const SDK: &str = "sdk-guest/go";
-/// What a core module calls its system, for which the adapter stands in.
-const SYSTEM: &str = "wasi_snapshot_preview1";
 /// How components are joined: it changes when one made of the same files would be another.
-const RECIPE: &str = "tests/xtask/src/plugins/go.rs";
+const RECIPE: &str = "host/src/cli/component.rs";
 
 pub(super) const LANGUAGE: Language = Language { mark: "go.mod", inputs: &[SDK, RECIPE], build, test, pack };
 
@@ -38,12 +33,13 @@ struct Go {
 
 fn build(task: &mut Task, workspace: &Workspace, folder: &Path) -> Result<Vec<u8>> {
     let go = Go::ensure(task, workspace)?;
-    let parts = tempfile::tempdir()?;
+    process::must(task, workspace.build_daemon(), "the build of the daemon")?;
+    let out = tempfile::tempdir()?;
+    let component = out.path().join("component.wasm");
     let mut command = go.command(folder);
-    command.args(["tool", "component", "-stage"]).arg(parts.path()).arg(".");
-    let short = workspace.short(folder).display();
-    process::must(task, command, &format!("the build of {short}"))?;
-    join(parts.path()).with_context(|| format!("make a component of {short}"))
+    command.args(["tool", "component", "-o"]).arg(&component).arg(".").env("CAPSTAN", workspace.daemon());
+    process::must(task, command, &format!("the build of {}", workspace.short(folder).display()))?;
+    files::bytes(&component)
 }
 
 fn test(task: &mut Task, workspace: &Workspace, folders: &[PathBuf]) -> Result<Vec<Tested>> {
@@ -84,13 +80,18 @@ fn results(lines: &[String]) -> Tally {
     tally
 }
 
+/// Returns what `go.mod` of the SDK says after a word.
+pub(super) fn named(workspace: &Workspace, word: &str) -> Result<String> {
+    let text = files::text(&workspace.root.join(SDK).join("go.mod"))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(word));
+    Ok(value.with_context(|| format!("go.mod of the SDK has no line `{word}…`"))?.trim().to_owned())
+}
+
 impl Go {
     /// Makes sure that the toolchain that the module of the SDK asks for is there. Go fetches it itself, as a module, and checks it.
     fn ensure(task: &mut Task, workspace: &Workspace) -> Result<Self> {
         let sdk = workspace.root.join(SDK);
-        let text = files::text(&sdk.join("go.mod"))?;
-        let toolchain = text.lines().find_map(|line| line.strip_prefix("toolchain "));
-        let toolchain = toolchain.context("go.mod of the SDK names no toolchain")?.trim().to_owned();
+        let toolchain = named(workspace, "toolchain ")?;
         let purpose = format!("Go is needed to build plugins written in it, by its {toolchain}");
         let help = "install Go 1.21 or newer from https://go.dev/dl; it fetches the version that is needed";
         let go = Self { toolchain };
@@ -117,21 +118,27 @@ impl Go {
     }
 }
 
-fn join(parts: &Path) -> Result<Vec<u8>> {
-    let mut core = fs::read(parts.join("core.wasm")).context("read core.wasm")?;
-    let mut adapter = wat::parse_file(parts.join("adapter.wat"))?;
-    let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_dir(parts.join("wit"))?;
-    for (module, name) in [(&mut core, "component"), (&mut adapter, "adapter")] {
-        let world = resolve.select_world(&[package], Some(name))?;
-        embed_component_metadata(module, &resolve, world, StringEncoding::UTF8)?;
-    }
-    ComponentEncoder::default().module(&core)?.adapter(SYSTEM, &adapter)?.encode()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_that_name_a_version_of_go_name_that_of_the_sdk() {
+        let workspace = Workspace::load().unwrap();
+        let version = named(&workspace, "go ").unwrap();
+        for file in [
+            "sdk-guest/go/README.md",
+            "docs/languages.md",
+            "host/templates/go/steps.md",
+            "host/templates/go/go.mod",
+            "plugins/webpage-go/go.mod",
+            "tests/guests/probe-go/go.mod",
+        ] {
+            let text = files::text(&workspace.root.join(file)).unwrap();
+            let named = found(r"[Gg]o (1\.\d+\.\d+)", &text);
+            assert_eq!(named, Some([&*version]), "{file}");
+        }
+    }
 
     #[test]
     fn the_results_of_go_tests_are_counted_without_subtests() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use cluster::{SHARED, Tool};
 
@@ -12,7 +12,7 @@ use super::{Outcome, Run, Shown};
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{control_plane, image, packages, plugins, process};
+use crate::{control_plane, first_hour, image, packages, plugins, process};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -37,6 +37,8 @@ pub(crate) enum Step {
     Packages,
     /// Start a control plane for the scenarios.
     Cluster,
+    /// From an empty folder to a running operator, in each language.
+    Init,
     /// The tests that need a cluster.
     Scenarios,
     /// Build the container image, and run a daemon out of it.
@@ -65,14 +67,17 @@ impl Step {
 
     /// Says whether it has tests that a name can choose.
     pub(crate) fn has_tests(self) -> bool {
-        matches!(self, Self::Core | Self::Unit | Self::Scenarios)
+        matches!(self, Self::Core | Self::Unit | Self::Init | Self::Scenarios)
     }
 
     /// Returns the steps without which it can't run.
     pub(crate) fn needs(self) -> &'static [Self] {
-        use Step::{Cluster, Core, Daemon, Deny, Doc, Fmt, Image, Languages, Lint, Packages, Plugins, Scenarios, Unit};
+        use Step::{
+            Cluster, Core, Daemon, Deny, Doc, Fmt, Image, Init, Languages, Lint, Packages, Plugins, Scenarios, Unit,
+        };
         match self {
             Scenarios => &[Plugins, Daemon, Cluster],
+            Init => &[Daemon, Cluster],
             Image => &[Plugins, Cluster],
             // Tests of the daemon load built plugins.
             Unit => &[Plugins],
@@ -120,6 +125,7 @@ impl Run<'_> {
             Step::Languages => self.languages(task),
             Step::Packages => self.packages(task),
             Step::Cluster => self.start_cluster(task),
+            Step::Init => self.init(task),
             Step::Scenarios => {
                 let names = [&names[..], &["--skip", IMAGE_TESTS]].concat();
                 rounds(self.times, || self.tests(task, "-p scenarios -p cluster -p model", &names))
@@ -187,6 +193,22 @@ impl Run<'_> {
             let failures: Vec<String> = (!wrong.is_empty()).then_some(name).into_iter().collect();
             let failed = failures.len() as u64;
             shown.add(Tally::of(1 - failed, failed, 0, failures), failed == 0);
+        }
+        Ok(shown)
+    }
+
+    /// Each language counts as a test, and the filter chooses among them.
+    fn init(&self, task: &mut Task) -> Result<Shown> {
+        let cluster = self.cluster.as_ref().context("a control plane")?;
+        let mut shown = Shown::new(Outcome::Passed, "");
+        for (language, finished) in first_hour::run(task, self.workspace, cluster, self.filter.unwrap_or_default())? {
+            let succeeded = finished.status.success();
+            if !succeeded {
+                task.whole(&finished.output);
+            }
+            let failed = u64::from(!succeeded);
+            let failures = (!succeeded).then(|| format!("init in {language}")).into_iter().collect();
+            shown.add(Tally::of(1 - failed, failed, 0, failures), succeeded);
         }
         Ok(shown)
     }

@@ -1,0 +1,227 @@
+//! Reads the folder of a golden case, and says at file and line what is wrong in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use capstan_core::object::Gvk;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::controller::rehearsal::{MOST_RUNS, Played, Written};
+use crate::plugin::CONTRACT;
+use crate::read;
+
+/// The files that a case may have.
+const FILES: [&str; 3] = ["primary.yaml", "world.yaml", "expected.yaml"];
+
+/// A case as it is read: the primary, and what else there is.
+pub(super) struct Case {
+    folder: PathBuf,
+    /// The kind of the primary.
+    pub(super) kind: Gvk,
+    /// The primary.
+    pub(super) primary: Value,
+    /// What else there is.
+    pub(super) world: Vec<(Gvk, Value)>,
+}
+
+/// What comes of a case: the content of `expected.yaml`.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Expected {
+    /// The contract between daemon and component for which it was written.
+    contract: String,
+    /// How many runs it took until nothing changed any more.
+    runs: u32,
+    /// `succeeded`, or the text of the failure.
+    ended: String,
+    /// The primary runs again after this time, as its last run asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    again: Option<String>,
+    /// What was written, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    writes: Vec<ExpectedWrite>,
+    /// The Kubernetes Events: type, reason and text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<String>,
+    /// The status of the primary afterwards.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    status: Value,
+}
+
+/// A write: what it is called, and what is sent.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ExpectedWrite {
+    /// The verb and the object.
+    write: String,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    /// The object or the patch.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    body: Value,
+}
+
+/// Returns the folders of all cases whose names contain a text, in order.
+///
+/// # Errors
+/// If there is none, or the folder can't be read.
+pub(super) fn folders(cases: &Path, filter: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(cases).with_context(|| format!("read the cases in {}", cases.display()))?;
+    let mut all: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
+    all.sort();
+    let found: Vec<_> = all.iter().filter(|path| name(path).contains(filter)).cloned().collect();
+    let names = || all.iter().map(|path| name(path)).collect::<Vec<_>>().join(", ");
+    anyhow::ensure!(
+        !all.is_empty(),
+        "there is no case in {}: make the folder NAME with primary.yaml in it",
+        cases.display()
+    );
+    anyhow::ensure!(!found.is_empty(), "no case has {filter} in its name; there is {}", names());
+    Ok(found)
+}
+
+fn name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+impl Case {
+    /// Reads a case.
+    ///
+    /// # Errors
+    /// What is wrong in which file, at which line.
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
+        for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+            let file = entry?.file_name().to_string_lossy().into_owned();
+            anyhow::ensure!(
+                FILES.contains(&&*file) || file.starts_with('.'),
+                "{}: a case has no such file; expected {}",
+                folder.join(&file).display(),
+                FILES.join(", ")
+            );
+        }
+        let file = folder.join("primary.yaml");
+        let mut primaries = objects(&file)?;
+        let (kind, primary) = primaries
+            .pop()
+            .with_context(|| format!("{}:1: there is no object; expected the primary", file.display()))?;
+        anyhow::ensure!(
+            primaries.is_empty(),
+            "{}:1: there are several objects; expected the primary alone, and others in world.yaml",
+            file.display()
+        );
+        let world = folder.join("world.yaml");
+        let world = if world.exists() { objects(&world)? } else { Vec::new() };
+        Ok(Self { folder: folder.to_owned(), kind, primary, world })
+    }
+
+    /// Returns the file that says what is expected.
+    pub(super) fn expected_file(&self) -> PathBuf {
+        self.folder.join("expected.yaml")
+    }
+
+    /// Returns the file with the primary.
+    pub(super) fn primary_file(&self) -> PathBuf {
+        self.folder.join("primary.yaml")
+    }
+
+    /// Returns what is expected; none if nobody has said it yet.
+    ///
+    /// # Errors
+    /// What is wrong in the file, at which line; or that it is for another contract.
+    pub(super) fn expected(&self) -> anyhow::Result<Option<Expected>> {
+        let file = self.expected_file();
+        if !file.exists() {
+            return Ok(None);
+        }
+        let text = text(&file)?;
+        let expected: Expected = serde_yaml::from_str(&text).map_err(|error| placed(&file, &error))?;
+        if expected.contract != CONTRACT {
+            let line = text.lines().position(|line| line.starts_with("contract:")).map_or(1, |line| line + 1);
+            anyhow::bail!(
+                "{}:{line}: contract: found {}; this daemon has {CONTRACT}: if the case still holds, write it anew by --bless",
+                file.display(),
+                expected.contract
+            );
+        }
+        Ok(Some(expected))
+    }
+}
+
+impl Expected {
+    /// Returns what has come of a case.
+    pub(super) fn of(played: Played) -> Self {
+        let Played { runs, failure, again, writes, events, primary } = played;
+        let restless = || runs == MOST_RUNS && failure.is_none();
+        let ended = match &failure {
+            Some(failure) => format!("failed: {failure}"),
+            None if restless() => format!("not at rest: each of {MOST_RUNS} runs has written something"),
+            None if primary.is_null() => "succeeded: the primary has gone".to_owned(),
+            None => "succeeded".to_owned(),
+        };
+        let write = |Written { what, body, refused }| ExpectedWrite { write: what, refused, body };
+        Self {
+            contract: CONTRACT.to_owned(),
+            runs,
+            ended,
+            again: again.map(|after| format!("{}ms", after.as_millis())),
+            writes: writes.into_iter().map(write).collect(),
+            events: events.into_iter().map(|(sort, reason, text)| format!("{sort} {reason}: {text}")).collect(),
+            status: primary["status"].clone(),
+        }
+    }
+
+    /// Returns a few words on it.
+    pub(super) fn sum(&self) -> String {
+        format!("{} runs, {} writes", self.runs, self.writes.len())
+    }
+
+    /// Returns the text of the file that says it.
+    ///
+    /// # Errors
+    /// If it can't be written as YAML.
+    pub(super) fn text(&self) -> anyhow::Result<String> {
+        Ok(serde_yaml::to_string(self)?)
+    }
+}
+
+/// Reads the objects of a file, each with its kind.
+fn objects(file: &Path) -> anyhow::Result<Vec<(Gvk, Value)>> {
+    let text = text(file)?;
+    let documents: Vec<Value> = serde_yaml::from_multiple(&text).map_err(|error| placed(file, &error))?;
+    documents.into_iter().filter(|document| !document.is_null()).map(|object| kinded(file, &text, object)).collect()
+}
+
+/// Returns an object with its kind; an error names the first line that begins with the field.
+fn kinded(file: &Path, text: &str, object: Value) -> anyhow::Result<(Gvk, Value)> {
+    let at = |field: &str| text.lines().position(|line| line.starts_with(field)).map_or(1, |line| line + 1);
+    let field = |name: &str| {
+        let found = object[name].as_str();
+        found.with_context(|| format!("{}:{}: the field `{name}` is missing, or no text", file.display(), at(name)))
+    };
+    let gvk = Gvk::parse(field("apiVersion")?, field("kind")?);
+    let gvk = gvk.with_context(|| format!("{}:{}: apiVersion", file.display(), at("apiVersion")))?;
+    anyhow::ensure!(
+        object["metadata"]["name"].is_string(),
+        "{}:{}: metadata has no `name`",
+        file.display(),
+        at("metadata")
+    );
+    Ok((gvk, object))
+}
+
+fn text(file: &Path) -> anyhow::Result<String> {
+    read::text(file, read::TEXT).with_context(|| format!("read {}", file.display()))
+}
+
+/// Returns what is wrong with a file, at its line.
+fn placed(file: &Path, error: &serde_yaml::Error) -> anyhow::Error {
+    use serde_yaml::MessageFormatter as _;
+    let said = serde_yaml::UserMessageFormatter.format_message(error);
+    match error.location() {
+        Some(at) => anyhow::anyhow!("{}:{}:{}: {said}", file.display(), at.line(), at.column()),
+        None => anyhow::anyhow!("{}: {said}", file.display()),
+    }
+}

@@ -1,0 +1,302 @@
+//! Answers the requests of a rehearsal as an API server would, as far as runs look at it: objects in memory, and what was asked of them.
+
+use std::collections::BTreeMap;
+
+use capstan_core::budget::Budget;
+use capstan_core::cluster::{Cluster, Deletion, Error, Reason, Target, Verb, Write};
+use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::{kinds, patch};
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+/// When everything takes place.
+pub(super) const NOW: &str = "2000-01-01T00:00:00Z";
+
+/// The entries of a list that API servers merge by a field of each, and that field.
+const CONDITIONS: &str = "type";
+
+/// An API server of objects in memory.
+#[derive(Default)]
+pub(super) struct Server(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<(Gvk, ObjectRef), Value>,
+    /// The version that was given last, of which uids are made too.
+    version: u64,
+    writes: Vec<Written>,
+}
+
+/// A write that was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The verb and the object: `create v1 ConfigMap default/hello`.
+    pub what: String,
+    /// What was sent; null for a deletion.
+    pub body: Value,
+    /// Why it was refused, if so.
+    pub refused: Option<String>,
+}
+
+impl Server {
+    /// Puts an object there that nobody has written meanwhile. If a field manager is given, all of the object is its own.
+    pub(super) fn put(&self, gvk: &Gvk, mut tree: Value, manager: Option<&str>) -> Result<Object, Error> {
+        if let Some(manager) = manager {
+            tree["metadata"]["managedFields"] = json!([share(manager, "Apply", None, &tree)]);
+        }
+        self.0.lock().store(gvk, tree)
+    }
+
+    /// Returns all objects of a kind.
+    pub(super) fn list(&self, gvk: &Gvk) -> Result<Vec<Object>, Error> {
+        let state = self.0.lock();
+        let those = state.objects.iter().filter(|((kind, _), _)| kind == gvk);
+        those.map(|(_, tree)| parsed(gvk, tree)).collect()
+    }
+
+    /// Returns an object as a tree.
+    pub(super) fn tree(&self, gvk: &Gvk, key: &ObjectRef) -> Option<Value> {
+        self.0.lock().objects.get(&(gvk.clone(), key.clone())).cloned()
+    }
+
+    /// Returns what was asked for so far.
+    pub(super) fn writes(&self) -> Vec<Written> {
+        self.0.lock().writes.clone()
+    }
+}
+
+impl State {
+    /// Keeps an object under a new version, and returns it.
+    fn store(&mut self, gvk: &Gvk, mut tree: Value) -> Result<Object, Error> {
+        self.version += 1;
+        tree["apiVersion"] = gvk.api_version().into();
+        tree["kind"] = (*gvk.kind).into();
+        if let Some(metadata) = tree["metadata"].as_object_mut() {
+            metadata.insert("resourceVersion".to_owned(), self.version.to_string().into());
+            metadata.entry("uid").or_insert_with(|| format!("00000000-0000-0000-0000-{:012}", self.version).into());
+            metadata.entry("generation").or_insert_with(|| 1.into());
+            metadata.entry("creationTimestamp").or_insert_with(|| NOW.into());
+        }
+        let object = parsed(gvk, &tree)?;
+        self.objects.insert((gvk.clone(), object.key().clone()), tree);
+        Ok(object)
+    }
+
+    fn carry_out(&mut self, write: &Write) -> Result<Option<Object>, Error> {
+        let Write { target: Target { gvk, key, subresource }, verb } = write;
+        let place = (gvk.clone(), key.clone());
+        let old = self.objects.get(&place).cloned();
+        let new = match (verb, old.clone()) {
+            (Verb::Delete(deletion), old) => return self.delete(&place, deletion, old),
+            (Verb::Create { .. }, Some(_)) => return Err(refused(Reason::Conflict, 409, "it exists already")),
+            (Verb::Create { body, .. }, None) => read(body)?,
+            (Verb::Apply { body, .. }, old) => {
+                let body = read(body)?;
+                upon(&body, old.as_ref())?;
+                merged(old.unwrap_or_else(|| json!({})), &body)?
+            }
+            (_, None) => return Err(refused(Reason::Missing, 404, "it does not exist")),
+            (Verb::Replace { body, .. }, Some(old)) => {
+                let body = read(body)?;
+                upon(&body, Some(&old))?;
+                body
+            }
+            (Verb::MergePatch { body, .. }, Some(old)) => {
+                let body = read(body)?;
+                upon(&body, Some(&old))?;
+                merged(old, &body)?
+            }
+            (Verb::JsonPatch { patch, .. }, Some(old)) => {
+                let done = patch.apply(old, &mut Budget::of_run());
+                done.map_err(|error| refused(Reason::Conflict, 422, &error.to_string()))?
+            }
+        };
+        let new = kept(old.as_ref(), new, subresource.as_deref(), verb);
+        if Some(&new) == old.as_ref() {
+            return parsed(gvk, &new).map(Some);
+        }
+        let is_gone = !new["metadata"]["deletionTimestamp"].is_null() && !is_held(&new);
+        let object = self.store(gvk, new)?;
+        if is_gone {
+            self.objects.remove(&place);
+        }
+        Ok(Some(object))
+    }
+
+    fn delete(
+        &mut self,
+        place: &(Gvk, ObjectRef),
+        deletion: &Deletion,
+        old: Option<Value>,
+    ) -> Result<Option<Object>, Error> {
+        let Some(mut old) = old else { return Ok(None) };
+        let Deletion { uid, version, .. } = deletion;
+        for (name, wanted) in [("uid", uid), ("resourceVersion", version)] {
+            if wanted.as_ref().is_some_and(|wanted| old["metadata"][name] != **wanted) {
+                return Err(refused(Reason::Conflict, 409, &format!("it has another {name}")));
+            }
+        }
+        if is_held(&old) {
+            old["metadata"]["deletionTimestamp"] = NOW.into();
+            return self.store(&place.0, old).map(Some);
+        }
+        self.objects.remove(place);
+        Ok(None)
+    }
+}
+
+impl Cluster for Server {
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        let mut state = self.0.lock();
+        let done = state.carry_out(&write);
+        let body = serde_json::from_str(&write.verb.body()).unwrap_or_default();
+        let refused = done.as_ref().err().map(ToString::to_string);
+        state.writes.push(Written { what: called(&write), body, refused });
+        drop(state);
+        ready(done).boxed()
+    }
+
+    fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
+        ready(self.tree(gvk, key).map(|tree| parsed(gvk, &tree)).transpose()).boxed()
+    }
+
+    fn scope(&self, gvk: &Gvk) -> Option<Scope> {
+        Some(scope(gvk))
+    }
+}
+
+/// Returns where a kind lives; custom kinds are taken to live in namespaces.
+pub(super) fn scope(gvk: &Gvk) -> Scope {
+    kinds::scope(gvk).unwrap_or(Scope::Namespaced)
+}
+
+/// Returns what a write is called: its verb, and the object.
+fn called(write: &Write) -> String {
+    let Write { target: Target { gvk, key, subresource }, verb } = write;
+    let verb = match verb {
+        Verb::Create { .. } => "create",
+        Verb::Apply { .. } => "apply",
+        Verb::Replace { .. } => "update",
+        Verb::JsonPatch { .. } | Verb::MergePatch { .. } => "patch",
+        Verb::Delete(_) => "delete",
+    };
+    let part = subresource.as_ref().map(|part| format!("{part} of ")).unwrap_or_default();
+    format!("{verb} {part}{} {} {key}", gvk.api_version(), gvk.kind)
+}
+
+/// Returns a document after a write: a write to the status changes nothing else, and all others leave the status alone.
+fn kept(old: Option<&Value>, mut new: Value, subresource: Option<&str>, verb: &Verb) -> Value {
+    let written: Value = serde_json::from_str(&verb.body()).unwrap_or_default();
+    if let Some(old) = old {
+        if subresource == Some("status") {
+            let status = new["status"].take();
+            new = old.clone();
+            new["status"] = status;
+        } else if new["spec"] != old["spec"] {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+            new["metadata"]["generation"] = generation.saturating_add(1).into();
+        }
+        for name in ["uid", "generation", "creationTimestamp", "resourceVersion", "managedFields"] {
+            if new["metadata"][name].is_null() || name == "resourceVersion" || name == "managedFields" {
+                new["metadata"][name] = old["metadata"][name].clone();
+            }
+        }
+    }
+    if let Some(share) = share_of(verb, subresource, &written) {
+        let shares = new["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let is_other =
+            |other: &Value| ["manager", "operation", "subresource"].iter().any(|field| other[field] != share[field]);
+        new["metadata"]["managedFields"] =
+            shares.iter().filter(|other| is_other(other)).cloned().chain([share.clone()]).collect();
+    }
+    new
+}
+
+fn share_of(verb: &Verb, subresource: Option<&str>, written: &Value) -> Option<Value> {
+    let (manager, operation) = match verb {
+        Verb::Apply { manager, .. } => (manager, "Apply"),
+        Verb::Create { manager, .. }
+        | Verb::Replace { manager, .. }
+        | Verb::JsonPatch { manager, .. }
+        | Verb::MergePatch { manager, .. } => (manager, "Update"),
+        Verb::Delete(_) => return None,
+    };
+    Some(share(manager, operation, subresource, written))
+}
+
+/// Returns an entry of `managedFields`, about as an API server makes it.
+fn share(manager: &str, operation: &str, subresource: Option<&str>, written: &Value) -> Value {
+    let mut share =
+        json!({ "manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields(written) });
+    if let Some(subresource) = subresource {
+        share["subresource"] = subresource.into();
+    }
+    share
+}
+
+/// Returns the fields of a document as `managedFields` names them.
+fn fields(written: &Value) -> Value {
+    const NOBODYS: [&str; 8] =
+        ["apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "managedFields", "creationTimestamp"];
+    match written {
+        Value::Object(map) => {
+            let owned = map.iter().filter(|(name, _)| !NOBODYS.contains(&&***name));
+            owned.map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+        }
+        Value::Array(entries) if !entries.is_empty() && entries.iter().all(|entry| entry[CONDITIONS].is_string()) => {
+            let key = |entry: &Value| format!("k:{}", json!({ CONDITIONS: entry[CONDITIONS] }));
+            entries.iter().map(|entry| (key(entry), fields(entry))).collect()
+        }
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            Value::Object(Map::new())
+        }
+    }
+}
+
+/// Merges what is applied or patched: conditions by their types, other lists as a whole.
+fn merged(mut old: Value, new: &Value) -> Result<Value, Error> {
+    let mut new = new.clone();
+    if let Some(conditions) = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
+        let mut all = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        for entry in std::mem::take(conditions) {
+            match all.iter_mut().find(|old| old[CONDITIONS] == entry[CONDITIONS]) {
+                Some(old) => *old = entry,
+                None => all.push(entry),
+            }
+        }
+        *conditions = all;
+    }
+    patch::merge(&mut old, &new, &mut Budget::of_run())
+        .map_err(|error| refused(Reason::Invalid, 0, &error.to_string()))?;
+    Ok(old)
+}
+
+/// Refuses what is meant for another object, or another version of it.
+fn upon(body: &Value, old: Option<&Value>) -> Result<(), Error> {
+    for field in ["uid", "resourceVersion"] {
+        let wanted = body["metadata"][field].as_str();
+        if wanted.is_some() && wanted != old.and_then(|old| old["metadata"][field].as_str()) {
+            return Err(refused(Reason::Conflict, 409, &format!("it has another {field}")));
+        }
+    }
+    Ok(())
+}
+
+fn is_held(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+fn read(body: &str) -> Result<Value, Error> {
+    serde_json::from_str(body).map_err(|error| refused(Reason::Invalid, 0, &error.to_string()))
+}
+
+fn parsed(gvk: &Gvk, tree: &Value) -> Result<Object, Error> {
+    Object::parse(&tree.to_string(), gvk, &Managers::all())
+        .map_err(|error| refused(Reason::Unusable, 0, &error.to_string()))
+}
+
+fn refused(reason: Reason, code: u16, message: &str) -> Error {
+    Error::new(reason, code, message)
+}

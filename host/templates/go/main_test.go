@@ -1,0 +1,44 @@
+// What a {{kind}} needs and is told, as values.
+
+package main
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/capstan-dev/capstan/sdk-guest/go/capstan"
+	"github.com/capstan-dev/capstan/sdk-guest/go/capstantest"
+)
+
+var run = new(capstantest.Daemon).Run()
+
+func primary(greeting string) *{{kind}} {
+	return &{{kind}}{Metadata: capstan.Metadata{Name: "hello"}, Spec: Spec{Greeting: greeting, Name: "Ada"}}
+}
+
+func equal(t *testing.T, actual, expected any) {
+	t.Helper()
+	if !reflect.DeepEqual(actual, expected) {
+		t.Errorf("\n  is       %#v\n  expected %#v", actual, expected)
+	}
+}
+
+func TestTheConfigMapHasTheGreeting(t *testing.T) {
+	object, err := configMap(run, primary("Hello, {name}!"))
+	equal(t, err, nil)
+	equal(t, object["metadata"], capstan.Object{"name": "hello"})
+	equal(t, object["data"], capstan.Object{"text": "Hello, Ada!"})
+}
+
+func TestTheStatusSaysTheSame(t *testing.T) {
+	update, err := reconcile(run, primary("Hello, {name}!"))
+	equal(t, err, nil)
+	equal(t, update, capstan.Update{Status: Status{Text: "Hello, Ada!"}})
+}
+
+func TestAGreetingWithoutANameIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	_, err := configMap(run, primary("Hello!"))
+	if err == nil || err.Error() != "spec.greeting needs {name}" {
+		t.Error(err)
+	}
+}

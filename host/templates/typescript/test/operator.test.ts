@@ -1,0 +1,30 @@
+// What a {{kind}} needs and is told, as values.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import operator, { type {{kind}} } from "../src/operator.js";
+
+const primary = (greeting: string): {{kind}} => ({
+  apiVersion: "{{group}}/v1alpha1",
+  kind: "{{kind}}",
+  metadata: { name: "hello" },
+  spec: { greeting, name: "Ada" },
+});
+
+test("the config map has the greeting", () => {
+  assert.deepEqual(operator.desired.configmap(primary("Hello, {name}!")), {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name: "hello" },
+    data: { text: "Hello, Ada!" },
+  });
+});
+
+test("the status says the same", () => {
+  assert.deepEqual(operator.reconcile(primary("Hello, {name}!")), { status: { text: "Hello, Ada!" } });
+});
+
+test("a greeting without a name is refused before anything is written", () => {
+  assert.throws(() => operator.desired.configmap(primary("Hello!")), { message: "spec.greeting needs {name}" });
+});

@@ -1,0 +1,198 @@
+//! Plays the first hour of an author, in each language: the commands of docs/first-hour.md, from an empty folder outside of this repository to an
+//! operator that runs on a real API server. The README of the new folder has to say the same commands.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use bench::clock::Stopwatch;
+use cluster::Cluster;
+
+use crate::process::{self, Finished};
+use crate::ui::{Task, said};
+use crate::workspace::{self, Workspace};
+use crate::{files, packages, plugins};
+
+const PAGE: &str = "docs/first-hour.md";
+/// The languages, as `capstan init` calls them, with their sections of the page.
+const LANGUAGES: [(&str, &str); 5] = [
+    ("rust", "In Rust"),
+    ("python", "In Python"),
+    ("javascript", "In JavaScript"),
+    ("typescript", "In TypeScript"),
+    ("go", "In Go"),
+];
+/// The section that follows each of them.
+const RUN: &str = "Run it";
+/// The folder that they all make.
+const PROJECT: &str = "greeting";
+/// What they all define in the cluster.
+const KIND: &str = "greetings.example.com";
+/// The command that goes on until it is told to end.
+const DAEMON: &str = "capstan run ";
+
+/// Ends the daemon with the script, and shows its log if something has failed.
+const PROLOGUE: &str = r#"set -e
+ended() { code=$?; [ -z "$daemon" ] || { kill "$daemon"; wait "$daemon"; } || true; [ $code = 0 ] || cat "$HOUR/daemon.log" 2>/dev/null; exit $code; }
+trap ended EXIT
+"#;
+
+/// What the hours of all languages share.
+struct Hour<'a> {
+    workspace: &'a Workspace,
+    cluster: &'a Cluster,
+    page: &'a str,
+    /// The programs that an author has in the path: `capstan` and `kubectl`.
+    programs: &'a Path,
+    /// The packages of the SDKs.
+    sdk: &'a Path,
+}
+
+/// Plays it in the languages whose name contains the filter; returns what each has written and how it ended.
+pub(crate) fn run(
+    task: &mut Task,
+    workspace: &Workspace,
+    cluster: &Cluster,
+    filter: &str,
+) -> Result<Vec<(&'static str, Finished)>> {
+    let languages: Vec<_> = LANGUAGES.into_iter().filter(|(language, _)| language.contains(filter)).collect();
+    if languages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let folder = tempfile::Builder::new().prefix("capstan-first-hour-").tempdir()?;
+    let [programs, sdk] = ["bin", "sdk"].map(|name| folder.path().join(name));
+    packages::lay_out(task, workspace, &sdk)?;
+    files::folder(&programs)?;
+    symlink(workspace.daemon(), programs.join("capstan"))?;
+    symlink(cluster.kubectl_path(), programs.join("kubectl"))?;
+    let before = files::fingerprint(&sdk, &[&sdk])?;
+    let page = files::text(&workspace.root.join(PAGE))?;
+    let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk };
+    let mut hours = Vec::new();
+    for (language, title) in languages {
+        let watch = Stopwatch::start();
+        let finished = hour.play(task, title, &folder.path().join(language))?;
+        task.announce(&format!("{language}: {}", said(watch.spent())));
+        hours.push((language, finished));
+    }
+    ensure!(files::fingerprint(&sdk, &[&sdk])? == before, "building has changed the packages of the SDKs");
+    Ok(hours)
+}
+
+impl Hour<'_> {
+    fn play(&self, task: &mut Task, title: &str, home: &Path) -> Result<Finished> {
+        files::folder(home)?;
+        let told: Vec<&str> = commands(section(self.page, title)?).chain(commands(section(self.page, RUN)?)).collect();
+        let namespace = self.cluster.namespace("first-hour")?;
+        let mut shell = self.command("bash", home);
+        shell.arg("-c").arg(script(&told)).env("KUBECONFIG", self.kubeconfig(task, home, namespace.name())?);
+        shell.env("HOUR", home).env("CAPSTAN_SDK", self.sdk);
+        shell.env("CAPSTAN_CODE_CACHE", home.join("code")).env("CAPSTAN_LISTEN", "127.0.0.1:0");
+        // The toolchain that is there already.
+        shell.env("GOTOOLCHAIN", plugins::go_toolchain(self.workspace)?);
+        let finished = process::run(shell, &mut |line| task.at(line.trim()))?;
+        self.cluster.kubectl(&["delete", "crd", "--ignore-not-found", KIND])?;
+        let readme = files::text(&home.join(PROJECT).join("README.md"))?;
+        let begun = told.iter().position(|command| command.starts_with("cd ")).map_or(0, |at| at + 1);
+        let (_, after) = told.split_at(begun);
+        ensure!(
+            commands(&readme).eq(after.iter().copied()),
+            "{PAGE} and README.md of the new folder differ {}: {after:?}",
+            title.to_lowercase()
+        );
+        Ok(finished)
+    }
+
+    /// Returns a kubeconfig whose namespace is this one.
+    fn kubeconfig(&self, task: &mut Task, home: &Path, namespace: &str) -> Result<PathBuf> {
+        let kubeconfig = home.join("kubeconfig");
+        fs::copy(self.cluster.admin_kubeconfig(), &kubeconfig).context("copy the kubeconfig")?;
+        let mut select = self.command("kubectl", home);
+        select.args(["config", "set-context", "--current", "--namespace", namespace]).env("KUBECONFIG", &kubeconfig);
+        process::must(task, select, "kubectl config set-context")?;
+        Ok(kubeconfig)
+    }
+
+    /// Returns a program as it runs for an author: outside of this repository, with what the page asks for in the path.
+    fn command(&self, program: &str, folder: &Path) -> Command {
+        let own = self.programs.join(program);
+        let mut command = Command::new(if own.exists() { own.as_os_str() } else { program.as_ref() });
+        workspace::untold(&mut command);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.current_dir(folder).env("PATH", format!("{}:{path}", self.programs.display()));
+        command.env_remove("CARGO_TARGET_DIR");
+        command
+    }
+}
+
+/// Returns a section of a document, without those below it.
+fn section<'a>(document: &'a str, title: &str) -> Result<&'a str> {
+    let mut sections = document.split("\n## ").filter_map(|section| section.split_once('\n'));
+    let found = sections.find(|(head, _)| *head == title);
+    Ok(found.with_context(|| format!("{PAGE} has no section {title}"))?.1)
+}
+
+/// Returns the commands in the fences of a document, without what it says of them.
+fn commands(document: &str) -> impl Iterator<Item = &str> {
+    let fences = document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    fences.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line).trim_end())
+}
+
+/// Returns a script that says and runs each command until one fails; the daemon goes on beside the others.
+fn script(commands: &[&str]) -> String {
+    let lines = commands.iter().map(|command| {
+        let quoted = command.replace('\'', r"'\''");
+        let run = if command.starts_with(DAEMON) {
+            format!("{command} >\"$HOUR/daemon.log\" 2>&1 & daemon=$!")
+        } else {
+            (*command).to_owned()
+        };
+        format!("echo '$ {quoted}'\n{run}\n")
+    });
+    std::iter::once(PROLOGUE.to_owned()).chain(lines).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_of_a_document_are_those_in_its_fences() {
+        let document = "# A\n\n```sh\nnpm install                  # once\nnpm test\n```\n\nand `x`:\n\n```yaml\na: b\n```\n\n```sh\nls\n```\n";
+        assert_eq!(commands(document).collect::<Vec<_>>(), ["npm install", "npm test", "ls"]);
+    }
+
+    #[test]
+    fn a_section_ends_where_the_next_begins() {
+        let document = "# A\n\nx\n\n## B\n\ny\n\n## C\nz\n";
+        assert_eq!(section(document, "B").unwrap(), "\ny\n");
+        assert!(section(document, "D").is_err());
+    }
+
+    #[test]
+    fn what_comes_before_is_what_the_test_does_itself() {
+        let workspace = Workspace::load().unwrap();
+        let page = files::text(&workspace.root.join(PAGE)).unwrap();
+        let build = format!("cargo {}", process::typed(workspace.build_daemon().get_args()));
+        let before: Vec<&str> = commands(section(&page, "Before").unwrap()).collect();
+        assert_eq!(
+            before,
+            [
+                &*build,
+                "cargo xtask packages target/sdk",
+                "cargo xtask cluster",
+                "export PATH=$PWD/target/debug:$PATH",
+                "export CAPSTAN_SDK=$PWD/target/sdk"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_daemon_runs_beside_what_follows_it() {
+        let said = script(&["it's", "capstan run -m a.yaml", "ls"]);
+        let expected = "echo '$ it'\\''s'\nit's\necho '$ capstan run -m a.yaml'\ncapstan run -m a.yaml >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\necho '$ ls'\nls\n";
+        assert_eq!(said.strip_prefix(PROLOGUE), Some(expected));
+    }
+}
