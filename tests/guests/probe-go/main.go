@@ -135,14 +135,14 @@ func away(run capstan.Run, p *probe) (capstan.Object, error) {
 
 func brief(run capstan.Run, p *probe) (capstan.Object, error) { return capstan.Object{"id": "8"}, nil }
 
-func makeAway(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.Created, error) {
+func makeAway(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.CreatedThing, error) {
 	(*wanted)["made"] = word
-	return capstan.Created{Thing: wanted}, nil
+	return capstan.CreatedThing{Thing: wanted}, nil
 }
 
-func makeBrief(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.Created, error) {
+func makeBrief(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.CreatedThing, error) {
 	(*wanted)["of"] = p.Name
-	return capstan.Created{Thing: wanted}, nil
+	return capstan.CreatedThing{Thing: wanted}, nil
 }
 
 func changeAway(run capstan.Run, actual, wanted *capstan.Object, p *probe) (*capstan.Object, error) {
