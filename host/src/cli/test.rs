@@ -136,3 +136,128 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
 fn difference(expected: &str, found: &str) -> String {
     similar::TextDiff::from_lines(expected, found).unified_diff().context_radius(3).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::args::{Cli, Command};
+
+    const MANIFEST: &str = "\
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: { name: pages }
+spec:
+  controllers:
+    pages:
+      primary: { apiVersion: sample.dev/v1, kind: Page }
+      statusConditions: standard
+      workflow:
+        dependents:
+          map:
+            apiVersion: v1
+            kind: ConfigMap
+            serverSideApply: true
+            desired: { template: { metadata: { name: \"${primary.metadata.name}\" }, data: { text: \"${primary.spec.text}\" } } }
+";
+    const PRIMARY: &str = "apiVersion: sample.dev/v1\nkind: Page\nmetadata: { name: a }\nspec: { text: hello }\n";
+
+    /// A folder with a manifest and one case.
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let place = Self(tempfile::tempdir().unwrap());
+            fs::create_dir_all(place.case()).unwrap();
+            fs::write(place.0.path().join("m.yaml"), MANIFEST).unwrap();
+            for (name, text) in files {
+                fs::write(place.case().join(name), text).unwrap();
+            }
+            place
+        }
+
+        fn case(&self) -> PathBuf {
+            self.0.path().join("cases/a")
+        }
+
+        /// Plays the case, and returns what is wrong; nothing if it is as expected.
+        async fn play(&self, bless: bool) -> String {
+            let manifest = self.0.path().join("m.yaml");
+            let line = ["capstan", "test", "-m", manifest.to_str().unwrap()];
+            let Command::Test(args) = Cli::parse_from(line).command else { panic!("another command") };
+            let operators = operators::valid(&args.source.manifests).unwrap();
+            let subjects = subjects(&operators, &args).await.unwrap();
+            match judge(&self.case(), &subjects, bless).await {
+                Ok(Verdict::Good(_) | Verdict::Blessed) => String::new(),
+                Ok(Verdict::Wrong(why)) => why,
+                Err(error) => format!("{error:#}"),
+            }
+        }
+
+        fn expected(&self) -> String {
+            fs::read_to_string(self.case().join("expected.yaml")).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_case_is_as_it_was_written_until_something_differs() {
+        let place = Place::new(&[("primary.yaml", PRIMARY)]);
+        let missing = place.play(false).await;
+        assert!(missing.contains("expected.yaml is missing: --bless writes it"), "{missing}");
+        assert_eq!(place.play(true).await, "");
+        let expected = place.expected();
+        for part in ["runs: 2", "ended: succeeded", "write: apply v1 ConfigMap default/a", "text: hello", "type: Ready"]
+        {
+            assert!(expected.contains(part), "{part}: {expected}");
+        }
+        assert_eq!(place.play(false).await, "");
+        fs::write(place.case().join("primary.yaml"), PRIMARY.replace("hello", "bye")).unwrap();
+        let wrong = place.play(false).await;
+        assert!(wrong.contains("-      text: hello\n+      text: bye\n"), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn what_the_primary_owns_counts_as_made_by_the_operator() {
+        const OWNED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  ownerReferences: [{ apiVersion: sample.dev/v1, kind: Page, name: a, uid: '' }]\ndata: { text: hello }\n";
+        let foreign = OWNED.replace("name: a, uid", "name: b, uid");
+        for (world, ended) in [(OWNED, "ended: succeeded"), (&*foreign, "ended: 'failed: ")] {
+            let place = Place::new(&[("primary.yaml", PRIMARY), ("world.yaml", world)]);
+            assert_eq!(place.play(true).await, "");
+            let expected = place.expected();
+            assert!(expected.contains(ended) || expected.contains(&ended.replace('\'', "\"")), "{expected}");
+            assert!(world != OWNED || !expected.contains("apply v1 ConfigMap"), "{expected}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_in_a_case_is_told_at_file_and_line() {
+        let expected = "contract: \"0.0.1\"\nruns: 2\nended: succeeded\n";
+        let typo = expected.replace("runs", "rnus");
+        let table: [(&[(&str, &str)], &str); 5] = [
+            (
+                &[("primary.yaml", PRIMARY), ("wrold.yaml", "")],
+                "wrold.yaml: a case has no such file; expected primary.yaml, world.yaml, expected.yaml",
+            ),
+            (
+                &[("primary.yaml", PRIMARY), ("expected.yaml", expected)],
+                "expected.yaml:1: contract: found 0.0.1; this daemon has ",
+            ),
+            (&[("primary.yaml", PRIMARY), ("expected.yaml", &typo)], "expected.yaml:2:"),
+            (
+                &[("primary.yaml", "apiVersion: sample.dev/v1\nkind: Paeg\nmetadata: { name: a }\n")],
+                "primary.yaml:1: no controller has primaries of sample.dev/v1 Paeg; expected sample.dev/v1 Page",
+            ),
+            (
+                &[("primary.yaml", "apiVersion: sample.dev/v1\nmetadata: { name: a }\n")],
+                "primary.yaml:1: the field `kind` is missing",
+            ),
+        ];
+        for (files, expected) in table {
+            let said = Place::new(files).play(false).await;
+            assert!(said.contains(expected), "{expected}: {said}");
+        }
+    }
+}

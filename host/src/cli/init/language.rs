@@ -41,7 +41,7 @@ macro_rules! steps {
 }
 
 /// The files that a folder has in all languages.
-pub(super) const COMMON: &[Template] = files!("common": "README.md" "operator.yaml" "crd.yaml" "example.yaml");
+pub(super) const COMMON: &[Template] = files!("common": "README.md" "operator.yaml" "crd.yaml" "example.yaml" "cases/hello/primary.yaml" "cases/hello/expected.yaml");
 
 const RUST: Facts = Facts {
     title: "Rust",
