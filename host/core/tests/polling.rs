@@ -135,7 +135,8 @@ impl Session for Scene {
                 | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
                 | Call::ToSecondaries { .. }
-                | Call::DesiredSet { .. } => unreachable!("nobody asks"),
+                | Call::DesiredSet { .. }
+                | Call::Describe {} => unreachable!("nobody asks"),
             })
         }
         .boxed()

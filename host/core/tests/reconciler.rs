@@ -378,7 +378,7 @@ impl Session for Script {
                 self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
             }
             Call::Poll { .. } | Call::PollOne { .. } | Call::Receive { .. } => unreachable!("nothing is polled"),
-            Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } => {
+            Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } | Call::Describe {} => {
                 unreachable!("nothing is asked about changes")
             }
         }

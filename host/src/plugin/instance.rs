@@ -18,10 +18,10 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, description, error_handler, filter, inbound, poller, reconciler, resource_poller, retry_policy,
 };
-use super::convert::{bounded, desired_set, named, polled_all, polled_one, received};
-use super::ending::{NoRoom, Otherwise, OverMemory, OverTables, Overdue, early};
+use super::convert::{bounded, described, desired_set, named, polled_all, polled_one, received};
+use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
 use super::network::http::Http;
@@ -29,6 +29,8 @@ use super::network::{Connected, Line, tcp};
 use super::output::{Home, Pipe, Stream};
 use super::process::Wire;
 use super::usage::{Alive, Counters};
+
+mod signature;
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
 /// are smaller than 1.5 MiB.
@@ -378,6 +380,10 @@ impl Instance {
             Call::ToSecondaries { name, primary } => {
                 self.map(Interface::SecondaryMapper, (name, primary)).await?.map(Answer::ToSecondaries)
             }
+            Call::Describe {} => {
+                let answer = self.ask::<_, Vec<description::KnownNames>>(Interface::Description, ()).await?;
+                bounded(answer, |entries| described(entries).map(Answer::Describe))?
+            }
             Call::Receive { name, ref request } => self.receive(name, &(&**request).into()).await?,
             Call::PollOne { name, primary } => {
                 let answer = self.ask::<_, resource_poller::PollResult>(Interface::ResourcePoller, (name, primary));
@@ -440,44 +446,6 @@ impl Instance {
         let index = exports.get(&interface).ok_or(NotExported(interface.name()))?;
         handle.get_typed_func(store, index)
     }
-
-    /// Looks at the signature of each export.
-    ///
-    /// # Errors
-    /// The interface that has another signature, and what is wrong.
-    fn check(&mut self) -> Result<(), Otherwise> {
-        for &interface in Arc::clone(&self.exports).keys() {
-            let found = match interface {
-                Interface::Reconciler => self.function::<(&str,), reconciler::UpdateControl>(interface).map(drop),
-                Interface::Cleaner => self.function::<(&str,), cleaner::DeleteControl>(interface).map(drop),
-                Interface::ErrorHandler => {
-                    self.function::<Handle<'_>, error_handler::ErrorControl>(interface).map(drop)
-                }
-                Interface::RetryPolicy => self.function::<Decide<'_>, retry_policy::NextRetry>(interface).map(drop),
-                Interface::Initializer => self.function::<(&str,), ()>(interface).map(drop),
-                Interface::Dependent => self.function::<(&str, &str), String>(interface).map(drop),
-                Interface::Bulk => self.function::<(&str, &str), Vec<String>>(interface).map(drop),
-                Interface::Matcher => {
-                    self.function::<(&str, &str, &str, &str), types::MatchResult>(interface).map(drop)
-                }
-                Interface::Condition => {
-                    self.function::<(&str, &str, &str), condition::ConditionResult>(interface).map(drop)
-                }
-                Interface::Inbound => self.function::<Receive<'_>, inbound::InboundAnswer>(interface).map(drop),
-                Interface::Filter => self.function::<(&str, &filter::Change), bool>(interface).map(drop),
-                Interface::Mapper | Interface::SecondaryMapper => {
-                    self.function::<(&str, &str), Vec<types::ObjectKey>>(interface).map(drop)
-                }
-                Interface::Poller => self.function::<(&str,), Vec<poller::PrimaryResources>>(interface).map(drop),
-                Interface::ResourcePoller => {
-                    self.function::<(&str, &str), resource_poller::PollResult>(interface).map(drop)
-                }
-            };
-            found
-                .map_err(|error| Otherwise { interface: interface.name().to_owned(), reason: format!("{error:#}") })?;
-        }
-        Ok(())
-    }
 }
 
 /// What a call ends with: an answer, an error that the component returned, or no answer at all.
@@ -485,15 +453,6 @@ pub(super) type Ended<T> = wasmtime::Result<Result<T, String>>;
 
 /// A function of a component.
 type Function<P, R> = TypedFunc<P, (Result<R, String>,)>;
-
-/// What `handle-error` takes.
-type Handle<'a> = (&'a str, &'a error_handler::FailureInfo);
-
-/// What `receive` takes.
-type Receive<'a> = (&'a str, &'a inbound::InboundRequest);
-
-/// What `decide-retry` takes.
-type Decide<'a> = (&'a str, &'a retry_policy::FailedRun);
 
 #[cfg(test)]
 mod tests {

@@ -131,7 +131,7 @@ pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
     Bulks, Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, FailedRun, Failure, FailureClass, Filters,
-    Initializer, Mappers, Matchers, Origin, Pollers, Receivers, Reconciler, ResourcePollers, RetryPolicy,
+    Initializer, Mappers, Matchers, Names, Origin, Pollers, Receivers, Reconciler, ResourcePollers, RetryPolicy,
     SecondaryMappers,
 };
 pub use inbound::{Received, Request};

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Changed, ConditionResult, DeleteControl, DesiredSet, ErrorControl, FailedRun, Failure, FailureInfo, InboundAnswer,
-    InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
+    Changed, ConditionResult, DeleteControl, Description, DesiredSet, ErrorControl, FailedRun, Failure, FailureInfo,
+    InboundAnswer, InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
 };
 
 /// The calls of one run.
@@ -154,6 +154,10 @@ exports! {
     /// Returns the secondaries that belong to a primary.
     SecondaryMapper "secondary-mapper", ToSecondaries "to-secondaries":
     to_secondaries(name: &'a str, primary: &'a str) -> Named;
+
+    /// Returns which names the component answers to.
+    Description "description", Describe "describe":
+    describe() -> Description;
 }
 
 #[cfg(test)]
@@ -202,7 +206,8 @@ mod tests {
                 ("inbound", "receive"),
                 ("filter", "accepts"),
                 ("mapper", "to-primaries"),
-                ("secondary-mapper", "to-secondaries")
+                ("secondary-mapper", "to-secondaries"),
+                ("description", "describe")
             ]
         );
         assert_eq!(Call::Start.interface(), None);
