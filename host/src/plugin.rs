@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use capstan_core::guest::{Answer, Call, Context, Failure, Guest, Interface, Session};
+use capstan_core::guest::{Answer, Call, Context, Description, Failure, Guest, Interface, Session};
 use capstan_core::manifest::{Limits, Permission};
 use capstan_core::reconciler::memos::Memos;
 use capstan_core::room::{Holding, Room};
@@ -61,6 +61,8 @@ struct Loaded {
     facts: Arc<Facts>,
     place: Place,
     exports: BTreeSet<Interface>,
+    /// The names that it answers to; `None` if it does not say.
+    description: Option<Description>,
     /// The ways in which it can ask to write.
     writes: BTreeSet<Permission>,
     /// One permit per run at a time (`limits.concurrency`); stands before the pool, whose exhaustion is an error.
@@ -176,6 +178,11 @@ impl Plugin {
     /// Whether its machine code had been compiled before, and was kept.
     pub fn from_cache(&self) -> bool {
         self.inner.from_cache
+    }
+
+    /// Returns which names it answers to; `None` if it does not say.
+    pub fn description(&self) -> Option<&Description> {
+        self.inner.description.as_ref()
     }
 
     fn session(&self, run: Arc<dyn Context>, nesting: Nesting) -> Box<dyn Session> {

@@ -11,6 +11,8 @@ mod asks;
 mod calls;
 #[path = "plugin/compiling.rs"]
 mod compiling;
+#[path = "plugin/describing.rs"]
+mod describing;
 #[path = "plugin/guests.rs"]
 mod guests;
 #[path = "plugin/loading.rs"]

@@ -358,6 +358,62 @@ pub struct Named {
     pub keys: Vec<ObjectRef>,
 }
 
+/// The answer of `describe`: which names the exports of a component answer to (`LC-15`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// The names by interface and controller. All entries that are for a controller, and for all of them, count together.
+    #[serde(deserialize_with = "wire::few")]
+    pub entries: Vec<KnownNames>,
+}
+
+/// The names that an exported interface answers to, for one controller or for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownNames {
+    /// The interface, by its name in the contract.
+    pub exported: String,
+    /// The controller; `None`: all of them.
+    pub controller: Option<String>,
+    /// The names.
+    pub names: Names,
+}
+
+/// Names that an exported interface answers to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Names {
+    /// These.
+    These(#[serde(deserialize_with = "wire::few")] Vec<String>),
+    /// The interface's function takes no name, or only the component knows at run time which names there are.
+    Open,
+}
+
+impl Description {
+    /// The most names that there may be, and the longest, in bytes.
+    pub const NAMES: usize = 1024;
+    const LONGEST: usize = 253;
+
+    /// Returns it, if it is no more than it may be.
+    ///
+    /// # Errors
+    /// What is too much of it.
+    pub fn bounded(self) -> Result<Self, String> {
+        let names = self.entries.iter().map(|entry| match &entry.names {
+            Names::These(names) => names.as_slice(),
+            Names::Open => &[],
+        });
+        let count = self.entries.len().max(names.clone().map(<[_]>::len).sum());
+        if count > Self::NAMES {
+            return Err(format!("it describes {count} names, and may describe {}", Self::NAMES));
+        }
+        let others = self.entries.iter().flat_map(|entry| entry.controller.iter().chain([&entry.exported]));
+        match names.flatten().chain(others).map(String::len).max() {
+            Some(length) if length > Self::LONGEST => {
+                Err(format!("it describes a name of {length} bytes, and may one of {}", Self::LONGEST))
+            }
+            Some(_) | None => Ok(self),
+        }
+    }
+}
+
 impl FailureClass {
     /// All there are.
     pub const ALL: &[Self] = &[

@@ -23,6 +23,7 @@ mod clusters;
 mod conditions;
 mod config;
 mod dependent;
+pub mod described;
 mod destinations;
 pub mod events;
 pub mod filters;

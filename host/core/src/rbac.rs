@@ -642,7 +642,7 @@ default events: get create patch
     #[test]
     fn plurals_are_guessed_as_kubectl_does() {
         let kinds = ["Pod", "Ingress", "NetworkPolicy", "Endpoints", "Gateway"];
-        assert_eq!(kinds.map(guess), ["pods", "ingresses", "networkpolicies", "endpoints", "gatewaies"]);
+        assert_eq!(kinds.map(plural), ["pods", "ingresses", "networkpolicies", "endpoints", "gatewaies"]);
     }
 
     #[test]

@@ -138,7 +138,8 @@ impl Session for Scene {
                 | Call::Create { .. }
                 | Call::Update { .. }
                 | Call::Remove { .. }
-                | Call::DesiredSet { .. } => unreachable!("nobody asks"),
+                | Call::DesiredSet { .. }
+                | Call::Describe {} => unreachable!("nobody asks"),
             })
         }
         .boxed()

@@ -381,7 +381,7 @@ impl Session for Script {
             }
             Call::Create { .. } | Call::Update { .. } | Call::Remove { .. } => unreachable!("nothing is outside"),
             Call::Poll { .. } | Call::PollOne { .. } | Call::Receive { .. } => unreachable!("nothing is polled"),
-            Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } => {
+            Call::Accepts { .. } | Call::ToPrimaries { .. } | Call::ToSecondaries { .. } | Call::Describe {} => {
                 unreachable!("nothing is asked about changes")
             }
         }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use capstan_core::budget::Budget;
-use capstan_core::manifest::{Operator, fit};
+use capstan_core::guest::Description;
+use capstan_core::manifest::{Operator, described, fit};
 use capstan_core::permission::risk;
 use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
@@ -14,6 +15,8 @@ use serde::Serialize;
 
 use crate::cli::args::{Check, Output};
 use crate::operators::{self, Manifests, Read};
+use crate::plugin::loader::UNCHECKED;
+use crate::plugin::{Component as _, Plugin};
 use crate::read;
 
 /// The result for one manifest, plugin or controller.
@@ -55,6 +58,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     }
     let engine = operators::engine(&operators)?;
     let cache = operators::code_cache(&args.source);
+    let mut plugins = Vec::new();
     for operator in &operators {
         findings.extend(risk::of(operator).into_iter().map(|risk| Finding {
             kind: "warning",
@@ -73,6 +77,7 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
                 None => component.display().to_string(),
             };
             findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
+            plugins.extend(loaded.get(name).map(|plugin| Named::of(operator, name, plugin)));
         }
         for (name, controller) in &operator.controllers {
             let ok = !controller.has_component() || loaded.contains_key(&controller.plugin);
@@ -85,7 +90,40 @@ async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             findings.push(Finding { kind: "controller", name: name.to_string(), ok, detail });
         }
     }
+    findings.extend(plugins.iter().filter_map(|plugin| plugin.warning(&plugins)));
     Ok(findings)
+}
+
+/// A plugin that can be used, and the names that it answers to.
+struct Named<'o> {
+    operator: &'o Operator,
+    name: &'o str,
+    digest: String,
+    description: Option<Description>,
+}
+
+impl<'o> Named<'o> {
+    fn of(operator: &'o Operator, name: &'o str, plugin: &Plugin) -> Self {
+        Self { operator, name, digest: plugin.digest().to_owned(), description: plugin.description().cloned() }
+    }
+
+    /// Says which of its names none of these plugins uses, or that its names can't be checked (`LC-15`).
+    fn warning(&self, plugins: &[Self]) -> Option<Finding> {
+        let Self { operator, name, digest, description } = self;
+        let same: Vec<_> = plugins.iter().filter(|plugin| plugin.digest == *digest).collect();
+        let detail = match description {
+            None if described::asks_by_name(operator, name) => UNCHECKED.to_owned(),
+            // What several plugins have in common is told once.
+            Some(description) if same.first().is_some_and(|first| std::ptr::eq(*first, self)) => {
+                let users: Vec<_> = same.iter().map(|plugin| (plugin.operator, plugin.name)).collect();
+                let unused = described::unused(description, &users);
+                let all: Vec<_> = unused.iter().map(ToString::to_string).collect();
+                (!all.is_empty()).then(|| format!("no manifest here uses what it has: {}", all.join(", ")))?
+            }
+            None | Some(_) => return None,
+        };
+        Some(Finding { kind: "warning", name: (*name).to_owned(), ok: true, detail })
+    }
 }
 
 /// Adds the definitions of a file to those of others.

@@ -33,6 +33,7 @@ wasmtime::component::bindgen!({
             export capstan:operator/resource-poller@0.1.0;
             export capstan:operator/inbound@0.1.0;
             export capstan:operator/filter@0.1.0;
+            export capstan:operator/description@0.1.0;
         }
     ",
     imports: {

@@ -10,7 +10,8 @@ use capstan_core::wire::FEW;
 
 use super::bindings::capstan::operator::{cache, log, memo, operations, recorder, types};
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, external, inbound, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, description, error_handler, external, inbound, poller, reconciler, resource_poller,
+    retry_policy,
 };
 use super::output;
 
@@ -148,6 +149,17 @@ pub(super) fn named(keys: Vec<types::ObjectKey>) -> Result<guest::Named, TooMany
     Ok(guest::Named { keys: few(keys)?.into_iter().map(Into::into).collect() })
 }
 
+/// Returns the answer of `describe`.
+pub(super) fn described(entries: Vec<description::KnownNames>) -> Result<guest::Description, TooMany> {
+    let entry = |known: description::KnownNames| {
+        let description::KnownNames { exported, controller, names } = known;
+        let names = names.map_or(Ok(guest::Names::Open), |names| few(names).map(guest::Names::These))?;
+        Ok(guest::KnownNames { exported, controller, names })
+    };
+    let entries = few(entries)?.into_iter().map(entry);
+    Ok(guest::Description { entries: entries.collect::<Result<_, _>>()? })
+}
+
 /// An export answers with a longer list than it may.
 #[derive(Debug, thiserror::Error)]
 #[error("it answered with a list of {0}, and may with {FEW}")]
@@ -162,6 +174,11 @@ fn few<T>(list: Vec<T>) -> Result<Vec<T>, TooMany> {
 #[derive(Debug, thiserror::Error)]
 #[error("`is-met` answered with a `detail` of {0} bytes, and may with {DETAIL}")]
 struct LongDetail(usize);
+
+/// A component describes more than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct TooMuch(String);
 
 /// Returns an answer within its bounds, whoever gave it: a component, or another process for it.
 pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
@@ -184,6 +201,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         Answer::IsMet(guest::ConditionResult { detail: Some(detail), .. }) if detail.len() > DETAIL => {
             return Err(LongDetail(detail.len()).into());
         }
+        Answer::Describe(description) => Answer::Describe(description.bounded().map_err(TooMuch)?),
         Answer::PollOne(guest::PolledOne { things, again }) => {
             Answer::PollOne(guest::PolledOne { things, again: again.map(soon) })
         }

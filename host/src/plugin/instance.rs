@@ -18,9 +18,10 @@ use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, external, filter, inbound, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, description, error_handler, external, filter, inbound, poller, reconciler, resource_poller,
+    retry_policy,
 };
-use super::convert::{bounded, desired_set, named, polled_all, polled_one, received};
+use super::convert::{bounded, described, desired_set, named, polled_all, polled_one, received};
 use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
@@ -387,6 +388,10 @@ impl Instance {
             }
             Call::ToSecondaries { name, primary } => {
                 self.map(Function::ToSecondaries, (name, primary)).await?.map(Answer::ToSecondaries)
+            }
+            Call::Describe {} => {
+                let answer = self.ask::<_, Vec<description::KnownNames>>(Function::Describe, ()).await?;
+                bounded(answer, |entries| described(entries).map(Answer::Describe))?
             }
             Call::Receive { name, ref request } => self.receive(name, &(&**request).into()).await?,
             Call::PollOne { name, primary } => {

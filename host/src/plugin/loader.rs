@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::guest::{Call, Interface};
+use capstan_core::guest::{Answer, Call, Cause, Description, Failure, Function, Interface};
 use capstan_core::manifest::needs::{needs, unwanted};
 use capstan_core::manifest::{Instances, Isolation, Operator};
 use parking_lot::Mutex;
@@ -33,10 +33,12 @@ use super::{Facts, Loaded, Plugin, imports};
 use crate::read;
 
 mod error;
+mod names;
 mod offer;
 mod whole;
 
 pub use error::Error;
+pub use names::UNCHECKED;
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
 
@@ -62,11 +64,11 @@ enum Look {
 
 impl Plugin {
     /// Loads the component of the plugin `name`: reads and compiles it (on threads of its own, or out of the cache),
-    /// compares its imports with what this daemon offers and its exports with what the manifest needs, and starts it once
-    /// for a try. To be called on the runtime that runs run on.
+    /// compares its imports with what this daemon offers and its exports with what the manifest needs, starts it once for a
+    /// try, and compares the names that it answers to with those of the manifest. To be called on the runtime that runs run on.
     ///
     /// # Errors
-    /// [`Error`], with the file and all that is wrong with its imports or its exports.
+    /// [`Error`], with the file and all that is wrong with its imports, its exports or its names.
     pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
         let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let none = || Error::Unknown(name.to_string());
@@ -78,8 +80,9 @@ impl Plugin {
         }
         let facts = Facts::of(operator, name, plugin, engine);
         let linked = linked(&ready, operator, path, &facts)?;
-        let loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
-        loaded.try_start(path).await?;
+        let mut loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
+        loaded.description = loaded.try_start(path).await?;
+        names::check(operator, name, (path, loaded.description.as_ref()))?;
         info!(plugin = %name, component = %path.display(), from_cache = loaded.from_cache, took = ?begun.elapsed(), "loaded");
         Ok(Self { inner: Arc::new(loaded) })
     }
@@ -186,6 +189,7 @@ impl Loaded {
             engine: code.engine,
             place,
             exports: interfaces,
+            description: None,
             writes,
             permits: Arc::new(Semaphore::new(concurrency)),
             idle,
@@ -197,9 +201,10 @@ impl Loaded {
         })
     }
 
-    /// Starts the component once and looks at the signatures of its exports, which no earlier step does.
-    async fn try_start(&self, path: &Path) -> Result<(), Error> {
-        let Self { engine, facts, place, counters, .. } = self;
+    /// Starts the component once, looks at the signatures of its exports, which no earlier step does, and asks it which names it
+    /// answers to, if it says that. All of it within the time of one call.
+    async fn try_start(&self, path: &Path) -> Result<Option<Description>, Error> {
+        let Self { engine, facts, place, counters, exports, .. } = self;
         // Nothing of the component has run by then.
         let ready = place.ready().await;
         ready.map_err(|ending| Error::Prepare(ending.failure(&facts.limits, None).message))?;
@@ -208,19 +213,28 @@ impl Loaded {
         let output = Arc::new(Mutex::new(output));
         let deadline = Instant::now() + facts.limits.timeout;
         let _busy = engine.enter();
-        let start = timeout_at(deadline, async {
+        let mut has_started = false;
+        let tried = timeout_at(deadline, async {
             let mut instance = place.start(None, Arc::clone(&output), deadline).await?;
             drop(instance.answer(&Call::Start, deadline).await?);
-            wasmtime::Result::Ok(instance.memory())
+            has_started = true;
+            counters.memory(instance.memory());
+            if !exports.contains(&Interface::Description) {
+                return wasmtime::Result::Ok(None);
+            }
+            output.lock().begin(called(Some(Function::Describe)));
+            let answer = instance.answer(&Call::Describe {}, deadline).await?;
+            counters.memory(instance.memory());
+            Ok(Some(answer))
         })
         .await;
         let mut output = output.lock();
         output.finish();
-        let source = match start {
-            Ok(Ok(memory)) => {
-                counters.memory(memory);
-                return Ok(());
-            }
+        let source = match tried {
+            Ok(Ok(None)) => return Ok(None),
+            Ok(Ok(Some(Ok(Answer::Describe(description))))) => return Ok(Some(description)),
+            Ok(Ok(Some(Ok(_)))) => Failure::other("the component answers what was not asked"),
+            Ok(Ok(Some(Err(message)))) => Failure::new(Cause::Returned, message),
             Ok(Err(error)) => {
                 let ending = Broken::of(&error).ending;
                 if let Ending::Otherwise(Otherwise { interface, reason }) = ending {
@@ -230,7 +244,8 @@ impl Loaded {
             }
             Err(_elapsed) => ending::overdue(facts.limits.timeout),
         };
-        Err(Error::Start { path: path.to_owned(), source })
+        let path = path.to_owned();
+        Err(if has_started { Error::Describe { path, source } } else { Error::Start { path, source } })
     }
 }
 

@@ -215,22 +215,27 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     let asks = |on_add: &str| Filters { on_add: Some(Question::Export(on_add.into())), ..Filters::default() };
     controller.filters = asks("wanted");
     controller.sources.insert("maps".into(), mapped_by_exports(asks("visible")));
-    let need = |interface, field: &str| Need { interface, field: format!("spec.controllers.web.{field}") };
+    let need = |interface, name: &str, field: &str| Need {
+        interface,
+        controller: "web".into(),
+        name: (!name.is_empty()).then(|| name.into()),
+        field: format!("spec.controllers.web.{field}"),
+    };
     assert_eq!(
         needs(&operator, "guest"),
         [
-            need(Interface::Reconciler, "plugin"),
-            need(Interface::ResourcePoller, "sources.domains.pollEach"),
-            need(Interface::Inbound, "sources.hooks.inbound"),
-            need(Interface::Poller, "sources.themes.poll"),
-            need(Interface::Filter, "filters.onAdd.export"),
-            need(Interface::Mapper, "sources.maps.informer.mapper.export"),
-            need(Interface::SecondaryMapper, "sources.maps.informer.secondaries.export"),
-            need(Interface::Filter, "sources.maps.informer.filters.onAdd.export"),
-            need(Interface::Dependent, "workflow.dependents.configmap"),
-            need(Interface::Matcher, "workflow.dependents.configmap.match.export"),
-            need(Interface::Condition, "workflow.dependents.configmap.readyPostcondition.export"),
-            need(Interface::Bulk, "workflow.dependents.secrets"),
+            need(Interface::Reconciler, "", "plugin"),
+            need(Interface::ResourcePoller, "domains", "sources.domains.pollEach"),
+            need(Interface::Inbound, "hooks", "sources.hooks.inbound"),
+            need(Interface::Poller, "themes", "sources.themes.poll"),
+            need(Interface::Filter, "wanted", "filters.onAdd.export"),
+            need(Interface::Mapper, "to-pages", "sources.maps.informer.mapper.export"),
+            need(Interface::SecondaryMapper, "to-maps", "sources.maps.informer.secondaries.export"),
+            need(Interface::Filter, "visible", "sources.maps.informer.filters.onAdd.export"),
+            need(Interface::Dependent, "configmap", "workflow.dependents.configmap"),
+            need(Interface::Matcher, "same-data", "workflow.dependents.configmap.match.export"),
+            need(Interface::Condition, "ready", "workflow.dependents.configmap.readyPostcondition.export"),
+            need(Interface::Bulk, "secrets", "workflow.dependents.secrets"),
         ]
     );
     let error = Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await.err().unwrap().to_string();

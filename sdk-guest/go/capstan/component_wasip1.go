@@ -9,6 +9,7 @@ import (
 
 	witCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_cleaner"
 	witCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_condition"
+	witDescription "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_description"
 	witErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_error_handler"
 	witExternal "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_external"
 	witFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_filter"
@@ -22,6 +23,7 @@ import (
 	exportCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	exportDependent "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
+	exportDescription "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_description"
 	exportErrorHandler "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
 	exportExternal "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_external"
 	exportFilter "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
@@ -94,6 +96,9 @@ func init() {
 	}
 	exportMapper.ToPrimaries = func(name, secondary string) types.Result[[]witTypes.ObjectKey, string] {
 		return serve(bindKeys, func(run Run) ([]Key, error) { return serveToPrimaries(run, name, secondary) })
+	}
+	exportDescription.Describe = func() types.Result[[]witDescription.KnownNames, string] {
+		return serve(bindDescription, func(Run) ([]known, error) { return described(), nil })
 	}
 	exportSecondaryMapper.ToSecondaries = func(name, primary string) types.Result[[]witTypes.ObjectKey, string] {
 		return serve(bindKeys, func(run Run) ([]Key, error) { return serveToSecondaries(run, name, primary) })
@@ -225,6 +230,18 @@ func bindKeys(keys []Key) []witTypes.ObjectKey {
 	bound := make([]witTypes.ObjectKey, len(keys))
 	for i, key := range keys {
 		bound[i] = witTypes.ObjectKey{Namespace: optional(key.Namespace), Name: key.Name}
+	}
+	return bound
+}
+
+func bindDescription(all []known) []witDescription.KnownNames {
+	bound := make([]witDescription.KnownNames, len(all))
+	for i, one := range all {
+		names := types.None[[]string]()
+		if one.names != nil {
+			names = types.Some(one.names)
+		}
+		bound[i] = witDescription.KnownNames{Exported: one.export, Controller: optional(one.controller), Names: names}
 	}
 	return bound
 }

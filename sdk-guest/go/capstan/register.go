@@ -289,6 +289,29 @@ func Registered() []Registration {
 	return all
 }
 
+// known has the names that an interface answers to, for one controller or, if that is empty, for all.
+type known struct {
+	export, controller string
+	// Nil if its function takes no name.
+	names []string
+}
+
+// described returns what is registered by interface and controller, as the daemon compares it with a manifest.
+func described() []known {
+	var all []known
+	for _, e := range registered {
+		at := slices.IndexFunc(all, func(k known) bool { return k.export == e.kind.export && k.controller == e.controller })
+		if at < 0 {
+			at = len(all)
+			all = append(all, known{export: e.kind.export, controller: e.controller})
+		}
+		if slices.Contains(namedKinds, e.kind) {
+			all[at].names = append(all[at].names, e.name)
+		}
+	}
+	return all
+}
+
 // nothing says whether a value is nil, or a pointer, map or the like that is.
 func nothing(value any) bool {
 	if value == nil {

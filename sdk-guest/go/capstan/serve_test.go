@@ -119,6 +119,19 @@ func TestTheFunctionOfTheRunsControllerIsCalledOrElseThatOfAll(t *testing.T) {
 	}
 }
 
+func TestAComponentDescribesTheNamesOfWhatIsRegistered(t *testing.T) { // LC-15
+	fresh(t)
+	Reconcile(func(Run, *page) (Update, error) { return Update{}, nil })
+	Desired("configmap", func(Run, *page) (Object, error) { return nil, nil })
+	Desired("service", func(Run, *page) (Object, error) { return nil, nil })
+	Controller("web").Condition("ready", func(Run, *page, string) (bool, error) { return true, nil })
+	equal(t, described(), []known{
+		{export: "reconciler"},
+		{export: "dependent", names: []string{"configmap", "service"}},
+		{export: "condition", controller: "web", names: []string{"ready"}},
+	})
+}
+
 func TestAnUnknownNameIsToldWhichThereAre(t *testing.T) {
 	fresh(t)
 	run := On(&stub{controller: "webpage"})

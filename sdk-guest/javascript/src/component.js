@@ -26,6 +26,8 @@ const INTERFACES = {
   toPrimaries: "mapper",
   toSecondaries: "secondary-mapper",
 };
+/** What each component exports: which names its functions answer to. */
+const DESCRIPTION = "description";
 
 /**
  * Returns what an operator registers, for the build: the interfaces to export, and a sentence on each controller.
@@ -37,7 +39,7 @@ export function describe(author) {
   if (!controllers) return undefined;
   const all = [...controllers.values()];
   return {
-    interfaces: [...new Set(Object.keys(INTERFACES).filter((name) => all.some((handlers) => name in handlers)).map((name) => INTERFACES[name]))],
+    interfaces: [...new Set(Object.keys(INTERFACES).filter((name) => all.some((handlers) => name in handlers)).map((name) => INTERFACES[name])), DESCRIPTION],
     controllers: [...controllers].map(([name, handlers]) => ({ name, handlers: Object.entries(handlers).map(said) })),
   };
 }
@@ -78,6 +80,7 @@ export function component(author) {
   };
 
   return {
+    [DESCRIPTION]: { describe: () => guarded("describe", () => names(controllers)) },
     reconciler: {
       reconcile: (primary) => guarded("reconcile", () => single("reconcile")(JSON.parse(primary))),
     },
@@ -152,6 +155,13 @@ export function component(author) {
 /** Returns documents as an author sees them. */
 function parsed(...texts) {
   return texts.map((text) => JSON.parse(text));
+}
+
+/** Returns which names each interface answers to, by controller; an interface whose function takes no name has none. */
+function names(controllers) {
+  const known = (controller) => ([what, handlers]) =>
+    ({ exported: INTERFACES[what], controller: controller ?? null, names: typeof handlers === "function" ? null : Object.keys(handlers) });
+  return [...controllers].flatMap(([controller, handlers]) => Object.entries(handlers).map(known(controller)));
 }
 
 /** Returns a request as an author sees it. */

@@ -25,15 +25,15 @@ function capstan(files, ...args) {
 /** Returns the interfaces that a component exports. */
 function exported(name) {
   const text = readFileSync(join(folder, name), "latin1");
-  const known = ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper"];
+  const known = ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "filter", "mapper", "secondary-mapper", "description"];
   return known.filter((name) => text.includes(`capstan:operator/${name}@`));
 }
 
-test("a component exports what its author registers, and no more", () => {
+test("a component exports what its author registers, its description, and no more", () => {
   const operator = `import { operator } from "@capstan/guest";\nexport default operator({ reconcile() {}, desired: { service: () => ({}) } });`;
   const { status, stdout } = capstan({ "src/operator.js": operator }, "build", "src/operator.js", "-o", "page.wasm");
   assert.deepEqual([status, stdout.replace(/\d+\.\d/, "N")], [0, "page.wasm  N MB\n  reconcile; desired service\n"]);
-  assert.deepEqual(exported("page.wasm"), ["reconciler", "dependent"]);
+  assert.deepEqual(exported("page.wasm"), ["reconciler", "dependent", "description"]);
 });
 
 test("TypeScript and packages are taken in, and several controllers are told", () => {
@@ -53,7 +53,7 @@ test("TypeScript and packages are taken in, and several controllers are told", (
   const { status, stdout, stderr } = capstan(files, "build", "--opt-size", "pages.ts");
   assert.deepEqual([status, stderr], [0, ""]);
   assert.equal(stdout.replace(/\d+\.\d/, "N"), "seen by the build\npages.wasm  N MB\n  theme: reconcile\n  page: cleanup; conditions ready\n");
-  assert.deepEqual(exported("pages.wasm"), ["reconciler", "cleaner", "condition"]);
+  assert.deepEqual(exported("pages.wasm"), ["reconciler", "cleaner", "condition", "description"]);
 });
 
 test("what is wrong with a file is said in its own terms", () => {

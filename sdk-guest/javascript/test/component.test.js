@@ -200,15 +200,30 @@ test("of several controllers, that of the run is called", () => {
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
   const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, create: { k: nothing }, update: { k: nothing }, remove: { k: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
-  assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
+  assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent", "description"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper", "description"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
       { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "desiredSet j", "create k", "update k", "remove k", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);
+});
+
+// LC-15
+test("a component describes the names of what is registered", () => {
+  const nothing = () => {};
+  const one = component(operator({ reconcile: nothing, desired: { configmap: nothing, service: nothing } }));
+  assert.deepEqual(called(() => one.description.describe(), {}).answer, [
+    { exported: "reconciler", controller: null, names: null },
+    { exported: "dependent", controller: null, names: ["configmap", "service"] },
+  ]);
+  const several = component(operators({ page: { conditions: { ready: nothing } }, theme: { cleanup: nothing } }));
+  assert.deepEqual(called(() => several.description.describe(), {}).answer, [
+    { exported: "condition", controller: "page", names: ["ready"] },
+    { exported: "cleaner", controller: "theme", names: null },
+  ]);
 });
 
 test("what is polled becomes what the contract wants, and belongs to no run", () => {

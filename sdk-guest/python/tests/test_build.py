@@ -42,13 +42,14 @@ class TheBuild(Registering):
         self.assertFalse((self.folder / "out.wasm").exists())
         return errors.getvalue().replace(f"{self.folder}{os.sep}", "").strip()
 
-    def test_the_world_has_what_is_registered_and_nothing_else(self) -> None:
+    def test_the_world_has_what_is_registered_and_its_description(self) -> None:
         self.assertEqual(
             build.world([Interface.RECONCILER, Interface.ERROR_HANDLER]),
             "package capstan:component;\n\nworld component {\n"
             "  include capstan:operator/imports@0.1.0;\n"
             "  export capstan:operator/reconciler@0.1.0;\n"
-            "  export capstan:operator/error-handler@0.1.0;\n}\n",
+            "  export capstan:operator/error-handler@0.1.0;\n"
+            "  export capstan:operator/description@0.1.0;\n}\n",
         )
 
     def test_a_module_without_decorators_is_refused(self) -> None:

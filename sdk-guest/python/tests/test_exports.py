@@ -407,6 +407,17 @@ class Exports(Bound):
             with self.subTest(text):
                 self.assertIn(text, self.failure(call))
 
+    def test_a_component_describes_the_names_of_what_is_registered(self) -> None:  # LC-15
+        reconcile(lambda page: None)
+        desired("configmap")(lambda page: {})
+        desired("service")(lambda page: {})
+        condition("ready", controller="web")(lambda page: True)
+        known = self.wit("exports.description").KnownNames
+        self.assertEqual(
+            self.exported("description", "Description").describe(),
+            [known("reconciler", None, None), known("dependent", None, ["configmap", "service"]), known("condition", "web", ["ready"])],
+        )
+
     def test_a_poll_belongs_to_no_run_and_finds_its_controller_in_the_settings(self) -> None:
         poll("themes", controller="web")(lambda: {})
         self.answer("context", "run", return_value=None)

@@ -75,6 +75,10 @@ export_world!(external, "package capstan:guest; world guest-external { export ca
 export_world!(matcher, "package capstan:guest; world guest-matcher { export capstan:operator/matcher@0.1.0; }");
 export_world!(condition, "package capstan:guest; world guest-condition { export capstan:operator/condition@0.1.0; }");
 export_world!(poller, "package capstan:guest; world guest-poller { export capstan:operator/poller@0.1.0; }");
+export_world!(
+    description,
+    "package capstan:guest; world guest-description { export capstan:operator/description@0.1.0; }"
+);
 export_world!(inbound, "package capstan:guest; world guest-inbound { export capstan:operator/inbound@0.1.0; }");
 export_world!(filter, "package capstan:guest; world guest-filter { export capstan:operator/filter@0.1.0; }");
 export_world!(mapper, "package capstan:guest; world guest-mapper { export capstan:operator/mapper@0.1.0; }");

@@ -20,6 +20,10 @@ pub type FailedRun = retry_policy::FailedRun;
 /// The class of a failure, as under `retry.by` in the manifest.
 pub type FailureClass = retry_policy::FailureClass;
 
+/// The names that a trait answers to. The daemon refuses a version of the component that lacks one which the manifest uses, before it
+/// is in force. `None`: which names there are shows at run time only, and they are not checked.
+pub type Names = Option<&'static [&'static str]>;
+
 /// Brings the world in line with a primary.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is exported as a Reconciler but does not implement `Reconciler`",
@@ -94,6 +98,9 @@ pub trait Initializer {
     label = "write `#[capstan_guest::dependents] impl {Self} {{ fn configmap(primary: &…) -> Result<…> {{ … }} }}`"
 )]
 pub trait Dependents {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
@@ -109,6 +116,9 @@ pub trait Dependents {
     label = "write `#[capstan_guest::bulks] impl {Self} {{ fn configmaps(primary: &…) -> Result<Vec<…>> {{ … }} }}`"
 )]
 pub trait Bulks {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
@@ -153,6 +163,9 @@ pub trait Bulks {
     label = "write `impl External for {Self} {{ … }}`"
 )]
 pub trait External {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
@@ -173,6 +186,9 @@ pub trait External {
     label = "write `#[capstan_guest::matchers] impl {Self} {{ fn same_data(actual: &…, desired: &…) -> Match {{ … }} }}`"
 )]
 pub trait Matchers {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
@@ -186,6 +202,9 @@ pub trait Matchers {
     label = "write `#[capstan_guest::conditions] impl {Self} {{ fn is_ready(primary: &…) -> bool {{ … }} }}`"
 )]
 pub trait Conditions {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
@@ -200,6 +219,9 @@ pub trait Conditions {
     label = "write `#[capstan_guest::pollers] impl {Self} {{ fn themes() -> Result<ThingsByPrimary> {{ … }} }}`"
 )]
 pub trait Pollers {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// Returns all things of the source `name`. A primary that is not in the answer has none. An error keeps what was known, and is
     /// tried again. Called when it is time, outside of all runs: [`context::run`](crate::context::run) is `None`.
     fn poll(name: &str) -> Result<ThingsByPrimary>;
@@ -211,6 +233,9 @@ pub trait Pollers {
     label = "write `#[capstan_guest::resource_pollers] impl {Self} {{ fn domains(primary: &…) -> Result<Vec<…>> {{ … }} }}`"
 )]
 pub trait ResourcePollers {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 
@@ -226,6 +251,9 @@ pub trait ResourcePollers {
     label = "write `#[capstan_guest::receivers] impl {Self} {{ fn hooks(request: &Request) -> Received {{ … }} }}`"
 )]
 pub trait Receivers {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// Says what a request to the source `name` says of primaries, and what it is answered with. An error is answered with status 500, and
     /// nothing of the request is kept. Called outside of all runs: [`context::run`](crate::context::run) is `None`.
     fn receive(name: &str, request: &Request) -> Result<Received>;
@@ -237,6 +265,9 @@ pub trait Receivers {
     label = "write `#[capstan_guest::filters] impl {Self} {{ fn has_theme(change: &Change) -> bool {{ … }} }}`"
 )]
 pub trait Filters {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// Says whether a change should cause a run, by the filter `name`. An error counts as yes. Called outside of all runs:
     /// [`context::run`](crate::context::run) is `None`.
     fn accepts(name: &str, change: &Change) -> Result<bool>;
@@ -248,6 +279,9 @@ pub trait Filters {
     label = "write `#[capstan_guest::mappers] impl {Self} {{ fn theme_to_pages(theme: &…) -> Vec<String> {{ … }} }}`"
 )]
 pub trait Mappers {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// Returns the primaries to which a secondary belongs, by the mapper `name`. Called once for each version of a secondary, outside
     /// of all runs. An error keeps what was known, and is tried again.
     fn to_primaries(name: &str, secondary: &Json) -> Result<Keys>;
@@ -259,6 +293,9 @@ pub trait Mappers {
     label = "write `#[capstan_guest::secondary_mappers] impl {Self} {{ fn page_to_themes(page: &…) -> Vec<String> {{ … }} }}`"
 )]
 pub trait SecondaryMappers {
+    /// The names that it answers to: [`Names`].
+    const NAMES: Names = None;
+
     /// The author's type of the primary.
     type Primary: DeserializeOwned + 'static;
 

@@ -14,6 +14,8 @@ use crate::bindings::bulk::exports::capstan::operator::bulk;
 use crate::bindings::cleaner::exports::capstan::operator::cleaner::{self, DeleteControl};
 use crate::bindings::condition::exports::capstan::operator::condition::{self, ConditionResult};
 use crate::bindings::dependent::exports::capstan::operator::dependent;
+use crate::bindings::description::exports::capstan::operator::description;
+pub use crate::bindings::description::exports::capstan::operator::description::KnownNames;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler::{
     self, ErrorHandling, FailureInfo, NextStep,
 };
@@ -32,7 +34,7 @@ use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_map
 use crate::inbound::Received;
 use crate::{
     Bulks, Cleaner, Condition, Conditions, Created, Delete, Dependents, Error, ErrorControl, ErrorHandler, External,
-    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Receivers, Reconciler,
+    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, Names, NextRetry, Pollers, Receivers, Reconciler,
     ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
 };
 
@@ -168,6 +170,24 @@ impl<T: SecondaryMappers> secondary_mapper::Guest for Adapter<T> {
         let keys = self::primary(&primary).and_then(|primary| T::to_secondaries(&name, &primary));
         keys.map(|Keys(keys)| keys).map_err(Error::into_message)
     }
+}
+
+/// What `export!` says of a component: the names of all that it exports.
+pub trait Described {
+    /// Returns the names by interface and controller.
+    fn entries() -> Vec<KnownNames>;
+}
+
+impl<T: Described> description::Guest for Adapter<T> {
+    fn describe() -> Result<Vec<KnownNames>, String> {
+        Ok(T::entries())
+    }
+}
+
+/// Returns the names of an interface for a controller, or for all; `None` where its function takes no name, or any.
+pub fn known(exported: &str, controller: Option<&str>, names: Names) -> KnownNames {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    KnownNames { exported: exported.to_owned(), controller: controller.map(str::to_owned), names: names.map(owned) }
 }
 
 fn by_primary(ThingsByPrimary(all): ThingsByPrimary) -> Result<Vec<PrimaryResources>> {

@@ -131,8 +131,8 @@ pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
     Bulks, Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, External, FailedRun, Failure, FailureClass,
-    Filters, Initializer, Mappers, Matchers, Origin, Pollers, Receivers, Reconciler, ResourcePollers, RetryPolicy,
-    SecondaryMappers,
+    Filters, Initializer, Mappers, Matchers, Names, Origin, Pollers, Receivers, Reconciler, ResourcePollers,
+    RetryPolicy, SecondaryMappers,
 };
 pub use inbound::{Received, Request};
 pub use json::{Json, Metadata};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::inbound::Door;
 
 /// How long the compilation of a component may take, where several wait for a few cores.
-const COMPILING: Duration = Duration::from_mins(10);
+pub(crate) const COMPILING: Duration = Duration::from_mins(10);
 
 /// What the probes say wherever a text may be: two bytes and four bytes for a character.
 const WORD: &str = "Grüße 👋";

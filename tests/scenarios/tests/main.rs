@@ -40,6 +40,7 @@ mod kept;
 mod kinds;
 mod languages;
 mod lifecycle;
+mod names;
 mod namespaces;
 mod neighbours;
 mod network;

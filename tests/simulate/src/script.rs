@@ -75,7 +75,8 @@ impl Guest for Script {
             | Interface::Inbound
             | Interface::Filter
             | Interface::Mapper
-            | Interface::SecondaryMapper => false,
+            | Interface::SecondaryMapper
+            | Interface::Description => false,
         }
     }
 }
@@ -116,7 +117,8 @@ impl Session for Scene {
                 | Call::Receive { .. }
                 | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
-                | Call::ToSecondaries { .. } => Err(Failure::other("nobody asks")),
+                | Call::ToSecondaries { .. }
+                | Call::Describe { .. } => Err(Failure::other("nobody asks")),
             }
         }
         .boxed()

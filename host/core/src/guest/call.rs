@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Changed, ConditionResult, Created, DeleteControl, DesiredSet, ErrorControl, FailedRun, Failure, FailureInfo,
-    InboundAnswer, InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
+    Changed, ConditionResult, Created, DeleteControl, Description, DesiredSet, ErrorControl, FailedRun, Failure,
+    FailureInfo, InboundAnswer, InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
 };
 
 /// The calls of one run.
@@ -201,6 +201,11 @@ exports! {
         /// Returns the secondaries that belong to a primary.
         ToSecondaries "to-secondaries": to_secondaries(name: &'a str, primary: &'a str) -> Named;
     }
+
+    Description "description" {
+        /// Returns which names the component answers to.
+        Describe "describe": describe() -> Description;
+    }
 }
 
 #[cfg(test)]
@@ -253,7 +258,8 @@ mod tests {
                 ("inbound", "receive"),
                 ("filter", "accepts"),
                 ("mapper", "to-primaries"),
-                ("secondary-mapper", "to-secondaries")
+                ("secondary-mapper", "to-secondaries"),
+                ("description", "describe")
             ]
         );
         assert_eq!(Call::Start.function(), None);

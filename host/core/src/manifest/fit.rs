@@ -33,7 +33,7 @@ pub struct Misfit {
     /// What was found, and what would be right.
     pub message: String,
     /// What else helps: the fields that exist.
-    help: Option<String>,
+    pub(super) help: Option<String>,
     /// The character of the field's text at which it is, and that text.
     inside: Option<(usize, String)>,
 }
@@ -42,7 +42,7 @@ pub struct Misfit {
 pub type Ask<'k> = dyn Fn(&Gvk, Option<&Arc<str>>) -> Known<'k> + 'k;
 
 /// The longest name that is suggested, in bytes, and the most fields that are listed.
-const LONGEST: usize = 64;
+pub(super) const LONGEST: usize = 64;
 const LISTED: usize = 20;
 
 /// Returns what a controller names that kinds do not have, as far as they are `known`.
@@ -85,6 +85,11 @@ impl Misfit {
     /// Returns what is wrong with a field of the manifest.
     pub fn new(field: String, message: String) -> Self {
         Self { field, message, help: None, inside: None }
+    }
+
+    /// Returns the same with what else helps.
+    pub(super) fn helped(self, help: String) -> Self {
+        Self { help: Some(help), ..self }
     }
 }
 
@@ -488,7 +493,7 @@ impl Written<'_> {
 }
 
 /// Returns some of the fields in their order, and how many more there are.
-fn listed(fields: &[&str]) -> String {
+pub(super) fn listed(fields: &[&str]) -> String {
     let mut sorted = fields.to_vec();
     sorted.sort_unstable();
     sorted.dedup();

@@ -1,5 +1,7 @@
 //! What a component has to export for a manifest.
 
+use std::sync::Arc;
+
 use super::filters::Question;
 use super::polls::Polled;
 use super::{
@@ -13,120 +15,148 @@ use crate::guest::Interface;
 pub struct Need {
     /// What has to be exported.
     pub interface: Interface,
+    /// The controller that needs it.
+    pub controller: Arc<str>,
+    /// The name with which the component will be asked; `None` if the function takes none.
+    pub name: Option<Arc<str>>,
     /// The field of the manifest, as a path: `spec.controllers.webpage`.
     pub field: String,
+}
+
+/// The needs of one controller, as they are found.
+struct Needs<'c> {
+    controller: &'c Arc<str>,
+    found: Vec<Need>,
 }
 
 /// Returns what the plugin `name` has to export for this manifest, in the order of the manifest's fields.
 pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
     let of = |controller: &Controller| {
-        let field = format!("spec.controllers.{}.plugin", controller.name);
-        let reconciler = Need { interface: Interface::Reconciler, field };
-        [reconciler].into_iter().chain(beside(controller)).collect::<Vec<_>>()
+        let mut needs = Needs { controller: &controller.name, found: Vec::new() };
+        needs.add(Interface::Reconciler, None, format!("spec.controllers.{}.plugin", controller.name));
+        needs.controller(controller);
+        needs.found
     };
     users(operator, name).flat_map(of).collect()
 }
 
 /// Returns what a controller needs of its component beside the reconciler.
 pub(super) fn beside(controller: &Controller) -> Vec<Need> {
-    let field = format!("spec.controllers.{}", controller.name);
-    let mut needs = Vec::new();
-    for (name, external) in &controller.externals {
-        let (interface, polls) = match external.polled {
-            Polled::Together { .. } => (Interface::Poller, "poll"),
-            Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
-            Polled::Inbound => (Interface::Inbound, "inbound"),
-        };
-        needs.push(Need { interface, field: format!("{field}.sources.{name}.{polls}") });
-    }
-    needs.extend(filters(&controller.filters, &field));
-    for (name, source) in &controller.sources {
-        needs.extend(source_needs(source, &format!("{field}.sources.{name}.informer")));
-    }
-    for (workflow, path) in controller.workflows_by_path() {
-        for (name, node) in workflow.nodes() {
-            let field = format!("{field}.{path}.dependents.{name}");
-            match node {
-                Node::Object(dependent) => dependent_needs(dependent, &field, &mut needs),
-                Node::Thing(outside) => outside_needs(outside, &field, &mut needs),
-            }
-        }
-    }
-    needs
+    let mut needs = Needs { controller: &controller.name, found: Vec::new() };
+    needs.controller(controller);
+    needs.found
 }
 
 /// Returns what the plugin `name` may not export for this manifest, with the fields that say so (`LC-5`).
 pub fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
     let all_events = users(operator, name).filter(|controller| controller.all_events());
-    let field = |controller: &Controller| format!("spec.controllers.{}.triggerOnAllEvents", controller.name);
-    all_events.map(|controller| Need { interface: Interface::Cleaner, field: field(controller) }).collect()
+    let need = |controller: &Controller| Need {
+        interface: Interface::Cleaner,
+        controller: Arc::clone(&controller.name),
+        name: None,
+        field: format!("spec.controllers.{}.triggerOnAllEvents", controller.name),
+    };
+    all_events.map(need).collect()
 }
 
-fn source_needs(source: &Source, field: &str) -> Vec<Need> {
-    let need = |interface, what: &str| Need { interface, field: format!("{field}.{what}.export") };
-    let mut needs = Vec::new();
-    if let Mapper::Export(_) = source.mapper {
-        needs.push(need(Interface::Mapper, "mapper"));
-    }
-    if let Some(Secondaries::Export(_)) = source.secondaries {
-        needs.push(need(Interface::SecondaryMapper, "secondaries"));
-    }
-    needs.extend(filters(&source.filters, field));
-    needs
-}
+// === impl Needs ===
 
-fn filters(filters: &Filters, field: &str) -> impl Iterator<Item = Need> {
-    let Filters { on_add, on_update, on_delete, generic } = filters;
-    let questions = [("onAdd", on_add), ("onUpdate", on_update), ("onDelete", on_delete), ("generic", generic)];
-    let exports = questions.into_iter().filter(|(_, question)| matches!(question, Some(Question::Export(_))));
-    exports.map(move |(name, _)| Need { interface: Interface::Filter, field: format!("{field}.filters.{name}.export") })
-}
+impl Needs<'_> {
+    fn add(&mut self, interface: Interface, name: Option<&Arc<str>>, field: String) {
+        self.found.push(Need { interface, controller: Arc::clone(self.controller), name: name.cloned(), field });
+    }
 
-fn dependent_needs(dependent: &Dependent, field: &str, needs: &mut Vec<Need>) {
-    let mut need = |interface, field: String| needs.push(Need { interface, field });
-    let manage = dependent.manage;
-    // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
-    let asked = manage.create || manage.update || (manage.delete && dependent.called.is_none());
-    // DT-1: nor is the component asked for what a template says.
-    let asked = asked && dependent.template.is_none();
-    // BD-2: of a bulk that is only read, nothing is desired.
-    if asked {
-        need(if dependent.bulk { Interface::Bulk } else { Interface::Dependent }, field.to_owned());
+    fn controller(&mut self, controller: &Controller) {
+        let field = format!("spec.controllers.{}", controller.name);
+        for (name, external) in &controller.externals {
+            let (interface, polls) = match external.polled {
+                Polled::Together { .. } => (Interface::Poller, "poll"),
+                Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
+                Polled::Inbound => (Interface::Inbound, "inbound"),
+            };
+            self.add(interface, Some(name), format!("{field}.sources.{name}.{polls}"));
+        }
+        self.filters(&controller.filters, &field);
+        for (name, source) in &controller.sources {
+            self.source(source, &format!("{field}.sources.{name}.informer"));
+        }
+        for (workflow, path) in controller.workflows_by_path() {
+            for (name, node) in workflow.nodes() {
+                let field = format!("{field}.{path}.dependents.{name}");
+                match node {
+                    Node::Object(dependent) => self.dependent((name, dependent), &field),
+                    Node::Thing(outside) => self.outside((name, outside), &field),
+                }
+            }
+        }
     }
-    if let Matching::Export(_) = dependent.matching {
-        need(Interface::Matcher, format!("{field}.match.export"));
-    }
-    needs.extend(filters(&dependent.filters, field));
-    conditions(&dependent.conditions, field, needs);
-}
 
-fn outside_needs(outside: &Outside, field: &str, needs: &mut Vec<Need>) {
-    let Outside { manage, bulk, called, matching, .. } = outside;
-    let mut need = |interface, field: String| needs.push(Need { interface, field });
-    // KD-4: what is only removed by its id needs no desired state, nor does what is only removed as all that there is.
-    let asked = manage.create || manage.update || (manage.delete && called.is_none() && !bulk);
-    if asked {
-        need(if *bulk { Interface::Bulk } else { Interface::Dependent }, field.to_owned());
+    fn source(&mut self, source: &Source, field: &str) {
+        if let Mapper::Export(name) = &source.mapper {
+            self.add(Interface::Mapper, Some(name), format!("{field}.mapper.export"));
+        }
+        if let Some(Secondaries::Export(name)) = &source.secondaries {
+            self.add(Interface::SecondaryMapper, Some(name), format!("{field}.secondaries.export"));
+        }
+        self.filters(&source.filters, field);
     }
-    if manage.create || manage.update || manage.delete {
-        need(Interface::External, format!("{field}.external"));
-    }
-    if let Matching::Export(_) = matching {
-        need(Interface::Matcher, format!("{field}.match.export"));
-    }
-    conditions(&outside.conditions, field, needs);
-}
 
-fn conditions(conditions: &Conditions, field: &str, needs: &mut Vec<Need>) {
-    let mut need = |interface, field: String| needs.push(Need { interface, field });
-    for (role, condition) in [
-        ("activation", &conditions.activation),
-        ("reconcilePrecondition", &conditions.reconcile_precondition),
-        ("readyPostcondition", &conditions.ready_postcondition),
-        ("deletePostcondition", &conditions.delete_postcondition),
-    ] {
-        if let Some(Condition::Export(_)) = condition {
-            need(Interface::Condition, format!("{field}.{role}.export"));
+    fn filters(&mut self, filters: &Filters, field: &str) {
+        let Filters { on_add, on_update, on_delete, generic } = filters;
+        for (what, question) in
+            [("onAdd", on_add), ("onUpdate", on_update), ("onDelete", on_delete), ("generic", generic)]
+        {
+            if let Some(Question::Export(name)) = question {
+                self.add(Interface::Filter, Some(name), format!("{field}.filters.{what}.export"));
+            }
+        }
+    }
+
+    fn dependent(&mut self, (name, dependent): (&Arc<str>, &Dependent), field: &str) {
+        let manage = dependent.manage;
+        // KD-4: a dependent that is only deleted needs no desired state if the manifest says its name.
+        let asked = manage.create || manage.update || (manage.delete && dependent.called.is_none());
+        // DT-1: nor is the component asked for what a template says.
+        let asked = asked && dependent.template.is_none();
+        // BD-2: of a bulk that is only read, nothing is desired.
+        if asked {
+            let interface = if dependent.bulk { Interface::Bulk } else { Interface::Dependent };
+            self.add(interface, Some(name), field.to_owned());
+        }
+        if let Matching::Export(name) = &dependent.matching {
+            self.add(Interface::Matcher, Some(name), format!("{field}.match.export"));
+        }
+        self.filters(&dependent.filters, field);
+        self.conditions(&dependent.conditions, field);
+    }
+
+    fn outside(&mut self, (name, outside): (&Arc<str>, &Outside), field: &str) {
+        let Outside { manage, bulk, called, matching, .. } = outside;
+        // KD-4: what is only removed by its id needs no desired state, nor does what is only removed as all that there is.
+        let asked = manage.create || manage.update || (manage.delete && called.is_none() && !bulk);
+        if asked {
+            let interface = if *bulk { Interface::Bulk } else { Interface::Dependent };
+            self.add(interface, Some(name), field.to_owned());
+        }
+        if manage.create || manage.update || manage.delete {
+            self.add(Interface::External, Some(name), format!("{field}.external"));
+        }
+        if let Matching::Export(name) = matching {
+            self.add(Interface::Matcher, Some(name), format!("{field}.match.export"));
+        }
+        self.conditions(&outside.conditions, field);
+    }
+
+    fn conditions(&mut self, conditions: &Conditions, field: &str) {
+        for (role, condition) in [
+            ("activation", &conditions.activation),
+            ("reconcilePrecondition", &conditions.reconcile_precondition),
+            ("readyPostcondition", &conditions.ready_postcondition),
+            ("deletePostcondition", &conditions.delete_postcondition),
+        ] {
+            if let Some(Condition::Export(name)) = condition {
+                self.add(Interface::Condition, Some(name), format!("{field}.{role}.export"));
+            }
         }
     }
 }

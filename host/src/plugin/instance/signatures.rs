@@ -7,7 +7,8 @@ use capstan_core::guest::Function;
 use super::Instance;
 use crate::plugin::bindings::capstan::operator::types;
 use crate::plugin::bindings::exports::capstan::operator::{
-    cleaner, condition, error_handler, external, filter, inbound, poller, reconciler, resource_poller, retry_policy,
+    cleaner, condition, description, error_handler, external, filter, inbound, poller, reconciler, resource_poller,
+    retry_policy,
 };
 use crate::plugin::ending::Otherwise;
 
@@ -45,6 +46,7 @@ impl Instance {
                 Function::ToPrimaries | Function::ToSecondaries => {
                     self.function::<(&str, &str), Vec<types::ObjectKey>>(function).map(drop)
                 }
+                Function::Describe => self.function::<(), Vec<description::KnownNames>>(function).map(drop),
                 Function::Poll => self.function::<(&str,), Vec<poller::PrimaryResources>>(function).map(drop),
                 Function::PollOne => self.function::<(&str, &str), resource_poller::PollResult>(function).map(drop),
             };

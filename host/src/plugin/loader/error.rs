@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use capstan_core::guest::{Failure, Interface};
+use capstan_core::manifest::Errors;
 use capstan_core::manifest::needs::Need;
 
 use crate::plugin::bindings::CONTRACT;
@@ -157,6 +158,22 @@ pub enum Error {
         /// The function, and the difference.
         reason: String,
     },
+    /// It answers to other names than the manifest uses (`LC-15`).
+    #[error("check {}: it does not answer to all names that the manifest uses:\n\n{lacking}", path.display())]
+    Names {
+        /// The file.
+        path: PathBuf,
+        /// Each of them, with its place in the manifest, and what the component has.
+        lacking: Errors,
+    },
+    /// It does not say which names it answers to, although it exports `description`.
+    #[error("describe {}", path.display())]
+    Describe {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Failure,
+    },
     /// It does not start.
     #[error("start {}", path.display())]
     Start {
@@ -172,8 +189,8 @@ pub enum Error {
 
 impl Error {
     /// Returns the step that failed: `find` in the manifest, `read`, `verify` that it is a whole component, `compile`,
-    /// `check` against the contract and the manifest, `link` with what the daemon offers, `start`; `prepare` is the daemon's
-    /// own.
+    /// `check` against the contract and the manifest, `link` with what the daemon offers, `start`, `describe` its names;
+    /// `prepare` is the daemon's own.
     pub fn step(&self) -> &'static str {
         match self {
             Self::Unknown(_) => "find",
@@ -188,9 +205,11 @@ impl Error {
             | Self::Imports { .. }
             | Self::Exports { .. }
             | Self::Unwanted { .. }
-            | Self::Signature { .. } => "check",
+            | Self::Signature { .. }
+            | Self::Names { .. } => "check",
             Self::Link { .. } => "link",
             Self::Start { .. } => "start",
+            Self::Describe { .. } => "describe",
             Self::Prepare(_) => "prepare",
         }
     }

@@ -62,7 +62,7 @@ func Stage(pkg, folder string) error {
 	return compile(pkg, filepath.Join(folder, Core))
 }
 
-// World returns the worlds of a component that exports what is registered, and of its adapter.
+// World returns the worlds of a component that exports what is registered, and describes it, and of its adapter.
 func World(registered []capstan.Registration, contract []byte) (string, error) {
 	version := regexp.MustCompile(`package capstan:operator@([^;]+);`).FindSubmatch(contract)
 	if version == nil {
@@ -81,8 +81,9 @@ func World(registered []capstan.Registration, contract []byte) (string, error) {
 	return fmt.Sprintf(`package capstan:author;
 
 world component {
-  include capstan:operator/imports@%s;
-%s}
+  include capstan:operator/imports@%[1]s;
+%[2]s  export capstan:operator/description@%[1]s;
+}
 
 world adapter {
   include capstan:go-adapter/adapter;

@@ -10,7 +10,7 @@ import (
 
 const contract = "/// Doc.\npackage capstan:operator@0.1.7;\n"
 
-func TestAComponentExportsWhatIsRegisteredAndEachInterfaceOnce(t *testing.T) {
+func TestAComponentExportsWhatIsRegisteredEachInterfaceOnceAndItsDescription(t *testing.T) {
 	registered := []capstan.Registration{
 		{Interface: "reconciler"},
 		{Interface: "dependent", Name: "configmap"},
@@ -26,6 +26,7 @@ world component {
   include capstan:operator/imports@0.1.7;
   export capstan:operator/reconciler@0.1.7;
   export capstan:operator/dependent@0.1.7;
+  export capstan:operator/description@0.1.7;
 }
 
 world adapter {

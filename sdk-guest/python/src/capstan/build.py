@@ -23,6 +23,8 @@ CONTRACT = "0.1.0"
 _PACKAGE = Path(__file__).parent
 _INSTALL = "componentize-py is not installed: `pip install -r requirements.txt` in the SDK's folder installs the right one"
 _WORLD = "capstan:component/component"
+_DESCRIPTION = "description"
+"""The interface that each component exports: which names its functions answer to."""
 _ENTRY = "capstan_component"
 
 
@@ -146,14 +148,15 @@ def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> 
 
 
 def world(interfaces: Sequence[Interface]) -> str:
-    """Returns the world of a component that exports these."""
-    exports = "".join(f"  export capstan:operator/{name}@{CONTRACT};\n" for name in _names(interfaces))
+    """Returns the world of a component that exports these, and describes them."""
+    names = [*_names(interfaces), _DESCRIPTION]
+    exports = "".join(f"  export capstan:operator/{name}@{CONTRACT};\n" for name in names)
     return f"package capstan:component;\n\nworld component {{\n  include capstan:operator/imports@{CONTRACT};\n{exports}}}\n"
 
 
 def _entry(name: str, interfaces: Sequence[Interface]) -> str:
     """Returns the module that the component is made from. All that it imports is part of the component, and nothing else."""
-    modules = [(wit.replace("-", "_"), wit.title().replace("-", "")) for wit in _names(interfaces)]
+    modules = [(name.replace("-", "_"), _class_name(name)) for name in [*_names(interfaces), _DESCRIPTION]]
     imports = "".join(f"from capstan._wit.{module} import {name}\n" for module, name in modules)
     # The order matters: nothing may be written into the author's folder, and `logging` is set up before it is used.
     return (
@@ -164,6 +167,10 @@ def _entry(name: str, interfaces: Sequence[Interface]) -> str:
 def _names(interfaces: Sequence[Interface]) -> list[str]:
     """Returns the contract's names of interfaces, each once: one may have several functions."""
     return list(dict.fromkeys(interface.wit for interface in interfaces))
+
+
+def _class_name(interface: str) -> str:
+    return interface.title().replace("-", "")
 
 
 def _contract(folder: Path) -> Path:

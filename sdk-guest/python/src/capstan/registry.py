@@ -94,6 +94,27 @@ def interfaces() -> list[Interface]:
     return [interface for interface in Interface if any(entry.interface is interface for entry in registered)]
 
 
+@dataclass(frozen=True)
+class Known:
+    """The names that an interface answers to, for one controller, or for all if it is `None`."""
+
+    interface: Interface
+    controller: str | None
+    names: list[str] | None
+    """`None` if its function takes no name."""
+
+
+def described() -> list[Known]:
+    """Returns what is registered by interface and controller, as the daemon compares it with a manifest."""
+    names: dict[tuple[Interface, str | None], list[str | None]] = {}
+    for entry in registered:
+        names.setdefault((entry.interface, entry.controller), []).append(entry.name)
+    return [
+        Known(interface, controller, None if None in found else [name for name in found if name is not None])
+        for (interface, controller), found in names.items()
+    ]
+
+
 def twice() -> list[str]:
     """Returns a sentence on each function that stands where another one does already."""
     seen: dict[tuple[Interface, str | None, str | None], Registered] = {}

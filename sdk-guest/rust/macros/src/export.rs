@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitStr, Result, Token, Type};
 
-/// What can be exported, and the module of its bindings.
+/// What can be exported, and the module of its bindings, which is called as the interface of the contract.
 const CAPABILITIES: &[(&str, &str)] = &[
     ("Reconciler", "reconciler"),
     ("Cleaner", "cleaner"),
@@ -25,6 +25,9 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Mappers", "mapper"),
     ("SecondaryMappers", "secondary_mapper"),
 ];
+
+/// Of these, those whose functions take no name.
+const NAMELESS: &[&str] = &["Reconciler", "Cleaner", "ErrorHandler", "RetryPolicy", "Initializer"];
 
 /// The export line: one type, or one for each controller.
 pub(crate) struct Entries(Vec<Entry>);
@@ -109,10 +112,16 @@ pub(crate) fn expand(Entries(entries): &Entries) -> TokenStream {
         }
     };
     let modules = exported.iter().map(|(_, module)| module);
+    let described = entries.iter().flat_map(Entry::described);
     quote! {
         #(#checks)*
         const _: () = {
             #routes
+            impl ::capstan_guest::glue::Described for #operator {
+                fn entries() -> ::std::vec::Vec<::capstan_guest::glue::KnownNames> {
+                    ::std::vec![#(#described),*]
+                }
+            }
             #[cfg(target_arch = "wasm32")]
             type Exported = ::capstan_guest::glue::Adapter<#operator>;
             #[cfg(not(target_arch = "wasm32"))]
@@ -121,7 +130,30 @@ pub(crate) fn expand(Entries(entries): &Entries) -> TokenStream {
                 #[cfg(target_arch = "wasm32")]
                 ::capstan_guest::bindings::#modules::export!(Exported with_types_in ::capstan_guest::bindings::#modules);
             )*
+            #[cfg(target_arch = "wasm32")]
+            ::capstan_guest::bindings::description::export!(Exported with_types_in ::capstan_guest::bindings::description);
         };
+    }
+}
+
+impl Entry {
+    /// Returns what `description` says of each trait: the interface, the controller, and the names.
+    fn described(&self) -> Vec<TokenStream> {
+        let Self { controller, operator, traits } = self;
+        let controller = controller
+            .as_ref()
+            .map_or_else(|| quote!(::core::option::Option::None), |name| quote!(::core::option::Option::Some(#name)));
+        let one = |of: &Ident| {
+            let modules = CAPABILITIES.iter().filter(|(known, _)| of == known);
+            let exported: String = modules.map(|(_, module)| module.replace('_', "-")).collect();
+            let names = if NAMELESS.iter().any(|nameless| of == nameless) {
+                quote!(::core::option::Option::None)
+            } else {
+                quote!(<#operator as ::capstan_guest::#of>::NAMES)
+            };
+            quote!(::capstan_guest::glue::known(#exported, #controller, #names))
+        };
+        traits.iter().map(one).collect()
     }
 }
 

@@ -138,14 +138,23 @@ fn implementation(capability: Capability, of: &Type, functions: &[Named], names:
             #otherwise,
         }
     };
-    the_trait(capability, of, &primary, &body)
+    let names = quote! {
+        const NAMES: ::capstan_guest::Names = ::core::option::Option::Some(&[#(#names),*]);
+    };
+    the_trait(capability, of, (&names, &primary), &body)
 }
 
 /// Returns the trait over a block: its function has this body.
-fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
+fn the_trait(
+    capability: Capability,
+    of: &Type,
+    (names, primary): (&TokenStream, &TokenStream),
+    body: &TokenStream,
+) -> TokenStream {
     match capability {
         Capability::Dependents => quote! {
             impl ::capstan_guest::Dependents for #of {
+                #names
                 type Primary = #primary;
                 fn desired(name: &str, primary: &Self::Primary) -> ::capstan_guest::Result<::capstan_guest::Json> {
                     let _ = primary;
@@ -153,9 +162,10 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
                 }
             }
         },
-        Capability::Bulks => bulks(of, primary, body),
+        Capability::Bulks => bulks(of, (names, primary), body),
         Capability::Matchers => quote! {
             impl ::capstan_guest::Matchers for #of {
+                #names
                 type Primary = #primary;
                 fn matches(
                     name: &str,
@@ -170,6 +180,7 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
         },
         Capability::Conditions => quote! {
             impl ::capstan_guest::Conditions for #of {
+                #names
                 type Primary = #primary;
                 fn is_met(
                     name: &str,
@@ -183,6 +194,7 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
         },
         Capability::Pollers => quote! {
             impl ::capstan_guest::Pollers for #of {
+                #names
                 fn poll(name: &str) -> ::capstan_guest::Result<::capstan_guest::ThingsByPrimary> {
                     #body
                 }
@@ -190,6 +202,7 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
         },
         Capability::ResourcePollers => quote! {
             impl ::capstan_guest::ResourcePollers for #of {
+                #names
                 type Primary = #primary;
                 fn poll_one(name: &str, primary: &Self::Primary) -> ::capstan_guest::Result<::capstan_guest::Things> {
                     let _ = primary;
@@ -197,16 +210,17 @@ fn the_trait(capability: Capability, of: &Type, primary: &TokenStream, body: &To
                 }
             }
         },
-        Capability::Receivers => receivers(of, body),
-        Capability::Filters => filters(of, body),
-        Capability::Mappers => mappers(of, body),
-        Capability::SecondaryMappers => secondary_mappers(of, primary, body),
+        Capability::Receivers => receivers(of, names, body),
+        Capability::Filters => filters(of, names, body),
+        Capability::Mappers => mappers(of, names, body),
+        Capability::SecondaryMappers => secondary_mappers(of, (names, primary), body),
     }
 }
 
-fn bulks(of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
+fn bulks(of: &Type, (names, primary): (&TokenStream, &TokenStream), body: &TokenStream) -> TokenStream {
     quote! {
         impl ::capstan_guest::Bulks for #of {
+            #names
             type Primary = #primary;
             fn desired_set(
                 name: &str,
@@ -219,9 +233,10 @@ fn bulks(of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
     }
 }
 
-fn receivers(of: &Type, body: &TokenStream) -> TokenStream {
+fn receivers(of: &Type, names: &TokenStream, body: &TokenStream) -> TokenStream {
     quote! {
         impl ::capstan_guest::Receivers for #of {
+            #names
             fn receive(
                 name: &str,
                 request: &::capstan_guest::Request,
@@ -233,9 +248,10 @@ fn receivers(of: &Type, body: &TokenStream) -> TokenStream {
     }
 }
 
-fn filters(of: &Type, body: &TokenStream) -> TokenStream {
+fn filters(of: &Type, names: &TokenStream, body: &TokenStream) -> TokenStream {
     quote! {
         impl ::capstan_guest::Filters for #of {
+            #names
             fn accepts(name: &str, change: &::capstan_guest::Change) -> ::capstan_guest::Result<bool> {
                 let _ = change;
                 #body
@@ -244,9 +260,10 @@ fn filters(of: &Type, body: &TokenStream) -> TokenStream {
     }
 }
 
-fn mappers(of: &Type, body: &TokenStream) -> TokenStream {
+fn mappers(of: &Type, names: &TokenStream, body: &TokenStream) -> TokenStream {
     quote! {
         impl ::capstan_guest::Mappers for #of {
+            #names
             fn to_primaries(
                 name: &str,
                 secondary: &::capstan_guest::Json,
@@ -258,9 +275,10 @@ fn mappers(of: &Type, body: &TokenStream) -> TokenStream {
     }
 }
 
-fn secondary_mappers(of: &Type, primary: &TokenStream, body: &TokenStream) -> TokenStream {
+fn secondary_mappers(of: &Type, (names, primary): (&TokenStream, &TokenStream), body: &TokenStream) -> TokenStream {
     quote! {
         impl ::capstan_guest::SecondaryMappers for #of {
+            #names
             type Primary = #primary;
             fn to_secondaries(name: &str, primary: &Self::Primary) -> ::capstan_guest::Result<::capstan_guest::Keys> {
                 let _ = primary;

@@ -24,15 +24,15 @@ use crate::bindings::resource_poller::exports::capstan::operator::resource_polle
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{self, Guest as _};
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper::Guest as _;
 use crate::expectations::{self, Outcome};
-use crate::glue::{Adapter, primary};
+use crate::glue::{Adapter, Described as _, primary};
 use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
-    Change, Cleaner, Condition, Delete, Error, ErrorControl, ErrorHandler, FailedRun, Failure, FailureClass,
-    Initializer, Json, Keys, Match, NextRetry, Origin, Received, Reconciler, Request, Result, RetryPolicy, Things,
-    ThingsByPrimary, Update, bulks, cache, conditions, config, context, dependents, filters, mappers, matchers, memo,
-    pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
+    Change, Cleaner, Condition, Delete, Dependents, Error, ErrorControl, ErrorHandler, FailedRun, Failure,
+    FailureClass, Initializer, Json, Keys, Match, NextRetry, Origin, Received, Reconciler, Request, Result,
+    RetryPolicy, Things, ThingsByPrimary, Update, bulks, cache, conditions, config, context, dependents, filters,
+    mappers, matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -249,6 +249,52 @@ impl Operator {
 }
 
 crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+
+/// A type whose names are known at run time only, beside one whose are not.
+struct Open;
+
+impl Dependents for Open {
+    type Primary = Page;
+
+    fn desired(name: &str, _: &Page) -> Result<Json> {
+        Json::of(&name)
+    }
+}
+
+#[test]
+fn a_component_describes_the_names_that_it_was_built_with() {
+    // LC-15
+    let told: Vec<String> = Operator::entries()
+        .into_iter()
+        .map(|known| {
+            assert_eq!(known.controller, None);
+            known
+                .names
+                .map_or_else(|| known.exported.clone(), |names| format!("{}: {}", known.exported, names.join(" ")))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "reconciler",
+            "cleaner",
+            "error-handler",
+            "retry-policy",
+            "initializer",
+            "dependent: service config html-text",
+            "bulk: letters no-letters misfit",
+            "matcher: same-html as-page",
+            "condition: has-html is-there",
+            "poller: themes broken down",
+            "resource-poller: domains soon",
+            "inbound: builds echo broken",
+            "filter: shown grows missed",
+            "mapper: to-pages of",
+            "secondary-mapper: to-themes",
+        ]
+    );
+    assert_eq!(Open::NAMES, None);
+}
 
 #[test]
 fn a_bulk_is_all_objects_by_name_of_the_dependent() {

@@ -119,7 +119,7 @@ impl Check<'_> {
         ];
         let first = fields.into_iter().find_map(|(field, place)| Some((field.to_owned(), place?, "")));
         let first = first.or_else(|| {
-            let needs::Need { interface, field } = needs::beside(controller).into_iter().next()?;
+            let needs::Need { interface, field, .. } = needs::beside(controller).into_iter().next()?;
             let instead = match interface.name() {
                 "dependent" => "`desired: { template: … }`, or ",
                 _ => "",

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_dependent"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_description"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_error_handler"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_external"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_filter"
@@ -1136,5 +1137,93 @@ func wasm_export_capstan_operator_secondary_mapper_to_secondaries(arg0 uintptr, 
 
 //go:wasmexport cabi_post_capstan:operator/secondary-mapper@0.1.0#to-secondaries
 func wasm_export_post_return_capstan_operator_secondary_mapper_to_secondaries(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/description@0.1.0#describe
+func wasm_export_capstan_operator_description_describe() uintptr {
+
+	pinner := &syncExportPinner
+	witRuntime.Unpin()
+	result := export_capstan_operator_description.Describe()
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice := payload
+		length := uint32(len(slice))
+		result4 := witRuntime.Allocate(pinner, uintptr(length*(8*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result4, index*(8*4))
+			utf8 := unsafe.Pointer(unsafe.StringData((element).Exported))
+			pinner.Pin(utf8)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uint32(len((element).Exported)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf8)))
+
+			switch (element).Controller.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := (element).Controller.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = int8(int32(1))
+				utf80 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf80)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))) = uint32(uintptr(uintptr(utf80)))
+
+			default:
+				panic("unreachable")
+			}
+
+			switch (element).Names.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := (element).Names.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = int8(int32(1))
+				slice := payload
+				length := uint32(len(slice))
+				result3 := witRuntime.Allocate(pinner, uintptr(length*(2*4)), 4)
+				for index, element := range slice {
+					base := unsafe.Add(result3, index*(2*4))
+					utf82 := unsafe.Pointer(unsafe.StringData(element))
+					pinner.Pin(utf82)
+					*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uint32(len(element)))
+					*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf82)))
+
+				}
+
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (7 * 4))) = uint32(length)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (6 * 4))) = uint32(uintptr(uintptr(result3)))
+
+			default:
+				panic("unreachable")
+			}
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result4)))
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf85 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf85)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf85)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/description@0.1.0#describe
+func wasm_export_post_return_capstan_operator_description_describe(result uintptr) {
 	syncExportPinner.Unpin()
 }
