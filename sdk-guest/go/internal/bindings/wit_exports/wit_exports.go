@@ -1144,17 +1144,16 @@ func wasm_export_post_return_capstan_operator_secondary_mapper_to_secondaries(re
 func wasm_export_capstan_operator_description_describe() uintptr {
 
 	pinner := &syncExportPinner
-	witRuntime.Unpin()
 	result := export_capstan_operator_description.Describe()
 
 	switch result.Tag() {
 	case witTypes.ResultOk:
 		payload := result.Ok()
 		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
-		slice := payload
-		length := uint32(len(slice))
-		result4 := witRuntime.Allocate(pinner, uintptr(length*(8*4)), 4)
-		for index, element := range slice {
+		slice3 := payload
+		length5 := uint32(len(slice3))
+		result4 := witRuntime.Allocate(pinner, uintptr(length5*(8*4)), 4)
+		for index, element := range slice3 {
 			base := unsafe.Add(result4, index*(8*4))
 			utf8 := unsafe.Pointer(unsafe.StringData((element).Exported))
 			pinner.Pin(utf8)
@@ -1186,18 +1185,18 @@ func wasm_export_capstan_operator_description_describe() uintptr {
 				*(*int8)(unsafe.Add(unsafe.Pointer(base), (5 * 4))) = int8(int32(1))
 				slice := payload
 				length := uint32(len(slice))
-				result3 := witRuntime.Allocate(pinner, uintptr(length*(2*4)), 4)
+				result2 := witRuntime.Allocate(pinner, uintptr(length*(2*4)), 4)
 				for index, element := range slice {
-					base := unsafe.Add(result3, index*(2*4))
-					utf82 := unsafe.Pointer(unsafe.StringData(element))
-					pinner.Pin(utf82)
+					base := unsafe.Add(result2, index*(2*4))
+					utf81 := unsafe.Pointer(unsafe.StringData(element))
+					pinner.Pin(utf81)
 					*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uint32(len(element)))
-					*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf82)))
+					*(*uint32)(unsafe.Add(unsafe.Pointer(base), 0)) = uint32(uintptr(uintptr(utf81)))
 
 				}
 
 				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (7 * 4))) = uint32(length)
-				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (6 * 4))) = uint32(uintptr(uintptr(result3)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (6 * 4))) = uint32(uintptr(uintptr(result2)))
 
 			default:
 				panic("unreachable")
@@ -1205,16 +1204,16 @@ func wasm_export_capstan_operator_description_describe() uintptr {
 
 		}
 
-		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length5)
 		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result4)))
 
 	case witTypes.ResultErr:
 		payload := result.Err()
 		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
-		utf85 := unsafe.Pointer(unsafe.StringData(payload))
-		pinner.Pin(utf85)
+		utf86 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf86)
 		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
-		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf85)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf86)))
 
 	default:
 		panic("unreachable")
