@@ -67,12 +67,11 @@ impl Keyed {
     /// # Errors
     /// [`Unclear::Several`]
     pub fn one(&self, source: &External, key: Option<&str>) -> Result<Option<&Arc<str>>, Unclear> {
-        let (ids, cure) = match key {
-            Some(key) => (self.0.get(key).into_iter().flatten().collect::<Vec<_>>(), "they have the same `key`"),
-            None => {
-                let all = self.0.values().flatten().take(2).collect::<Vec<_>>();
-                (all, "let what is desired have the id, or say `key` in the manifest")
-            }
+        let (ids, cure): (Vec<_>, _) = if let Some(key) = key {
+            (self.0.get(key).into_iter().flatten().collect(), "they have the same `key`")
+        } else {
+            let all = self.0.values().flatten().take(2).collect();
+            (all, "let what is desired have the id, or say `key` in the manifest")
         };
         match ids.as_slice() {
             [] => Ok(None),

@@ -190,7 +190,7 @@ fn outside(outside: &Outside) -> Value {
         },
         "bulk": outside.bulk,
         "dependsOn": outside.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
-        "manage": verbs(&outside.manage),
+        "manage": verbs(outside.manage),
         "match": matching(&outside.matching),
         "name": outside.called.as_ref().map(|id| json!({ "cel": id.as_str() })),
         "config": outside.config,
@@ -201,7 +201,7 @@ fn outside(outside: &Outside) -> Value {
     })
 }
 
-fn verbs(manage: &Manage) -> Vec<&'static str> {
+fn verbs(manage: Manage) -> Vec<&'static str> {
     let verbs = [("create", manage.create), ("update", manage.update), ("delete", manage.delete)];
     verbs.into_iter().filter_map(|(verb, may)| may.then_some(verb)).collect()
 }
@@ -215,7 +215,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "bulk": dependent.bulk,
         "desired": dependent.template.as_ref().map(made),
         "dependsOn": dependent.depends_on.iter().map(|name| &**name).collect::<Vec<_>>(),
-        "manage": verbs(&dependent.manage),
+        "manage": verbs(dependent.manage),
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
         "adopt": dependent.adopt,

@@ -10,6 +10,7 @@ use crate::manifest::polls::Polled;
 use crate::manifest::{GenericMatching, Matching, Outside};
 use crate::reconciler::polling;
 use crate::reconciler::run::Run;
+use crate::reconciler::verdicts::Unwritten;
 use crate::workflow::condition::Found;
 
 mod comparing;
@@ -81,7 +82,7 @@ impl Visitor<'_> {
             }
             self.delete_states(spec, &site.states.all()).await?;
         }
-        self.run.controller.verdicts.change_unwritten(&self.run.primary, name, |all| all.clear());
+        self.run.controller.verdicts.change_unwritten(&self.run.primary, name, Unwritten::clear);
         Ok(())
     }
 
@@ -109,7 +110,7 @@ impl Visitor<'_> {
         let source = source.ok_or_else(|| format!("no source is called {}", spec.source))?;
         if source.spec.each().is_some() && !source.knows(primary.key(), &primary.header().uid) {
             // The poll is a call on behalf of this session, and waits for no other turn.
-            self.session.ready().await.map_err(|failure| failed("poll-one", failure))?;
+            self.session.ready().await.map_err(|failure| failed("poll-one", &failure))?;
             let polled = polling::needed(controller, source, primary).await;
             polled.map_err(|error| Stopped::Unread(error.message))?;
         }
@@ -165,7 +166,7 @@ impl Visitor<'_> {
         }
         let Run { primary, .. } = self.run;
         let updated = self.session.update(site.name, &text, &wanted.text, primary.json()).await;
-        let updated = updated.map_err(|failure| self.unanswered(site, "update", failure))?;
+        let updated = updated.map_err(|failure| self.unanswered(site, "update", &failure))?;
         let (now, updated) = self.read_thing(site, "update", updated)?;
         if now != id {
             let message =
@@ -183,7 +184,7 @@ impl Visitor<'_> {
         let room = site.source.room_for(primary.key(), wanted.text.len());
         room.map_err(|refused| format!("nothing is created: source {}: {refused}", site.source.name))?;
         let created = self.session.create(site.name, &wanted.text, primary.json()).await;
-        let Created { actual, state } = created.map_err(|failure| self.unanswered(site, "create", failure))?;
+        let Created { actual, state } = created.map_err(|failure| self.unanswered(site, "create", &failure))?;
         let (id, actual) = self.read_thing(site, "create", actual)?;
         tracing::debug!(dependent = %site.name, %id, "thing created");
         self.keep(site, &id, Write::Created(actual))?;
@@ -199,7 +200,7 @@ impl Visitor<'_> {
     /// Has the component remove a thing.
     async fn remove_thing(&self, site: &Site<'_>, id: &Arc<str>, actual: &str) -> Result<(), Stopped> {
         let removed = self.session.remove(site.name, actual, self.run.primary.json()).await;
-        removed.map_err(|failure| self.unanswered(site, "remove", failure))?;
+        removed.map_err(|failure| self.unanswered(site, "remove", &failure))?;
         tracing::debug!(dependent = %site.name, %id, "thing removed");
         self.keep(site, id, Write::Removed)
     }
@@ -227,7 +228,7 @@ impl Visitor<'_> {
     }
 
     /// Takes in that a write has no answer, so that it is not known what there is.
-    fn unanswered(&self, site: &Site<'_>, function: &str, failure: Failure) -> Stopped {
+    fn unanswered(&self, site: &Site<'_>, function: &str, failure: &Failure) -> Stopped {
         let primary = &self.run.primary;
         site.source.doubt(primary.key(), &primary.header().uid);
         failed(function, failure)
@@ -248,7 +249,7 @@ impl Visitor<'_> {
 }
 
 /// Returns why a call has failed: what the component returns is about one thing, and all else about the component.
-fn failed(function: &str, failure: Failure) -> Stopped {
+fn failed(function: &str, failure: &Failure) -> Stopped {
     let message = format!("{function}: {}", failure.message);
     match failure.cause {
         Cause::Returned => Stopped::Failed(message),
