@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::events::{EventKey, PRIMARY};
 use super::filters::{OBJECT, OLD_OBJECT, Question};
 use super::{
-    ByIndex, Condition, Controller, Dependent, Filters, Keep, Keys, Mapper, Matching, Namespaces, Outside, Secondaries,
-    Source, Workflow,
+    ByIndex, Condition, Conditions, Controller, Dependent, Filters, Keep, Keys, Mapper, Matching, Namespaces, Outside,
+    Secondaries, Source, Workflow,
 };
 use crate::budget::{Budget, Exceeded};
 use crate::cel::{DEPENDENTS, Expression};
@@ -120,14 +120,6 @@ struct Search<'s, 'k> {
     found: Vec<Misfit>,
 }
 
-/// The conditions of a dependent, and their fields.
-const ROLES: [(ConditionRole, &str); 4] = [
-    (ConditionRole::Activation, "activation"),
-    (ConditionRole::ReconcilePrecondition, "reconcilePrecondition"),
-    (ConditionRole::ReadyPostcondition, "readyPostcondition"),
-    (ConditionRole::DeletePostcondition, "deletePostcondition"),
-];
-
 // === what a controller names ===
 
 impl Search<'_, '_> {
@@ -221,9 +213,23 @@ impl Search<'_, '_> {
         if let Some(id) = &outside.called {
             self.cel(&format!("{base}.name.cel"), primary, (id, PRIMARY))?;
         }
+        self.gates(base, (primary, None), &outside.conditions)
+    }
+
+    /// Looks into the conditions of a dependent, which may name its fields if it is an object.
+    fn gates(&mut self, base: &str, kinds: (At<'_>, Option<At<'_>>), conditions: &Conditions) -> Result<(), Exceeded> {
+        const ROLES: [(ConditionRole, &str); 4] = [
+            (ConditionRole::Activation, "activation"),
+            (ConditionRole::ReconcilePrecondition, "reconcilePrecondition"),
+            (ConditionRole::ReadyPostcondition, "readyPostcondition"),
+            (ConditionRole::DeletePostcondition, "deletePostcondition"),
+        ];
+        let (primary, own) = kinds;
         for (role, name) in ROLES {
-            if let Some(Condition::Cel(cel)) = outside.conditions.of(role) {
-                self.cel(&format!("{base}.{name}.cel"), primary, (cel, PRIMARY))?;
+            if let Some(Condition::Cel(cel)) = conditions.of(role) {
+                let field = format!("{base}.{name}.cel");
+                self.cel(&field, primary, (cel, PRIMARY))?;
+                own.map_or(Ok(()), |own| self.cel(&field, own, (cel, "dependent")))?;
             }
         }
         Ok(())
@@ -266,21 +272,10 @@ impl Search<'_, '_> {
                 self.cel(&format!("{base}.namespace.cel"), primary, (namespace, PRIMARY))?;
             }
         }
-        for (role, name) in ROLES {
-            if let Some(Condition::Cel(cel)) = dependent.conditions.of(role) {
-                let field = format!("{base}.{name}.cel");
-                self.cel(&field, primary, (cel, PRIMARY))?;
-                self.cel(&field, own, (cel, "dependent"))?;
-            }
-        }
+        self.gates(base, (primary, Some(own)), &dependent.conditions)?;
         if let Matching::Generic(matching) = &dependent.matching {
-            let ignored = matching.ignore.iter().filter_map(|text| Pointer::parse(text).ok());
-            self.pointers(
-                &format!("{base}.match.generic.ignore"),
-                own,
-                &ignored.collect::<Vec<_>>(),
-                &Written::Pointer,
-            )?;
+            let ignored: Vec<_> = matching.ignore.iter().filter_map(|text| Pointer::parse(text).ok()).collect();
+            self.pointers(&format!("{base}.match.generic.ignore"), own, &ignored, &Written::Pointer)?;
         }
         Ok(())
     }
