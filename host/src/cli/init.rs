@@ -109,10 +109,9 @@ mod tests {
 
     fn args(words: &[&str]) -> Result<Init, String> {
         let line = ["capstan", "init"].iter().chain(words);
-        match Cli::try_parse_from(line).map_err(|error| error.to_string())?.command {
-            Command::Init(init) => Ok(init),
-            _ => Err("another command".to_owned()),
-        }
+        let cli = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
+        let Command::Init(init) = cli.command else { panic!("another command") };
+        Ok(init)
     }
 
     fn made(words: &[&str]) -> Vec<(&'static str, String)> {

@@ -7,13 +7,14 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{Controller, Operator, TEMPLATES};
 use capstan_core::room::Room;
 use capstan_core::text;
+use tokio::time::Instant;
 
 use crate::cli::args::Test;
 use crate::controller::rehearsal::{Scene, play};
@@ -22,7 +23,7 @@ use crate::plugin::Templates;
 use case::{Case, Expected, folders};
 
 /// How long a case may take in all: what it waits for never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A controller that cases may be about.
 struct Subject<'a> {

@@ -1,5 +1,10 @@
 //! Plays a primary's runs without a cluster: the daemon's own core and the component, upon objects in memory, until nothing changes any more.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a JSON value that is not there is null, and what is written to has been read as an object"
+)]
+
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,11 +71,14 @@ pub struct Played {
     pub again: Option<Duration>,
     /// What was written, in order.
     pub writes: Vec<Written>,
-    /// The Kubernetes Events, in order: type, reason and text.
-    pub events: Vec<(&'static str, String, String)>,
+    /// The Kubernetes Events, in order.
+    pub events: Vec<Told>,
     /// The primary afterwards; null if it has gone.
     pub primary: Value,
 }
+
+/// A Kubernetes Event: type, reason and text.
+type Told = (&'static str, String, String);
 
 /// The caches of one source, by place.
 struct Fed {
@@ -101,10 +109,7 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
         let Ended { finished, error, .. } = reconciler::execute(Arc::clone(&controller), &mut ticket, now).await;
         let settled = ticket.finish(finished, Instant::now());
         played.failure = error;
-        played.again = match settled.next {
-            Next::Again(after) => Some(after),
-            _ => None,
-        };
+        played.again = if let Next::Again(after) = settled.next { Some(after) } else { None };
         feed(&server, &mut fed)?;
         let is_gone = server.tree(&scene.spec.primary, &key).is_none();
         if played.failure.is_some() || is_gone || server.writes().len() == before {
@@ -181,7 +186,7 @@ fn is_deleting(server: &Server, spec: &manifest::Controller, key: &ObjectRef) ->
 fn assemble(
     scene: &Scene<'_>,
     server: &Arc<Server>,
-    events: Arc<Mutex<Vec<(&'static str, String, String)>>>,
+    events: Arc<Mutex<Vec<Told>>>,
 ) -> anyhow::Result<(Controller, Vec<Fed>)> {
     let Scene { operator, spec, guest, .. } = scene;
     let kinds = kinds(spec);

@@ -12,7 +12,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use super::meter::GUEST;
 use super::writer::Form;
@@ -44,7 +44,7 @@ where
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut said = Said { of_guest: event.metadata().target() == GUEST, ..Said::default() };
-        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let fields = extensions.get::<FormattedFields<N>>().map_or("", |fields| &fields.fields);
             for (name, value) in serde_json::from_str::<Map<String, Value>>(fields).unwrap_or_default() {
@@ -90,7 +90,9 @@ impl Said {
         for (name, value) in &self.fields {
             match value {
                 Value::String(value) => field(name, value)?,
-                value => field(name, &value.to_string())?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    field(name, &value.to_string())?;
+                }
             }
         }
         let (long, short): (Vec<_>, Vec<_>) = self.given.iter().partition(|(_, value)| value.contains('\n'));

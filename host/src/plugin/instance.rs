@@ -353,10 +353,7 @@ impl Instance {
             }
             Call::Desired { name, primary } => self.ask(Function::Desired, (name, primary)).await?.map(Answer::Desired),
             Call::DesiredSet { name, primary } => self.desired_set((name, primary)).await?,
-            Call::Create { name, desired, primary } => {
-                let answer = self.ask::<_, external::Created>(Function::Create, (name, desired, primary)).await?;
-                answer.map(|created| Answer::Create(created.into()))
-            }
+            Call::Create { name, desired, primary } => self.create((name, desired, primary)).await?,
             Call::Update { name, actual, desired, primary } => {
                 self.ask(Function::Update, (name, actual, desired, primary)).await?.map(Answer::Update)
             }
@@ -373,13 +370,7 @@ impl Instance {
                 let answer = self.ask::<_, condition::ConditionResult>(Function::IsMet, arguments).await?;
                 answer.map(|result| Answer::IsMet(result.into()))
             }
-            Call::Poll { name } => {
-                let answer = self.ask::<_, Vec<poller::PrimaryResources>>(Function::Poll, (name,)).await?;
-                match answer {
-                    Ok(primaries) => Ok(Answer::Poll(polled_all(primaries)?)),
-                    Err(message) => Err(message),
-                }
-            }
+            Call::Poll { name } => self.poll(name).await?,
             Call::Accepts { name, changed } => {
                 self.ask(Function::Accepts, (name, &filter::Change::from(changed))).await?.map(Answer::Accepts)
             }
@@ -389,18 +380,9 @@ impl Instance {
             Call::ToSecondaries { name, primary } => {
                 self.map(Function::ToSecondaries, (name, primary)).await?.map(Answer::ToSecondaries)
             }
-            Call::Describe {} => {
-                let answer = self.ask::<_, Vec<description::KnownNames>>(Function::Describe, ()).await?;
-                bounded(answer, |entries| described(entries).map(Answer::Describe))?
-            }
+            Call::Describe {} => self.describe().await?,
             Call::Receive { name, ref request } => self.receive(name, &(&**request).into()).await?,
-            Call::PollOne { name, primary } => {
-                let answer = self.ask::<_, resource_poller::PollResult>(Function::PollOne, (name, primary));
-                match answer.await? {
-                    Ok(result) => Ok(Answer::PollOne(polled_one(result)?)),
-                    Err(message) => Err(message),
-                }
-            }
+            Call::PollOne { name, primary } => self.poll_one((name, primary)).await?,
         })
     }
 
@@ -414,6 +396,34 @@ impl Instance {
     async fn decide(&mut self, primary: &str, failed: &retry_policy::FailedRun) -> Ended<Answer> {
         let answer = self.ask::<_, retry_policy::NextRetry>(Function::DecideRetry, (primary, failed)).await?;
         Ok(answer.map(|next| Answer::DecideRetry(next.into())))
+    }
+
+    /// Has a thing outside of the cluster created.
+    async fn create(&mut self, about: (&str, &str, &str)) -> Ended<Answer> {
+        let answer = self.ask::<_, external::Created>(Function::Create, about).await?;
+        Ok(answer.map(|created| Answer::Create(created.into())))
+    }
+
+    /// Asks for all things of a source outside of the cluster.
+    async fn poll(&mut self, name: &str) -> Ended<Answer> {
+        match self.ask::<_, Vec<poller::PrimaryResources>>(Function::Poll, (name,)).await? {
+            Ok(primaries) => Ok(Ok(Answer::Poll(polled_all(primaries)?))),
+            Err(message) => Ok(Err(message)),
+        }
+    }
+
+    /// Asks for the things of a source outside of the cluster that belong to a primary.
+    async fn poll_one(&mut self, about: (&str, &str)) -> Ended<Answer> {
+        match self.ask::<_, resource_poller::PollResult>(Function::PollOne, about).await? {
+            Ok(result) => Ok(Ok(Answer::PollOne(polled_one(result)?))),
+            Err(message) => Ok(Err(message)),
+        }
+    }
+
+    /// Asks which names the component answers to.
+    async fn describe(&mut self) -> Ended<Answer> {
+        let answer = self.ask::<_, Vec<description::KnownNames>>(Function::Describe, ()).await?;
+        bounded(answer, |entries| described(entries).map(Answer::Describe))
     }
 
     /// Asks of which objects a bulk dependent should consist.

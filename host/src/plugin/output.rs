@@ -440,7 +440,7 @@ mod tests {
             let fields = [("a\nb".to_owned(), "c\nd".to_owned())];
             output.log(Level::Info, "one\nERROR two\x1b[31m", &fields);
         });
-        let expected = format!(r#"INFO one\nERROR two\u{{1b}}[31m {WHERE}"#);
+        let expected = format!(r"INFO one\nERROR two\u{{1b}}[31m {WHERE}");
         assert_eq!(lines, [&*expected, r"    a\nb: c", "    d"]);
     }
 

@@ -53,7 +53,7 @@ fn described(entries: &[Entry<'_>]) -> Vec<u8> {
             text(&mut memory, list + 8 * place, name);
         }
     }
-    let bytes: String = memory.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    let bytes = memory.iter().fold(String::new(), |text, byte| text + &format!("\\{byte:02x}"));
     let describe = format!("i32.const {AT}");
     describing(&describe, &format!("(data (i32.const {AT}) \"{bytes}\")"))
 }

@@ -205,13 +205,7 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     let many = Dependent { bulk: true, ..read_only(gvk("v1", "Secret")) };
     controller.workflow.dependents.insert("read".into(), many.clone());
     controller.workflow.dependents.insert("secrets".into(), Dependent { manage: Manage::default(), ..many });
-    let id = Pointer::parse("/id").unwrap();
-    let each = Each { every: Duration::from_secs(1), first_after: Duration::ZERO, when: None, concurrency: 1 };
-    let together = Polled::Together { every: Duration::from_secs(1) };
-    for (name, polled) in [("domains", Polled::Each(each)), ("hooks", Polled::Inbound), ("themes", together)] {
-        let external = External { id: id.clone(), things: 1, memory: 1, polled };
-        controller.externals.insert(name.into(), external);
-    }
+    controller.externals.extend(externals());
     let asks = |on_add: &str| Filters { on_add: Some(Question::Export(on_add.into())), ..Filters::default() };
     controller.filters = asks("wanted");
     controller.sources.insert("maps".into(), mapped_by_exports(asks("visible")));
@@ -251,6 +245,16 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
          (spec.controllers.web.workflow.dependents.configmap.readyPostcondition.export), `bulk` \
          (spec.controllers.web.workflow.dependents.secrets); it exports `cleaner`"
     );
+}
+
+/// Returns a source outside of the cluster of each kind.
+fn externals() -> [(std::sync::Arc<str>, External); 3] {
+    let each = Each { every: Duration::from_secs(1), first_after: Duration::ZERO, when: None, concurrency: 1 };
+    let together = Polled::Together { every: Duration::from_secs(1) };
+    [("domains", Polled::Each(each)), ("hooks", Polled::Inbound), ("themes", together)].map(|(name, polled)| {
+        let id = Pointer::parse("/id").unwrap();
+        (name.into(), External { id, things: 1, memory: 1, polled })
+    })
 }
 
 /// Returns a source of config maps about which the component is asked.

@@ -341,7 +341,7 @@ fn a_run_is_prepared_before_its_workflow_whether_it_reconciles_or_cleans_up() {
         daemon.lines().into_iter().filter(told).map(|mut line| line["fields"].take()).collect::<Vec<_>>()
     };
     let yes = json!({ "name": "prepared", "sight": "\"yes\"" });
-    assert_eq!(seen("is-met"), [yes.clone()]);
+    assert_eq!(seen("is-met"), std::slice::from_ref(&yes));
     assert_eq!(seen("cleanup"), [yes]);
     let refused = seen("initialize").into_iter().filter(|line| line.to_string().contains("misplaced"));
     assert_eq!(refused.count(), 2, "no workflow runs there");

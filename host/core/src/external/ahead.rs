@@ -72,7 +72,7 @@ mod tests {
         let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
         let most = source.spec.things;
         assert_eq!(source.room_for(&a, 10), Ok(()));
-        let many: String = (0..most / 2).map(|number| format!("{number}=x ")).collect();
+        let many = (0..most / 2).map(|number| format!("{number}=x")).collect::<Vec<_>>().join(" ");
         source.take_one(&a, "u", things(&many), || None).unwrap();
         assert!(
             matches!(source.room_for(&a, 10), Err(Refused::Share { .. } | Refused::Home { .. })),

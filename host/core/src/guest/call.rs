@@ -105,7 +105,8 @@ macro_rules! exports {
             $($(
                 $(#[$doc])*
                 pub async fn $method<'a>(&'a self, $($argument: $type),*) -> Result<$answer, Failure> {
-                    match self.call(Call::$call { $($argument),* }).await? {
+                    let call: Call<'a> = Call::$call { $($argument),* };
+                    match self.call(call).await? {
                         Answer::$call(answer) => Ok(answer),
                         _ => Err(Failure::other("the component answers what was not asked")),
                     }

@@ -25,7 +25,7 @@ pub struct Init {
     /// The API group of the custom resource.
     #[arg(long, default_value = "example.com", value_parser = group)]
     pub group: String,
-    /// The kind of the custom resource; without it made of the name: WebPage of web-page.
+    /// The kind of the custom resource; without it made of the name: `WebPage` of web-page.
     #[arg(long, value_parser = kind)]
     pub kind: Option<String>,
     /// The folder to make, which may be there if it is empty; without it one of the operator's name.

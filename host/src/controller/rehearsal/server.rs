@@ -1,5 +1,10 @@
 //! Answers the requests of a rehearsal as an API server would, as far as runs look at it: objects in memory, and what was asked of them.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a JSON value that is not there is null, and what is written to has been read as an object"
+)]
+
 use std::collections::BTreeMap;
 
 use capstan_core::budget::Budget;

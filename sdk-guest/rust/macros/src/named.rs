@@ -163,21 +163,7 @@ fn the_trait(
             }
         },
         Capability::Bulks => bulks(of, (names, primary), body),
-        Capability::Matchers => quote! {
-            impl ::capstan_guest::Matchers for #of {
-                #names
-                type Primary = #primary;
-                fn matches(
-                    name: &str,
-                    actual: &::capstan_guest::Json,
-                    desired: &::capstan_guest::Json,
-                    primary: &Self::Primary,
-                ) -> ::capstan_guest::Result<::capstan_guest::Match> {
-                    let _ = (actual, desired, primary);
-                    #body
-                }
-            }
-        },
+        Capability::Matchers => matchers(of, (names, primary), body),
         Capability::Conditions => quote! {
             impl ::capstan_guest::Conditions for #of {
                 #names
@@ -227,6 +213,24 @@ fn bulks(of: &Type, (names, primary): (&TokenStream, &TokenStream), body: &Token
                 primary: &Self::Primary,
             ) -> ::capstan_guest::Result<::std::vec::Vec<::capstan_guest::Json>> {
                 let _ = primary;
+                #body
+            }
+        }
+    }
+}
+
+fn matchers(of: &Type, (names, primary): (&TokenStream, &TokenStream), body: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::capstan_guest::Matchers for #of {
+            #names
+            type Primary = #primary;
+            fn matches(
+                name: &str,
+                actual: &::capstan_guest::Json,
+                desired: &::capstan_guest::Json,
+                primary: &Self::Primary,
+            ) -> ::capstan_guest::Result<::capstan_guest::Match> {
+                let _ = (actual, desired, primary);
                 #body
             }
         }
