@@ -1,6 +1,6 @@
 //! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; logging never waits for a reader.
 //!
-//! [`line`] decides how a line looks, whatever the code that logs has done about it, [`meter`] how many similar lines pass, and
+//! [`mod@line`] decides how a line looks, whatever the code that logs has done about it, [`meter`] how many similar lines pass, and
 //! [`writer`] writes them on a thread of its own.
 
 use std::fmt;

@@ -24,6 +24,8 @@ mod shares;
 mod things;
 mod written;
 
+pub use ahead::Began;
+use ahead::Doubts;
 use known::{After, Known, size};
 pub use meant::{Keyed, Unclear, key_of};
 pub use shares::Refused;
@@ -67,6 +69,8 @@ struct State {
     failures: u32,
     /// The primaries of which the last answer for all was of no use, and why.
     refused: BTreeMap<ObjectRef, Arc<str>>,
+    /// The primaries of which it is not known what there is, as a write had no answer.
+    doubts: Doubts,
 }
 
 /// How it stands with a primary that is polled by itself.
@@ -100,6 +104,9 @@ pub enum Unknown {
     /// They have not been read yet.
     #[error("source {0} has not been polled yet")]
     Awaited(Arc<str>),
+    /// They are read again, as something was written that had no answer, or could not be remembered.
+    #[error("source {0} has not been polled since a write that had no answer")]
+    Unanswered(Arc<str>),
     /// They could not be read so far.
     #[error("source {0} has not been polled with success yet: {1}")]
     Failed(Arc<str>, Arc<str>),
@@ -333,6 +340,9 @@ impl External {
     pub fn known_of(&self, primary: &ObjectRef) -> Result<(), Unknown> {
         self.known()?;
         let state = self.state.lock();
+        if state.doubts.has(primary, None) {
+            return Err(Unknown::Unanswered(Arc::clone(&self.name)));
+        }
         match state.refused.get(primary) {
             Some(why) if !state.primaries.contains_key(primary) => {
                 Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why)))
@@ -343,7 +353,7 @@ impl External {
 
     /// Whether a primary has been polled by itself.
     pub fn knows(&self, primary: &ObjectRef, uid: &str) -> bool {
-        self.standing(primary, uid) == Some(Standing::Polled)
+        self.standing(primary, uid) == Some(Standing::Polled) && !self.state.lock().doubts.has(primary, Some(uid))
     }
 
     /// Returns how it stands with a primary that is polled by itself; `None`: it has not been its turn yet.
@@ -439,6 +449,7 @@ impl State {
     }
 
     fn forget(&mut self, primary: &ObjectRef) {
+        self.doubts.forget(primary);
         if let Some(known) = self.primaries.remove(primary) {
             let before = known.taken();
             self.move_in(primary, before, Taken::default());

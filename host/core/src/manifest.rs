@@ -455,8 +455,9 @@ impl Controller {
 
     /// Returns the dependents whose objects a next version knows nothing of any more: nobody updates or deletes them.
     pub fn abandoned_by<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a Arc<str>> {
-        let made = self.dependents().filter(|(_, dependent)| dependent.manage.create);
-        made.map(|(name, _)| name).filter(|name| next.dependents().all(|(kept, _)| kept != *name))
+        let made = self.workflows().flat_map(Workflow::nodes).filter(|(_, node)| node.manage().create);
+        let kept = || next.workflows().flat_map(Workflow::nodes);
+        made.map(|(name, _)| name).filter(move |name| kept().all(|(kept, _)| kept != *name))
     }
 
     /// Whether it has a component, and not only templates.

@@ -151,6 +151,7 @@ mod tests {
         for (words, expected) in [
             (vec!["Web_Page"], "such as web-page"),
             (vec!["1st"], "a letter first"),
+            (vec!["on"], "such as my-on"),
             (vec!["page", "--group", "example"], "a domain with a dot"),
             (vec!["page", "--kind", "webPage"], "a capital first"),
             (vec!["page", "--kind", "Spec"], "such as MySpec"),

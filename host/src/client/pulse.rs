@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capstan_core::cluster::Error;
 use capstan_core::health::{Health, Sign};
-use http::Method;
+use http::{Method, StatusCode};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -105,7 +105,9 @@ impl Pulse {
             answer = exchange => answer,
             () = returned => Err(lost()),
         };
-        let trouble = answer.as_ref().err().filter(|error| error.is_outage());
+        // Without credentials that it takes, nothing can be done either; those of another cluster are read again.
+        let nobody = |error: &Error| self.cluster.is_none() && error.code == 401;
+        let trouble = answer.as_ref().err().filter(|error| error.is_outage() || nobody(error));
         if let Some(number) = waiting.write.take() {
             let ended = trouble.map_or(Ok(()), |error| Err(error.message.as_str()));
             self.health.lock().end_write(number, Some(ended), Instant::now());
@@ -171,7 +173,7 @@ impl ApiServer {
         let response = response.map_err(|error| chain(&error))?;
         let status = response.status();
         drop(collect(response.into_body(), REFUSAL).await);
-        if status.is_server_error() || self.way.is_refusal(status) {
+        if status.is_server_error() || status == StatusCode::UNAUTHORIZED || self.way.is_refusal(status) {
             return Err(format!("GET {SIGN}: HTTP {}", status.as_u16()));
         }
         Ok(())

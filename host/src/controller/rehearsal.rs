@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use capstan_core::cache::{Event as Seen, Writer};
 use capstan_core::conditions::Possible;
 use capstan_core::guest::{Guest, Interface};
+use capstan_core::manifest::needs::{Need, needs};
 use capstan_core::manifest::{self, Capabilities, Limits, Mapper, Operator, Secondaries};
 use capstan_core::object::labels::Selector;
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope, Version};
@@ -65,6 +66,8 @@ pub struct Scene<'a> {
 pub struct Played {
     /// The number of runs.
     pub runs: u32,
+    /// Whether the last of them has changed nothing any more, or there is nothing left to run for.
+    pub at_rest: bool,
     /// The text of the failure of the last run.
     pub failure: Option<String>,
     /// When the primary runs again although nothing happens, as its last run asks.
@@ -92,14 +95,21 @@ struct Fed {
 /// # Errors
 /// If the controller has what is not played, or an object is none.
 pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
-    refuse(scene.spec, &*scene.guest)?;
+    refuse(&scene)?;
     let server = Arc::new(Server::default());
     let key = set(&server, &scene)?;
     let events = Arc::<Mutex<Vec<_>>>::default();
     let (controller, mut fed) = assemble(&scene, &server, Arc::clone(&events))?;
     let controller = Arc::new(controller);
-    let mut played =
-        Played { runs: 0, failure: None, again: None, writes: vec![], events: vec![], primary: Value::Null };
+    let mut played = Played {
+        runs: 0,
+        at_rest: false,
+        failure: None,
+        again: None,
+        writes: vec![],
+        events: vec![],
+        primary: Value::Null,
+    };
     let now: Timestamp = NOW.parse().context("the time of day")?;
     while played.runs < MOST_RUNS {
         played.runs += 1;
@@ -112,7 +122,8 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
         played.again = if let Next::Again(after) = settled.next { Some(after) } else { None };
         feed(&server, &mut fed)?;
         let is_gone = server.tree(&scene.spec.primary, &key).is_none();
-        if played.failure.is_some() || is_gone || server.writes().len() == before {
+        played.at_rest = is_gone || server.writes().len() == before;
+        if played.failure.is_some() || played.at_rest {
             break;
         }
     }
@@ -123,7 +134,7 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
 }
 
 /// Refuses a controller with what would have to come from outside.
-fn refuse(spec: &manifest::Controller, guest: &dyn Guest) -> anyhow::Result<()> {
+fn refuse(Scene { operator, spec, .. }: &Scene<'_>) -> anyhow::Result<()> {
     let asks = |source: &manifest::Source| {
         matches!(source.mapper, Mapper::Export(_)) || matches!(source.secondaries, Some(Secondaries::Export(_)))
     };
@@ -137,8 +148,10 @@ fn refuse(spec: &manifest::Controller, guest: &dyn Guest) -> anyhow::Result<()> 
     if let Some(name) = spec.externals.keys().next() {
         anyhow::bail!("controller {}: source {name} is outside of the cluster, which is not played", spec.name);
     }
+    anyhow::ensure!(spec.cluster.is_none(), "controller {}: it is in another cluster, which is not played", spec.name);
+    let filters = |need: &Need| need.interface == Interface::Filter && need.controller == spec.name;
     anyhow::ensure!(
-        !guest.exports(Interface::Filter),
+        !needs(operator, &spec.plugin).iter().any(filters),
         "controller {}: its component filters changes, which is not played",
         spec.name
     );
@@ -158,9 +171,14 @@ fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
         let mut object = object.clone();
         complete(gvk, &mut object);
         let mut is_ours = false;
-        for owner in object["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
-            if owner["kind"] == *spec.primary.kind && owner["name"] == *put.key().name {
-                owner["uid"] = uid.clone();
+        let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let is = |field: &str, wanted: &str| owner.get(field).is_some_and(|found| found == wanted);
+            if is("kind", &spec.primary.kind) && is("name", &put.key().name) {
+                owner.insert("uid".to_owned(), uid.clone());
+                for field in ["controller", "blockOwnerDeletion"] {
+                    owner.entry(field).or_insert_with(|| false.into());
+                }
                 is_ours = true;
             }
         }

@@ -84,7 +84,7 @@ impl Said {
         let mut lines = self.message.lines().take(text::LINES);
         write!(out, " {}", text::said_within(lines.next().unwrap_or_default(), LONGEST))?;
         let mut field = |name: &str, value: &str| {
-            let name = text::said(name);
+            let name = quoted(&text::said(name));
             write!(out, " {italic}{name}{plain}{dim}={plain}{}", quoted(&text::said_within(value, LONGEST)))
         };
         for (name, value) in &self.fields {
@@ -133,9 +133,17 @@ impl Said {
             map.serialize_entry(name, value)?;
         }
         if !self.given.is_empty() {
-            let given = self.given.iter().map(|(name, value)| {
-                let lines = || value.lines().map(Value::from).collect();
-                (name.clone(), if value.contains('\n') { Value::Array(lines()) } else { value.as_str().into() })
+            let given = self.given.iter().take(text::LINES).map(|(name, value)| {
+                // JSON escapes by itself.
+                let shown = |line: &str| match line.len() {
+                    0..=LONGEST => line.into(),
+                    _ => Value::from(text::said_within(line, LONGEST)),
+                };
+                let value = match value.contains('\n') {
+                    true => value.lines().take(text::LINES).map(shown).collect(),
+                    false => shown(value),
+                };
+                (text::said(name).into_owned(), value)
             });
             map.serialize_entry(GIVEN, &given.collect::<Map<_, _>>())?;
         }
@@ -183,7 +191,8 @@ impl Visit for Said {
 /// Returns a value as it is if that can't be misread, else in quotes.
 fn quoted(value: &str) -> String {
     if value.is_empty() || value.contains([' ', '\t', '"', '=']) {
-        return format!("\"{}\"", value.replace('"', "\\\""));
+        let end = if value.ends_with('\\') { "\\" } else { "" };
+        return format!("\"{}{end}\"", value.replace('"', "\\\""));
     }
     value.to_owned()
 }
@@ -259,6 +268,17 @@ pub(crate) mod tests {
         assert_eq!(logged(Form::Text, failing), [line]);
         let line = r#""level":"WARN","message":"the run failed","controller":"web","key":"a/b","error":"it is\nno page","attempt":2,"last":false,"call":"reconcile"}"#;
         assert_eq!(logged(Form::Json, failing), [line]);
+    }
+
+    #[test]
+    fn however_much_a_component_gives_its_line_is_bounded_and_says_whose_it_is() {
+        let lines = "\n".repeat(30_000);
+        let given = serde_json::to_string(&[("a", &*lines), ("b", &*"x".repeat(100_000))]).unwrap();
+        let line = logged(Form::Json, || tracing::info!(target: GUEST, plugin = "p", fields = given, "seen")).remove(0);
+        assert!(line.len() < 16 << 10 && line.contains(r#""plugin":"p""#), "{}", line.len());
+        let forged = serde_json::to_string(&[("x controller", "a b\\")]).unwrap();
+        let line = logged(Form::Text, || tracing::info!(target: GUEST, fields = forged, "seen"));
+        assert_eq!(line, [r#"INFO seen "x controller"="a b\\""#]);
     }
 
     #[test]

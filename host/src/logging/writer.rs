@@ -232,7 +232,8 @@ fn shorter(line: &str) -> String {
         return whole;
     }
     event.retain(|field, value| {
-        matches!(field.as_str(), "timestamp" | "level" | "message" | "error") && value.is_string()
+        matches!(field.as_str(), "timestamp" | "level" | "message" | "error" | "plugin" | "controller" | "key" | "call")
+            && value.is_string()
     });
     format!("{}\n", Value::Object(event))
 }

@@ -36,6 +36,10 @@ const WORDS: usize = 1 << 10;
 /// The field with a stack, and how many are remembered for how long, so that each is logged once.
 const STACK: &str = "stack";
 const STACKS: usize = 64;
+
+/// The least bytes of what can be a stack.
+const STACKED: usize = 16;
+
 const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// Where the output of an instance goes. It has one call at a time, and belongs to one run at a time.
@@ -195,23 +199,16 @@ impl Output {
             self.drop_bytes(size);
             return;
         }
-        let given = fields.iter().map(|(name, value)| (&**name, self.stack_once(name, value))).collect::<Vec<_>>();
-        self.line(level, message, &serde_json::to_string(&given).unwrap_or_default());
-    }
-
-    /// Returns the value of a field: of a stack that was logged lately, only that it is the same again, as retries would fill the log.
-    fn stack_once<'a>(&self, name: &str, value: &'a str) -> &'a str {
-        let mut hasher = DefaultHasher::new();
-        value.hash(&mut hasher);
-        let (stack, now) = (hasher.finish(), Instant::now());
-        let stacks = &mut self.shared.lock().stacks;
-        match name {
-            STACK if stacks.get(&stack, now).is_some() => "as before",
-            STACK => {
-                stacks.put(stack, (), now);
-                value
-            }
-            _ => value,
+        let stack =
+            fields.iter().find(|(name, value)| name == STACK && value.len() >= STACKED).map(|(_, value)| hash(value));
+        let now = Instant::now();
+        // Retries would fill the log with it.
+        let known = stack.is_some_and(|stack| self.shared.lock().stacks.get(&stack, now).is_some());
+        let value = |name: &str, value| if known && name == STACK { "as before" } else { value };
+        let given = fields.iter().map(|(name, text)| (&**name, value(name, &**text))).collect::<Vec<_>>();
+        let written = self.line(level, message, &serde_json::to_string(&given).unwrap_or_default());
+        if let Some(stack) = stack.filter(|_| written && !known) {
+            self.shared.lock().stacks.put(stack, (), now);
         }
     }
 
@@ -286,13 +283,13 @@ impl Output {
         shared.bytes.take_now(bytes(size), rate, Instant::now())
     }
 
-    /// Writes a line with fields, which are JSON, pairs of texts, or nothing, if the budget allows.
-    fn line(&mut self, level: Level, line: &str, fields: &str) {
+    /// Writes a line with fields, which are JSON, pairs of texts, or nothing, if the budget allows. Returns whether it does.
+    fn line(&mut self, level: Level, line: &str, fields: &str) -> bool {
         let size = line.len() + fields.len() + 1;
         let cost = cost(size);
         if cost > self.left || !self.has_room(cost) {
             self.drop_bytes(size);
-            return;
+            return false;
         }
         self.left -= cost;
         let line = one_line(line);
@@ -314,7 +311,14 @@ impl Output {
                 error!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
             }
         }
+        true
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns how many bytes fields have.
@@ -477,14 +481,15 @@ mod tests {
 
     #[test]
     fn a_stack_is_logged_once_and_not_on_each_retry() {
-        let stack = |at: &str| vec![("error".to_owned(), "oh".to_owned()), ("stack".to_owned(), format!("main {at}"))];
+        let stack =
+            |at: &str| vec![("error".to_owned(), "oh".to_owned()), ("stack".to_owned(), format!("main < run < {at}"))];
         let lines = logged(64 << 10, |output| {
             for at in ["a.py:1", "a.py:1", "a.py:2"] {
                 output.log(Level::Error, "failed", &stack(at));
             }
         });
         let line = |stack: &str| format!("ERROR failed {WHERE} error=oh stack=\"{stack}\"");
-        assert_eq!(lines, [line("main a.py:1"), line("as before"), line("main a.py:2")]);
+        assert_eq!(lines, [line("main < run < a.py:1"), line("as before"), line("main < run < a.py:2")]);
     }
 
     #[test]

@@ -235,6 +235,25 @@ fn an_api_server_that_is_away_for_a_while_is_waited_for() {
 }
 
 #[test]
+fn a_daemon_whose_credentials_the_api_server_does_not_take_is_not_ready() {
+    let place = Place::new("expired");
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("config");
+    let visitor = place.cluster.user(cluster::VISITOR).unwrap();
+    let text = fs::read_to_string(place.cluster.kubeconfig(visitor).unwrap()).unwrap();
+    let expired = text.replace(&visitor.token, "expired");
+    assert_ne!(text, expired);
+    fs::write(&kubeconfig, expired).unwrap();
+    let daemon = Start::new(&place.probe_manifest("")).kubeconfig(kubeconfig).run(&place);
+    wait::until_ok(LATER, "/readyz to say so", || match daemon.get("/readyz") {
+        (503, body) if body.contains("the API server: nothing heard of it") && body.contains("401") => Ok(()),
+        (code, body) => Err(format!("{code} {body}")),
+    })
+    .unwrap();
+    assert_eq!(daemon.get("/livez").0, 200);
+}
+
+#[test]
 fn a_kind_that_is_deleted_and_comes_back_is_served_again() {
     let place = Place::new("crd");
     let group = format!("{}.test.capstan.dev", place.namespace.name());

@@ -1,9 +1,12 @@
 //! Decides what comes before a write outside of the cluster, and after one without an answer: whether there is room for what will be there,
 //! and that its primary is polled again before it is known what is (XD).
 
+use std::collections::BTreeMap;
+
 use super::shares::{Facts, Taken};
 use super::things::LONGEST;
-use super::{External, Refused, Standing};
+use super::{External, Refused};
+use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 
 impl External {
@@ -32,16 +35,60 @@ impl External {
         if bytes > most.bytes { Err(Refused::Bytes { found: bytes, most: most.bytes }) } else { Ok(()) }
     }
 
-    /// Takes in that it is not known any more what a primary has that is polled by itself: it is polled before a run looks again.
+    /// Notes that a poll begins, for [`External::settle`].
+    pub fn begin(&self) -> Began {
+        Began(self.state.lock().doubts.tick())
+    }
+
+    /// Takes in that it is not known any more what a primary has: nothing is read or made of its things before a poll has succeeded that
+    /// begins later. Where nothing is polled, requests go on telling what there is.
     pub fn doubt(&self, primary: &ObjectRef, uid: &str) {
-        if self.spec.each().is_none() {
+        if self.spec.polled == Polled::Inbound {
             return;
         }
-        let mut state = self.state.lock();
-        let known = state.primaries.get_mut(primary).filter(|known| *known.uid == *uid);
-        if let Some(known) = known.filter(|known| known.standing == Standing::Polled) {
-            known.standing = Standing::Awaited;
+        let doubts = &mut self.state.lock().doubts;
+        let now = doubts.tick();
+        doubts.open.insert(primary.clone(), (uid.into(), now));
+    }
+
+    /// Takes in that a poll has succeeded, of one primary or of all (`None`). Returns the primaries whose things are known again.
+    pub fn settle(&self, Began(began): Began, primary: Option<&ObjectRef>) -> Vec<ObjectRef> {
+        let doubts = &mut self.state.lock().doubts;
+        let settled = |key: &ObjectRef, since: u64| since < began && primary.is_none_or(|primary| primary == key);
+        let open = doubts.open.iter().filter(|(key, (_, since))| settled(key, *since));
+        let known: Vec<_> = open.map(|(key, _)| key.clone()).collect();
+        for key in &known {
+            doubts.open.remove(key);
         }
+        known
+    }
+}
+
+/// When a poll has begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Began(u64);
+
+/// The primaries of which it is not known what there is, each with its uid, and since when.
+#[derive(Default)]
+pub(super) struct Doubts {
+    open: BTreeMap<ObjectRef, (Box<str>, u64)>,
+    clock: u64,
+}
+
+impl Doubts {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Returns true if it is not known what a primary has; without a uid, whichever has this name.
+    pub(super) fn has(&self, primary: &ObjectRef, uid: Option<&str>) -> bool {
+        self.open.get(primary).is_some_and(|(of, _)| uid.is_none_or(|uid| **of == *uid))
+    }
+
+    /// Forgets a primary.
+    pub(super) fn forget(&mut self, primary: &ObjectRef) {
+        self.open.remove(primary);
     }
 }
 
@@ -62,8 +109,28 @@ mod tests {
         source.doubt(&a, "u");
         assert!(!source.knows(&a, "u"));
         assert_eq!(source.of(&a, "u"), things("1=x 2=y"), "who does not write may look at what was known");
+        let began = source.begin();
         source.take_one(&a, "u", things("3=z"), || None).unwrap();
+        assert_eq!(source.settle(began, Some(&a)), std::slice::from_ref(&a));
         assert_eq!((source.knows(&a, "u"), source.of(&a, "u")), (true, things("2=y 3=z")));
+    }
+
+    #[test]
+    fn a_poll_that_has_begun_before_a_write_without_an_answer_does_not_say_what_there_is() {
+        // XD-1
+        let (source, [a, b]) = (each(), ["a", "b"].map(|name| ObjectRef::namespaced("n", name)));
+        let before = source.begin();
+        source.doubt(&a, "u");
+        source.take_one(&a, "u", things("1=x"), || None).unwrap();
+        assert_eq!(source.settle(before, Some(&a)), []);
+        assert!(!source.knows(&a, "u") && source.known_of(&a).is_err());
+        let after = source.begin();
+        assert_eq!(source.settle(after, Some(&b)), [], "of another primary");
+        assert_eq!(source.settle(after, None), std::slice::from_ref(&a));
+        assert!(source.knows(&a, "u") && source.known_of(&a).is_ok());
+        source.doubt(&a, "u");
+        source.forget(&a);
+        assert!(source.known_of(&a).is_ok());
     }
 
     #[test]

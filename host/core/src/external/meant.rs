@@ -46,16 +46,24 @@ impl From<budget::Error> for Unclear {
 }
 
 impl Keyed {
-    /// Returns the things of a primary by their keys, or by their ids if there is no expression for them.
+    /// Returns the things of a primary by their keys, or by their ids if there is no expression for them, or if they have none.
     ///
     /// # Errors
-    /// [`Unclear`], if a thing has no key.
+    /// [`Unclear::Problem`], if a thing can't be read, or that costs too much.
     pub fn of(things: &Things, key: Option<&Expression>, budget: &mut Budget) -> Result<Self, Unclear> {
         let mut keyed = BTreeMap::<_, Vec<_>>::new();
         for (id, text) in things {
             let key = match key {
                 None => Arc::clone(id),
-                Some(key) => key_by(key, &budget.read(text)?, budget)?,
+                Some(key) => match key_by(key, &budget.read(text)?, budget) {
+                    Ok(key) => key,
+                    // What has no key is no hindrance to others: it is told by its id.
+                    Err(Unclear::Keyless(_) | Unclear::Length(_)) => {
+                        budget.step(1).map_err(budget::Error::from)?;
+                        Arc::clone(id)
+                    }
+                    Err(unclear) => return Err(unclear),
+                },
             };
             keyed.entry(key).or_default().push(Arc::clone(id));
         }

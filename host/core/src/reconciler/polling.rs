@@ -25,6 +25,7 @@ use crate::source::{Trigger, TriggerKind};
 pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(), Failure> {
     let polling = Beside::new(controller, None);
     let session = controller.guest.open(Arc::<Beside>::clone(&polling));
+    let began = source.begin();
     let answer = session.poll(&source.name).await?;
     let mut primaries = BTreeMap::<ObjectRef, Vec<String>>::new();
     for one in answer.primaries {
@@ -53,6 +54,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
         tracing::warn!(source = %source.name, %key, %why, primaries = more, "what the poller answers about these primaries is of no use: what was known of them stays");
     }
     tell(controller, source, changed.primaries);
+    tell(controller, source, source.settle(began, None));
     if changed.known_now {
         controller.queue.event_for_all(Instant::now());
     }
@@ -148,12 +150,15 @@ async fn ask(
     source: &External,
     primary: &Object,
 ) -> Result<(bool, Option<Duration>), Failure> {
+    let began = source.begin();
     let answer = session.poll_one(&source.name, primary.json()).await?;
     let things = external::read(&answer.things, &source.spec.id, &mut polling.budget.lock());
     let things = things.map_err(|problem| Failure::other(problem.to_string()))?;
     let holding = || polling.controller.guest.lasting();
     let changed = source.take_one(primary.key(), &primary.header().uid, things, holding);
-    Ok((changed.map_err(|refused| Failure::other(refused.to_string()))?, answer.again))
+    let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
+    source.settle(began, Some(primary.key()));
+    Ok((changed, answer.again))
 }
 
 /// Returns true if the manifest wants a primary polled. A question without an answer counts as answered with yes.

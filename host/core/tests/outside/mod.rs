@@ -34,6 +34,10 @@ struct Stock {
     by_state: bool,
     /// What `create` answers as the state, by its name; the names of things without it.
     state: Option<&'static str>,
+    /// The bytes that it adds to new things.
+    grows: usize,
+    /// It writes names in lower case.
+    renames: bool,
 }
 
 impl Guest for Shop {
@@ -79,6 +83,12 @@ impl Shop {
         stock.made += 1;
         let id = thing["id"].as_str().map_or_else(|| format!("id-{}", stock.made), str::to_owned);
         thing["id"] = json!(id);
+        if stock.grows > 0 {
+            thing["more"] = json!("x".repeat(stock.grows));
+        }
+        if stock.renames {
+            thing["name"] = json!(label(&thing).to_lowercase());
+        }
         stock.things.insert(id.clone(), thing.clone());
         let name = stock.state.map_or_else(|| label(&thing), str::to_owned);
         drop(stock);
@@ -537,4 +547,77 @@ async fn what_was_made_for_a_primary_is_not_known_as_that_of_another_with_its_na
     shop.stock.lock().things.clear();
     bench.page_of(json!({ "uid": "second" }), spec("y"));
     assert_eq!(bench.does().await, ["create thing", "sees [\"y\"]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_source_of_several_dependents_nothing_is_taken_that_is_told_by_nothing() {
+    // XD-1, XD-4
+    let two = "sources: { things: { pollEach: { every: 1h, id: /id } } }\nworkflow: { dependents: { other: { external: { source: things, key: { cel: thing.name } } }, thing: { external: { source: things }, reconcilePrecondition: { cel: primary.spec.wanted } } } }";
+    let (mut bench, shop) = bench(two);
+    let spec = |wanted: bool| json!({ "other": { "name": "other" }, "thing": { "data": "x" }, "wanted": wanted });
+    let why = "the workflow failed: thing: the dependent other has the source things, too, so that it is not known which of its things is meant: let what is desired have the id, or say `external.key` in the manifest";
+    bench.wants_thing(spec(true));
+    let log = bench.does().await;
+    assert_eq!((log.len(), log.last().unwrap().as_str()), (2, why), "{log:?}");
+    bench.wants_thing(spec(false));
+    assert_eq!(bench.does().await, [why]);
+    assert_eq!(shop.stock.lock().things.len(), 1, "the other's stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_that_can_not_be_remembered_is_polled_before_another_is_created() {
+    // XD-1
+    let (mut bench, shop) = bench(&one("").replace("every: 1h,", "every: 1h, bounded: { things: 100, memory: 4Ki },"));
+    shop.stock.lock().grows = 10_000;
+    bench.wants_thing(spec("x"));
+    for _ in 0..3 {
+        let log = bench.does().await;
+        assert!(log.last().unwrap().contains("source things"), "{log:?}");
+    }
+    assert_eq!(shop.stock.lock().made, 1, "no second one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_created_under_another_key_than_desired_is_told() {
+    // XD-1
+    let (mut bench, shop) = bench(&one("").replace("source: things }", "source: things, key: { cel: thing.name } }"));
+    shop.stock.lock().renames = true;
+    bench.wants_thing(json!({ "thing": { "name": "Foo" } }));
+    let log = bench.does().await;
+    let why = "the workflow failed: thing: `create` answered a thing with the key \"foo\", and the key \"Foo\" is desired: it would not be found again; let what is desired be as the other side has it";
+    assert_eq!(log, ["create Foo", why]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_stays_until_what_remembers_its_thing_is_written_so_that_this_is_found() {
+    // XD-2
+    let (mut bench, shop) = bench(STATE);
+    Arc::get_mut(&mut bench.controller).unwrap().settings = json!("state");
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(spec("x"));
+    bench.server.failures.lock().push(unavailable(Reason::Unreachable, 503));
+    bench.does().await;
+    // No poll finds it.
+    bench.restarts();
+    bench.goes(spec("x"));
+    bench.server.failures.lock().push(unavailable(Reason::Unreachable, 503));
+    let log = bench.does().await;
+    assert!(!log.contains(&"patch Page a".to_owned()), "{log:?}");
+    let log = bench.does().await;
+    assert!(log.contains(&"remove id-1".to_owned()) && log.last().unwrap() == "patch Page a", "{log:?}");
+    assert!(shop.stock.lock().things.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_without_a_key_is_no_hindrance_to_others_nor_to_the_end() {
+    // XD-1, BD-3
+    let (mut bench, shop) = bench(BULK);
+    shop.stock.lock().things.insert("id-0".to_owned(), json!({ "id": "id-0" }));
+    bench.wants_thing(json!({ "set": { "a": 1 } }));
+    assert_eq!(bench.does().await[..2], strings(&["remove id-0", "create a"]));
+    shop.stock.lock().things.insert("id-9".to_owned(), json!({ "id": "id-9" }));
+    bench.polled(&shop);
+    bench.goes(json!({ "set": {} }));
+    assert_eq!(bench.does().await.last().unwrap(), "patch Page a");
+    assert!(shop.stock.lock().things.is_empty());
 }

@@ -79,6 +79,9 @@ const TAKEN: &[&str] = &[
     "Vec",
 ];
 
+/// What is no text in YAML.
+const YAML: &[&str] = &["false", "n", "no", "null", "off", "on", "true", "y", "yes"];
+
 impl Init {
     /// Returns the kind of the custom resource.
     ///
@@ -101,6 +104,9 @@ impl Init {
 fn name(text: &str) -> Result<String, String> {
     let right =
         "expected lower case letters, digits and dashes between them, a letter first, at most 63, such as web-page";
+    if YAML.contains(&text) {
+        return Err(format!("{text} is a value of its own in YAML; expected another, such as my-{text}"));
+    }
     let is_right = is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase());
     if is_right { Ok(text.to_owned()) } else { Err(right.to_owned()) }
 }

@@ -155,11 +155,10 @@ impl Case {
 impl Expected {
     /// Returns what has come of a case.
     pub(super) fn of(played: Played) -> Self {
-        let Played { runs, failure, again, writes, events, primary } = played;
-        let restless = || runs == MOST_RUNS && failure.is_none();
+        let Played { runs, at_rest, failure, again, writes, events, primary } = played;
         let ended = match &failure {
             Some(failure) => format!("failed: {failure}"),
-            None if restless() => format!("not at rest: each of {MOST_RUNS} runs has written something"),
+            None if !at_rest => format!("not at rest: each of {MOST_RUNS} runs has written something"),
             None if primary.is_null() => "succeeded: the primary has gone".to_owned(),
             None => "succeeded".to_owned(),
         };

@@ -22,6 +22,9 @@ pub(super) const NOW: &str = "2000-01-01T00:00:00Z";
 /// The entries of a list that API servers merge by a field of each, and that field.
 const CONDITIONS: &str = "type";
 
+/// Kinds without a status, whose documents are kept whole.
+const STATELESS: [&str; 2] = ["ConfigMap", "Secret"];
+
 /// An API server of objects in memory.
 #[derive(Default)]
 pub(super) struct Server(Mutex<State>);
@@ -97,10 +100,18 @@ impl State {
             (Verb::Delete(deletion), old) => return self.delete(&place, deletion, old),
             (Verb::Create { .. }, Some(_)) => return Err(refused(Reason::Conflict, 409, "it exists already")),
             (Verb::Create { body, .. }, None) => read(body)?,
-            (Verb::Apply { body, .. }, old) => {
+            (Verb::Apply { body, .. }, None) => {
+                let mut body = read(body)?;
+                // A version means that there may be nothing yet (KD-6).
+                if let Some(metadata) = body["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
+                body
+            }
+            (Verb::Apply { body, .. }, Some(old)) => {
                 let body = read(body)?;
-                upon(&body, old.as_ref())?;
-                merged(old.unwrap_or_else(|| json!({})), &body)?
+                upon(&body, Some(&old))?;
+                merged(old, &body)?
             }
             (_, None) => return Err(refused(Reason::Missing, 404, "it does not exist")),
             (Verb::Replace { body, .. }, Some(old)) => {
@@ -118,7 +129,10 @@ impl State {
                 done.map_err(|error| refused(Reason::Conflict, 422, &error.to_string()))?
             }
         };
-        let new = kept(old.as_ref(), new, subresource.as_deref(), verb);
+        if !new["metadata"].is_object() {
+            return Err(refused(Reason::Invalid, 400, "it would be no object with metadata"));
+        }
+        let new = kept(gvk, old.as_ref(), new, (subresource.as_deref(), verb));
         if Some(&new) == old.as_ref() {
             return parsed(gvk, &new).map(Some);
         }
@@ -192,9 +206,13 @@ fn called(write: &Write) -> String {
 }
 
 /// Returns a document after a write: a write to the status changes nothing else, and all others leave the status alone.
-fn kept(old: Option<&Value>, mut new: Value, subresource: Option<&str>, verb: &Verb) -> Value {
+fn kept(gvk: &Gvk, old: Option<&Value>, mut new: Value, (subresource, verb): (Option<&str>, &Verb)) -> Value {
     let written: Value = serde_json::from_str(&verb.body()).unwrap_or_default();
+    if subresource != Some("status") && !STATELESS.contains(&&*gvk.kind) {
+        set(&mut new, "status", old.and_then(|old| old.get("status")));
+    }
     if let Some(old) = old {
+        set(&mut new["metadata"], "deletionTimestamp", old["metadata"].get("deletionTimestamp"));
         if subresource == Some("status") {
             let status = new["status"].take();
             new = old.clone();
@@ -219,6 +237,15 @@ fn kept(old: Option<&Value>, mut new: Value, subresource: Option<&str>, verb: &V
     new
 }
 
+/// Makes a field what it was, or nothing.
+fn set(object: &mut Value, field: &str, was: Option<&Value>) {
+    match (object.as_object_mut(), was) {
+        (Some(fields), Some(was)) => drop(fields.insert(field.to_owned(), was.clone())),
+        (Some(fields), None) => drop(fields.remove(field)),
+        (None, _) => {}
+    }
+}
+
 fn share_of(verb: &Verb, subresource: Option<&str>, written: &Value) -> Option<Value> {
     let (manager, operation) = match verb {
         Verb::Apply { manager, .. } => (manager, "Apply"),
@@ -233,26 +260,45 @@ fn share_of(verb: &Verb, subresource: Option<&str>, written: &Value) -> Option<V
 
 /// Returns an entry of `managedFields`, about as an API server makes it.
 fn share(manager: &str, operation: &str, subresource: Option<&str>, written: &Value) -> Value {
-    let mut share =
-        json!({ "manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields(written) });
+    let mut share = json!({ "manager": manager, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields(written, Place::Root) });
     if let Some(subresource) = subresource {
         share["subresource"] = subresource.into();
     }
     share
 }
 
+/// Where in a document fields are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Metadata,
+    Below,
+}
+
 /// Returns the fields of a document as `managedFields` names them.
-fn fields(written: &Value) -> Value {
-    const NOBODYS: [&str; 8] =
-        ["apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "managedFields", "creationTimestamp"];
+fn fields(written: &Value, place: Place) -> Value {
+    const OF_METADATA: [&str; 6] =
+        ["name", "namespace", "uid", "resourceVersion", "managedFields", "creationTimestamp"];
+    let nobodys: &[&str] = match place {
+        Place::Root => &["apiVersion", "kind"],
+        Place::Metadata => &OF_METADATA,
+        Place::Below => &[],
+    };
+    let keyed = |entries: &[Value], field: &str| entries.iter().all(|entry| entry[field].is_string());
     match written {
         Value::Object(map) => {
-            let owned = map.iter().filter(|(name, _)| !NOBODYS.contains(&&***name));
-            owned.map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+            let owned = map.iter().filter(|(name, _)| !nobodys.contains(&&***name));
+            let below =
+                |name: &str| if place == Place::Root && name == "metadata" { Place::Metadata } else { Place::Below };
+            owned.map(|(name, value)| (format!("f:{name}"), fields(value, below(name)))).collect()
         }
-        Value::Array(entries) if !entries.is_empty() && entries.iter().all(|entry| entry[CONDITIONS].is_string()) => {
+        Value::Array(entries) if !entries.is_empty() && keyed(entries, CONDITIONS) => {
             let key = |entry: &Value| format!("k:{}", json!({ CONDITIONS: entry[CONDITIONS] }));
-            entries.iter().map(|entry| (key(entry), fields(entry))).collect()
+            entries.iter().map(|entry| (key(entry), fields(entry, Place::Below))).collect()
+        }
+        // Owner references belong to their managers one by one, and whole.
+        Value::Array(entries) if !entries.is_empty() && keyed(entries, "uid") => {
+            entries.iter().map(|entry| (format!("k:{}", json!({ "uid": entry["uid"] })), json!({}))).collect()
         }
         Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             Value::Object(Map::new())

@@ -10,7 +10,6 @@ use crate::manifest::polls::Polled;
 use crate::manifest::{GenericMatching, Matching, Outside};
 use crate::reconciler::polling;
 use crate::reconciler::run::Run;
-use crate::reconciler::verdicts::Unwritten;
 use crate::workflow::condition::Found;
 
 mod comparing;
@@ -72,6 +71,8 @@ impl Visitor<'_> {
         spec: &Outside,
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
+        // A thing whose id is remembered nowhere else would be taken for absent.
+        self.write_kept_states(name, spec).await?;
         let site = self.site(name, spec).await?;
         if spec.bulk {
             self.remove_things(&site, done).await?;
@@ -82,7 +83,6 @@ impl Visitor<'_> {
             }
             self.delete_states(spec, &site.states.all()).await?;
         }
-        self.run.controller.verdicts.change_unwritten(&self.run.primary, name, Unwritten::clear);
         Ok(())
     }
 
@@ -124,7 +124,15 @@ impl Visitor<'_> {
 
     /// Returns the thing with this key, or without one the only one that there is (`XD-1`).
     fn meant_thing(&self, site: &Site<'_>, key: Option<&Arc<str>>) -> Result<Option<Actual>, Stopped> {
-        let Site { spec, source, things, .. } = site;
+        let Site { name, spec, source, things, .. } = site;
+        let mut sharing = self.run.controller.spec.outside().filter(|(_, other)| other.source == spec.source);
+        if let Some((other, _)) = sharing.find(|(other, _)| key.is_none() && other != name) {
+            let message = format!(
+                "the dependent {other} has the source {}, too, so that it is not known which of its things is meant: let what is desired have the id, or say `external.key` in the manifest",
+                source.name
+            );
+            return Err(message.into());
+        }
         let keyed = Keyed::of(things, spec.key.as_ref(), &mut self.run.budget.lock()).map_err(|e| e.to_string())?;
         let id = keyed.one(source, key.map(|key| &**key)).map_err(|unclear| unclear.to_string())?;
         let actual = id.and_then(|id| things.get_key_value(id));
@@ -140,7 +148,8 @@ impl Visitor<'_> {
         }
         let key = self.key_of_wanted(site.declared()).await?;
         let actual = self.meant_thing(site, key.as_ref())?;
-        if actual.is_some() || !told || !site.things.is_empty() {
+        let is_only = key.is_none() && !site.things.is_empty();
+        if actual.is_some() || !told || is_only {
             return Ok(actual);
         }
         let wanted = self.wanted_thing(site.declared()).await?;
@@ -167,15 +176,25 @@ impl Visitor<'_> {
         let Run { primary, .. } = self.run;
         let updated = self.session.update(site.name, &text, &wanted.text, primary.json()).await;
         let updated = updated.map_err(|failure| self.unanswered(site, "update", &failure))?;
-        let (now, updated) = self.read_thing(site, "update", updated)?;
-        if now != id {
+        self.or_doubt(site, self.take_updated(site, (&id, text), updated))?;
+        Ok((Some(id), Operation::Updated))
+    }
+
+    /// Takes in what `update` has answered.
+    fn take_updated(
+        &self,
+        site: &Site<'_>,
+        (id, before): (&Arc<str>, Arc<str>),
+        answer: String,
+    ) -> Result<(), Stopped> {
+        let (found, now) = self.read_thing(site, "update", answer)?;
+        if found != *id {
             let message =
-                format!("`update` of {:?} answered a thing with the id {:?}; expected the same id", &*id, &*now);
+                format!("`update` of {:?} answered a thing with the id {:?}; expected the same id", &**id, &*found);
             return Err(message.into());
         }
         tracing::debug!(dependent = %site.name, %id, "thing updated");
-        self.keep(site, &id, Write::Replaced { before: text, now: updated })?;
-        Ok((Some(id), Operation::Updated))
+        self.keep(site, id, Write::Replaced { before, now })
     }
 
     /// Creates a thing, and what remembers its id (`XD-2`). Returns the id.
@@ -185,16 +204,51 @@ impl Visitor<'_> {
         room.map_err(|refused| format!("nothing is created: source {}: {refused}", site.source.name))?;
         let created = self.session.create(site.name, &wanted.text, primary.json()).await;
         let Created { actual, state } = created.map_err(|failure| self.unanswered(site, "create", &failure))?;
-        let (id, actual) = self.read_thing(site, "create", actual)?;
+        let (id, actual) = self.or_doubt(site, self.read_thing(site, "create", actual))?;
         tracing::debug!(dependent = %site.name, %id, "thing created");
-        self.keep(site, &id, Write::Created(actual))?;
-        if let Some(wanted) = wanted.id.as_ref().filter(|wanted| **wanted != id) {
-            let message =
-                format!("`create` answered a thing with the id {:?}, and the id {:?} is desired", &*id, &**wanted);
-            return Err(message.into());
-        }
+        let taken = self.or_doubt(site, self.take_created(site, wanted, (&id, actual)));
+        // Whatever else is wrong, the id is not lost.
         self.keep_state((site.name, site.spec, &site.states), wanted.key.as_ref().unwrap_or(&id), state).await?;
+        taken?;
         Ok(id)
+    }
+
+    /// Takes in a thing that was created. One that is not what was desired would not be found again.
+    fn take_created(
+        &self,
+        site: &Site<'_>,
+        wanted: &Wanted,
+        (id, actual): (&Arc<str>, Arc<str>),
+    ) -> Result<(), Stopped> {
+        self.keep(site, id, Write::Created(Arc::clone(&actual)))?;
+        let (what, found, desired) = match (&site.spec.key, &wanted.id, &wanted.key) {
+            (_, Some(wanted), _) if wanted != id => ("id", Arc::clone(id), wanted),
+            (Some(_), _, Some(wanted)) => match self.key_of_thing(site, &actual)? {
+                Some(key) if key != *wanted => ("key", key, wanted),
+                Some(_) | None => return Ok(()),
+            },
+            _ => return Ok(()),
+        };
+        let message = format!(
+            "`create` answered a thing with the {what} {found:?}, and the {what} {desired:?} is desired: it would not be found again; let what is desired be as the other side has it"
+        );
+        Err(message.into())
+    }
+
+    fn key_of_thing(&self, site: &Site<'_>, actual: &str) -> Result<Option<Arc<str>>, Stopped> {
+        let budget = &mut self.run.budget.lock();
+        let tree = budget.read(actual).map_err(|error| error.to_string())?;
+        let key = external::key_of(&tree, site.spec.key.as_ref(), site.source, budget);
+        Ok(key.map_err(|unclear| format!("what `create` answered: {unclear}"))?)
+    }
+
+    /// Takes in that what was written could not be remembered, so that there is a poll before anything else is made.
+    fn or_doubt<T>(&self, site: &Site<'_>, done: Result<T, Stopped>) -> Result<T, Stopped> {
+        if done.is_err() {
+            let primary = &self.run.primary;
+            site.source.doubt(primary.key(), &primary.header().uid);
+        }
+        done
     }
 
     /// Has the component remove a thing.

@@ -78,12 +78,13 @@ impl Visitor<'_> {
             return Ok(());
         };
         let states = site.states.of(key);
+        let kept = self.keep_until_removed((site.name, key), &states)?;
         self.delete_states(site.spec, &states).await?;
         let removed = self.remove_thing(site, id, actual).await;
-        if removed.is_err() {
-            for state in states {
-                self.put_back(site.spec, key, state).await?;
-            }
+        match (&removed, kept) {
+            (Err(_), Some(kept)) => self.put_back((site.name, site.spec), key, &kept).await?,
+            (Ok(()), Some(_)) => self.forget_kept(site.name, key),
+            (_, None) => {}
         }
         removed
     }

@@ -125,10 +125,15 @@ impl Visitor<'_> {
         Ok(())
     }
 
-    /// Makes an object again that remembered the id of a thing which is still there.
-    pub(super) async fn put_back(&self, spec: &Outside, key: &Arc<str>, object: &Object) -> Result<(), Stopped> {
-        let Some(declared) = &spec.state else {
-            return Ok(());
+    /// Keeps what remembers a thing while that is removed: if it stays, and nothing can be written then, it is written later. Returns what is
+    /// kept; `None` if nothing remembers the thing.
+    pub(super) fn keep_until_removed(
+        &self,
+        (name, key): (&Arc<str>, &Arc<str>),
+        states: &[&Object],
+    ) -> Result<Option<Arc<str>>, Stopped> {
+        let Some(object) = states.last() else {
+            return Ok(None);
         };
         let mut tree = object.tree(&mut self.run.budget.lock()).map_err(|error| error.to_string())?;
         if let Some(Value::Object(metadata)) = tree.get_mut("metadata") {
@@ -137,7 +142,32 @@ impl Visitor<'_> {
                 annotations.remove(dependent::ownership::MARK);
             }
         }
-        self.write_state(declared, key, &tree.to_string(), Seen::Deleted).await.map(drop)
+        let kept: Arc<str> = tree.to_string().into();
+        let Run { controller, primary, .. } = self.run;
+        let keep = |all: &mut Unwritten| all.keep(key, Arc::clone(&kept), || controller.guest.lasting());
+        controller.verdicts.change_unwritten(primary, name, keep);
+        Ok(Some(kept))
+    }
+
+    /// Forgets what was kept of a thing that is gone, or whose object is there again.
+    pub(super) fn forget_kept(&self, name: &Arc<str>, key: &str) {
+        let Run { controller, primary, .. } = self.run;
+        controller.verdicts.change_unwritten(primary, name, |all| all.forget(key));
+    }
+
+    /// Makes an object again that remembered the id of a thing which is still there.
+    pub(super) async fn put_back(
+        &self,
+        (name, spec): (&Arc<str>, &Outside),
+        key: &Arc<str>,
+        kept: &str,
+    ) -> Result<(), Stopped> {
+        let Some(declared) = &spec.state else {
+            return Ok(());
+        };
+        self.write_state(declared, key, kept, Seen::Deleted).await?;
+        self.forget_kept(name, key);
+        Ok(())
     }
 
     /// Writes an object that remembers the id of a thing, and returns its name.
