@@ -24,6 +24,7 @@ mod assemble;
 mod behind;
 mod declared;
 mod demand;
+mod failing;
 mod fitting;
 mod handle;
 pub mod inbound;
@@ -46,8 +47,9 @@ mod tests;
 use asking::Asking;
 use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
+pub use failing::LastError;
 use handle::Phase;
-pub use handle::{Described, Handle};
+pub use handle::{Described, Handle, LastFailure};
 use polls::Polls;
 use rest::{Come, Lack, Rest};
 use rights::{Lost, Rights, lost};
@@ -374,6 +376,7 @@ impl Task<'_> {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);
             handle.verdicts.retain(|_| false);
+            handle.failing.retain(|_| false);
         }
         let known = before.as_ref().filter(|now| now.declared.leads_as(&declared));
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
@@ -404,6 +407,7 @@ impl Task<'_> {
         let stays = |key: &ObjectRef| !matches!(primaries.look(key), Ok(None)) || departed(key);
         handle.queue.retain(stays);
         handle.verdicts.retain(stays);
+        handle.failing.retain(stays);
         handle.metrics.count_paused(handle.verdicts.paused());
         let controller = handle.assemble(&declared, environment, sources, before.as_ref());
         warn_of_unused(&controller);
