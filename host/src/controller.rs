@@ -31,6 +31,7 @@ pub mod inbound;
 mod late;
 mod plan;
 mod polls;
+mod presence;
 mod registering;
 pub mod rehearsal;
 mod rest;
@@ -164,7 +165,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
 }
 
 /// Begins what goes on beside its runs, until that is dropped.
-fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropHandle<()>; 3] {
+fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropHandle<()>; 4] {
     let runtime = environment.workers.runtime();
     // So that what nobody demands any more is not watched.
     let forget = {
@@ -173,7 +174,9 @@ fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropH
     };
     let follow = follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
     let fits = fitting::follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
-    [runtime.spawn(forget), runtime.spawn(follow), runtime.spawn(fits)].map(AbortOnDropHandle::new)
+    let kinds = presence::follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
+    [runtime.spawn(forget), runtime.spawn(follow), runtime.spawn(fits), runtime.spawn(kinds)]
+        .map(AbortOnDropHandle::new)
 }
 
 /// Waits until something else is wanted than `declared`, and more than the same in further namespaces: that comes after it, or those that
