@@ -23,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 mod answer;
 mod link;
 pub mod meter;
+mod presence;
 pub(crate) mod published;
 pub mod pulse;
 pub mod recorder;
@@ -33,6 +34,7 @@ use crate::backoff::Chance;
 use answer::About;
 pub use link::Link;
 use link::Way;
+use presence::Presence;
 use pulse::Pulse;
 use request::Asked;
 use transit::{Load, Transit};
@@ -61,6 +63,7 @@ pub struct ApiServer {
     /// Where connections are kept going: runs, which ask for requests, must not hold them up.
     runtime: Handle,
     kinds: RwLock<HashMap<Gvk, Kind>>,
+    presence: Presence,
     managers: RwLock<Managers>,
     pulse: Pulse,
     chance: Chance,
@@ -111,6 +114,7 @@ impl ApiServer {
             way,
             runtime: Handle::current(),
             kinds: RwLock::default(),
+            presence: Presence::default(),
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
             chance: Chance::default(),
@@ -163,27 +167,64 @@ impl ApiServer {
     /// [`Reason::UnknownKind`] if the API server does not serve it; otherwise as the request failed.
     pub async fn resolve(&self, gvk: &Gvk) -> Result<Kind, Error> {
         self.still_leads()?;
-        if let Some(kind) = self.known(gvk) {
-            return Ok(kind);
+        match self.known(gvk) {
+            Some(kind) => Ok(kind),
+            None => self.discover(gvk).await,
         }
+    }
+
+    /// Returns true if the API server serves a kind, as far as is remembered; it is asked if nothing is.
+    ///
+    /// # Errors
+    /// As the request failed: then nothing is known.
+    pub async fn serves(&self, gvk: &Gvk) -> Result<bool, Error> {
+        match self.presence.of(gvk) {
+            Some(served) => Ok(served),
+            None => self.look_again(gvk).await,
+        }
+    }
+
+    /// Asks whether the API server serves a kind, whatever is remembered.
+    ///
+    /// # Errors
+    /// As the request failed: then what is remembered holds.
+    pub async fn look_again(&self, gvk: &Gvk) -> Result<bool, Error> {
+        self.still_leads()?;
+        match self.discover(gvk).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.reason == Reason::UnknownKind => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns what is remembered of which kinds are served.
+    pub fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// Asks which kinds of a group and version there are, and returns one of them.
+    async fn discover(&self, gvk: &Gvk) -> Result<Kind, Error> {
         let about = About { who: &Identity::Daemon, verb: "discover", gvk, key: None };
         let mut load = self.transit.load();
         let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk), &mut load).await;
-        let found = about
-            .kinds(answer)
-            .map_err(|error| self.way.named(error))?
-            .into_iter()
-            .take(MOST_KINDS)
-            .map(|kind| (kind.gvk.clone(), kind));
+        let found: HashMap<_, _> = match about.kinds(answer) {
+            Ok(kinds) => kinds.into_iter().take(MOST_KINDS).map(|kind| (kind.gvk.clone(), kind)).collect(),
+            Err(error) if error.reason == Reason::UnknownKind => HashMap::new(),
+            Err(error) => return Err(self.way.named(error)),
+        };
+        let kind = found.get(gvk).cloned();
         {
             let mut kinds = self.kinds.write();
+            // It may have been there before.
+            kinds.remove(gvk);
             // No cluster has as many, unless it names others each time: then they are asked for again.
             if kinds.len() > MOST_KINDS {
                 kinds.clear();
             }
             kinds.extend(found);
         }
-        self.known(gvk).ok_or_else(|| self.way.named(about.unknown()))
+        self.presence.learn(gvk, kind.is_some());
+        kind.ok_or_else(|| self.way.named(about.unknown()))
     }
 
     /// Says whether somebody may list the objects of a kind, in one namespace or everywhere (none). It is asked for in the name
@@ -259,6 +300,9 @@ impl ApiServer {
             }
             let refused = self.way.is_refusal(response.status());
             let mut error = about.refused(response.status(), collect(response.into_body(), REFUSAL).await);
+            if error.reason == Reason::UnknownKind {
+                self.presence.doubt(about.gvk);
+            }
             if refused {
                 // Not for good: the kubeconfig is read again.
                 error.reason = Reason::Unreachable;
@@ -348,6 +392,10 @@ impl Cluster for Access {
             Ok(found.filter(|object| object.key() == key))
         }
         .boxed()
+    }
+
+    fn serves<'a>(&'a self, gvk: &'a Gvk) -> BoxFuture<'a, Result<bool, Error>> {
+        self.api.serves(gvk).boxed()
     }
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {

@@ -24,12 +24,14 @@ mod assemble;
 mod behind;
 mod declared;
 mod demand;
+mod failing;
 mod fitting;
 mod handle;
 pub mod inbound;
 mod late;
 mod plan;
 mod polls;
+mod presence;
 mod registering;
 pub mod rehearsal;
 mod rest;
@@ -46,8 +48,9 @@ mod tests;
 use asking::Asking;
 use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
+pub use failing::LastError;
 use handle::Phase;
-pub use handle::{Described, Handle};
+pub use handle::{Described, Handle, LastFailure};
 use polls::Polls;
 use rest::{Come, Lack, Rest};
 use rights::{Lost, Rights, lost};
@@ -162,7 +165,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
 }
 
 /// Begins what goes on beside its runs, until that is dropped.
-fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropHandle<()>; 3] {
+fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropHandle<()>; 4] {
     let runtime = environment.workers.runtime();
     // So that what nobody demands any more is not watched.
     let forget = {
@@ -171,7 +174,9 @@ fn beside(handle: &Arc<Handle>, environment: &Arc<Environment>) -> [AbortOnDropH
     };
     let follow = follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
     let fits = fitting::follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
-    [runtime.spawn(forget), runtime.spawn(follow), runtime.spawn(fits)].map(AbortOnDropHandle::new)
+    let kinds = presence::follow(Arc::clone(handle), Arc::clone(environment)).in_current_span();
+    [runtime.spawn(forget), runtime.spawn(follow), runtime.spawn(fits), runtime.spawn(kinds)]
+        .map(AbortOnDropHandle::new)
 }
 
 /// Waits until something else is wanted than `declared`, and more than the same in further namespaces: that comes after it, or those that
@@ -374,6 +379,7 @@ impl Task<'_> {
             handle.warn_of_carriers();
             handle.queue.retain(|_| false);
             handle.verdicts.retain(|_| false);
+            handle.failing.retain(|_| false);
         }
         let known = before.as_ref().filter(|now| now.declared.leads_as(&declared));
         let known = known.map(|now| (&*now.controller, now.step(&declared)));
@@ -404,6 +410,7 @@ impl Task<'_> {
         let stays = |key: &ObjectRef| !matches!(primaries.look(key), Ok(None)) || departed(key);
         handle.queue.retain(stays);
         handle.verdicts.retain(stays);
+        handle.failing.retain(stays);
         handle.metrics.count_paused(handle.verdicts.paused());
         let controller = handle.assemble(&declared, environment, sources, before.as_ref());
         warn_of_unused(&controller);

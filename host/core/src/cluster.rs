@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 use serde::{Deserialize, Serialize};
 
 use crate::object::{Gvk, Object, ObjectRef, Scope, is_path_segment};
@@ -190,6 +191,14 @@ pub trait Cluster: Send + Sync + 'static {
     /// list, which every watch of the kind has.
     fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         self.get(gvk, key)
+    }
+
+    /// Returns true if the API server serves a kind, as far as is remembered: it is asked only if nothing is (`WF-11`).
+    ///
+    /// # Errors
+    /// As the request failed: then nothing is known.
+    fn serves<'a>(&'a self, gvk: &'a Gvk) -> BoxFuture<'a, Result<bool, Error>> {
+        ready(Ok(self.scope(gvk).is_some())).boxed()
     }
 
     /// Returns the scope of a kind; `None` if the kind is not known. The answer comes from earlier discovery, without

@@ -105,6 +105,7 @@ fn said(condition: &Condition) -> String {
     match condition {
         Condition::Ready(kind) => format!("{kind:?} is ready"),
         Condition::Gone => "there is none".to_owned(),
+        Condition::CrdPresent => "its kind is served".to_owned(),
         Condition::Cel(expression) => expression.as_str().split_whitespace().collect::<Vec<_>>().join(" "),
         Condition::Export(name) => format!("export {name} says so"),
     }

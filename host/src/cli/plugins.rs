@@ -15,6 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cli::args::{Output, Plugins};
+use crate::controller::{LastError, LastFailure};
 use crate::supervisor::status::{Report, Row, State};
 
 /// How long the daemon may take to answer.
@@ -79,7 +80,20 @@ async fn ask(address: &str, after: Option<&str>) -> anyhow::Result<Report> {
 
 /// Returns the table: one line for each plugin, and below it what is wrong.
 fn table(report: &Report, now: Timestamp) -> String {
-    let head = ["OPERATOR", "NAME", "STATE", "VERSION", "DIGEST", "AGE", "CALLS", "FAILED", "INSTANCES", "PEAK"];
+    let head = [
+        "OPERATOR",
+        "NAME",
+        "STATE",
+        "VERSION",
+        "DIGEST",
+        "AGE",
+        "PRIMARIES",
+        "FAILING",
+        "CALLS",
+        "FAILED",
+        "INSTANCES",
+        "PEAK",
+    ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines.extend(report.plugins.iter().map(|row| line(row, now)));
     let widths: Vec<usize> = (0..head.len())
@@ -95,6 +109,14 @@ fn table(report: &Report, now: Timestamp) -> String {
     for row in &report.plugins {
         if let Some(waiting) = &row.waiting {
             let _infallible = writeln!(text, "\n{}/{}: {waiting}", row.operator, row.name);
+        }
+        if let Some(LastFailure { controller, key, error }) = &row.last_error {
+            let LastError { time, attempt, class, message } = error;
+            let _infallible = writeln!(
+                text,
+                "\n{}/{}: {} of {} primaries fail; last {controller} {key} at {time}, {class}, after {attempt} retries\n  {message}",
+                row.operator, row.name, row.failing, row.primaries
+            );
         }
         if let Some(problem) = &row.problem {
             let _infallible = writeln!(
@@ -128,6 +150,8 @@ fn line(row: &Row, now: Timestamp) -> Vec<String> {
         row.version.to_string(),
         row.digest.as_ref().map_or_else(dash, |digest| digest.chars().take(12).collect()),
         since.map_or_else(dash, |since| age(now.duration_since(since).as_secs())),
+        row.primaries.to_string(),
+        row.failing.to_string(),
         usage.map_or_else(dash, |usage| usage.calls.to_string()),
         usage.map_or_else(dash, |usage| usage.failed().to_string()),
         usage.map_or_else(dash, |usage| usage.instances.to_string()),
@@ -171,6 +195,9 @@ mod tests {
             waiting: None,
             refused: 0,
             process: None,
+            primaries: 7,
+            failing: 0,
+            last_error: None,
             usage: Some(Usage {
                 calls: 120,
                 errors: 1,
@@ -197,10 +224,20 @@ mod tests {
             since: None,
             problem: Some(problem),
             usage: None,
+            primaries: 0,
             ..row("b")
         };
+        let error = LastError {
+            time: "2026-11-21T10:03:00Z".to_owned(),
+            attempt: 2,
+            class: "returned".to_owned(),
+            message: "no html".to_owned(),
+        };
+        let last_error = LastFailure { controller: "page".to_owned(), key: "default/a".to_owned(), error };
+        let failing = Row { failing: 1, last_error: Some(last_error), ..row("page") };
+        let templates = Row { version: 1, digest: None, usage: None, component: String::new(), ..row("templates") };
         let report = Report {
-            plugins: vec![row("page"), failed],
+            plugins: vec![failing, failed, templates],
             manifests: vec![Manifest {
                 file: "x.yaml".to_owned(),
                 problem: "x.yaml:1:1: it is empty".to_owned(),
@@ -210,9 +247,13 @@ mod tests {
         };
         let now = "2026-11-21T10:05:00Z".parse().unwrap();
         let expected = "\
-OPERATOR   NAME   STATE    VERSION   DIGEST         AGE   CALLS   FAILED   INSTANCES   PEAK
-web        page   active   2         0123456789ab   5m    120     6        4           12Mi
-web        b      failed   0         -              -     -       -        -           -
+OPERATOR   NAME        STATE    VERSION   DIGEST         AGE   PRIMARIES   FAILING   CALLS   FAILED   INSTANCES   PEAK
+web        page        active   2         0123456789ab   5m    7           1         120     6        4           12Mi
+web        b           failed   0         -              -     0           0         -       -        -           -
+web        templates   active   1         -              5m    7           0         -       -        -           -
+
+web/page: 1 of 7 primaries fail; last page default/a at 2026-11-21T10:03:00Z, returned, after 2 retries
+  no html
 
 web/b: since 2026-11-21T10:04:00Z, step compile
   b.wasm is cut off

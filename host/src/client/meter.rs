@@ -96,6 +96,10 @@ impl Cluster for Metered {
         .boxed()
     }
 
+    fn serves<'a>(&'a self, gvk: &'a Gvk) -> BoxFuture<'a, Result<bool, Error>> {
+        self.api.serves(gvk)
+    }
+
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         self.api.scope(gvk)
     }

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use super::asking::Asker;
 use super::assemble::{Kept, assemble, warn_of_abandoned};
 use super::declared::{Declared, Environment, KindAt, finalizer_name};
+use super::failing::Failing;
 use super::registering::{Registrar, registered};
 use super::selection::Selection;
 use super::sources::Sources;
@@ -37,7 +38,7 @@ use crate::metrics::ControllerRuns;
 
 mod shown;
 
-pub use shown::Described;
+pub use shown::{Described, LastFailure};
 
 /// A controller, for code that watches or changes it.
 pub struct Handle {
@@ -45,6 +46,8 @@ pub struct Handle {
     pub(super) queue: Queue,
     pub(super) verdicts: Arc<Verdicts>,
     pub(super) metrics: ControllerRuns,
+    /// Why primaries fail.
+    pub(super) failing: Failing,
     /// Takes the failures of what the user asks about objects.
     pub(super) faults: Arc<Faults>,
     pub(super) phase: Mutex<Phase>,
@@ -138,6 +141,7 @@ impl Handle {
         let declared = selection.declare(declared);
         let counted = metrics.clone();
         Self {
+            failing: Failing::default(),
             faults: Arc::new(Faults::new(&name, move |callback| counted.count_failed(callback))),
             queue: Queue::new(declared.policy()),
             verdicts: Arc::default(),
@@ -282,7 +286,7 @@ impl Handle {
         }
     }
 
-    /// Forgets what primaries demand to be watched that have gone, for as long as this is polled.
+    /// Forgets what primaries that have gone demand to be watched, and why they failed, for as long as this is polled.
     pub(super) async fn forget_gone(&self) {
         loop {
             self.gone.notified().await;
@@ -290,6 +294,7 @@ impl Handle {
                 let stays = |primary: &ObjectRef| {
                     !matches!(now.primaries.look(primary), Ok(None)) || self.verdicts.departed.has(primary)
                 };
+                self.failing.retain(stays);
                 now.on_demand.retain(stays).await;
             }
         }
@@ -300,11 +305,6 @@ impl Handle {
         if before.is_some_and(|before| before.primaries.spec().filter != primaries.spec().filter) {
             self.listener()(primaries.as_added(|primary| !self.queue.knows(primary)));
         }
-    }
-
-    /// Returns its name.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Returns the version that runs; `None` if there is none.

@@ -124,6 +124,7 @@ impl Plan {
             let all = lacking.iter().map(|why| (None, why.as_str().into()));
             let denied = denied.iter().map(|(namespace, why)| (namespace.clone(), why.as_str().into()));
             source.lacking(all.chain(denied).collect());
+            source.is_planned(lacking.is_some());
         }
     }
 }

@@ -9,6 +9,7 @@ use capstan_core::reconciler::{self, Controller, Ended};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::failing::LastError;
 use super::handle::Handle;
 use crate::metrics::ControllerRuns;
 
@@ -54,6 +55,8 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     if let Some(last) = last.filter(|_| !controller.queue.awaits_deletion_run(&key)) {
         controller.verdicts.departed.forget(&last);
     }
+    let failed = |error: &String| LastError::new(error, blame.class, what.retry.map_or(0, |retry| retry.attempt));
+    handle.failing.ended(&key, error.as_ref().filter(|_| what.next != Next::Dropped).map(failed));
     if what.next == Next::Dropped {
         // The primary was deleted during the run, which may have stored verdicts on it since; another one may have come
         // under its name.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::supply::{Component, Refusal, Unit};
-use crate::controller::{Described, Handle};
+use crate::controller::{Described, Handle, LastFailure};
 use crate::part::Part;
 use crate::plugin::Usage;
 use crate::readiness::{Matter, Unready};
@@ -155,6 +155,12 @@ pub struct Row {
     pub refused: u64,
     /// The number of the process that its instances have for themselves; none if they have none.
     pub process: Option<u32>,
+    /// Primaries of its controllers.
+    pub primaries: usize,
+    /// Those of them whose last run failed, as far as is remembered: at most 1000 of each controller.
+    pub failing: usize,
+    /// The run of its controllers that failed last, if its primary still fails.
+    pub last_error: Option<LastFailure>,
     /// What the version in force has done and uses; none if it has no component.
     pub usage: Option<Usage>,
 }
@@ -403,7 +409,15 @@ impl Entry {
             let why = running.get(name)?.waiting()?;
             Some(format!("controller {name}: {why}"))
         });
+        let handles = || self.controllers.iter().filter_map(|name| running.get(name));
+        let (primaries, failing) =
+            handles().map(|handle| handle.primaries()).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         Row {
+            primaries,
+            failing,
+            last_error: handles()
+                .filter_map(|handle| handle.last_error())
+                .max_by(|a, b| a.error.time.cmp(&b.error.time)),
             operator: unit.operator.to_string(),
             name: unit.plugin.to_string(),
             state: self.state(waiting.as_ref()),

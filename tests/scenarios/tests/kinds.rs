@@ -98,6 +98,47 @@ fn s002_kinds_come_from_files_and_from_objects() {
     }
 }
 
+// WF-11
+#[test]
+fn s122_a_dependent_is_active_while_its_kind_is_defined_and_nobody_waits_for_it_else() {
+    let place = Place::new("s122");
+    let kind = format!("apiVersion: {}.test.capstan.dev/v1, kind: Thing", place.namespace.name());
+    let fields = format!("workflow:\n  dependents:\n    thing: {{ {kind}, activation: crdPresent }}\nretry: none\n");
+    let daemon = place.daemon(&place.probe_manifest(&fields));
+    let thing = json!({ "metadata": { "name": "p" }, "foo": "a" });
+    place.probe("p", json!({ "dependents": { "thing": thing }, "reconcile": { "status": { "ok": true } } }));
+    let reconciled = |number: usize| {
+        let changed = place.merge(&place.probes(), "p", &json!({ "spec": { "anything": number.to_string() } }));
+        let generation = changed["metadata"]["generation"].clone();
+        place.await_object(&place.probes(), "p", "to be reconciled", |probe| {
+            probe["status"]["observedGeneration"] == generation
+        });
+    };
+    let failed = || daemon.count("capstan_reconciliations_failure_total", "");
+    reconciled(1);
+    assert_eq!(failed(), 0);
+    for round in 0..2 {
+        let things = Things::new(&place, &["v1"]);
+        let path = things.path("v1");
+        place.await_within(LATER, &path, "p", "to be made", |thing| thing["foo"] == "a");
+        reconciled(2 * round + 2);
+        daemon.await_quiet();
+        let before = failed();
+        drop(things);
+        wait::until_ok(LATER, "the kind to be gone", || match place.cluster.api().get(&path) {
+            Ok(list) => Err(list),
+            Err(_) => Ok(()),
+        })
+        .unwrap();
+        let noticed = || daemon.log().matches("a kind of its dependents has come or gone").count();
+        wait::until(LATER, "the end of the kind to be noticed", || (noticed() >= 2 * (round + 1)).then_some(()))
+            .unwrap();
+        reconciled(2 * round + 3);
+        daemon.await_quiet();
+        assert_eq!((daemon.get("/readyz").0, failed() - before), (200, 0));
+    }
+}
+
 #[test]
 fn s010_a_built_in_kind_is_reconciled_and_cleaned_up() {
     let place = Place::new("s010");

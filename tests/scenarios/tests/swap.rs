@@ -406,6 +406,39 @@ fn a_running_daemon_can_be_asked_how_its_plugins_are() {
 }
 
 #[test]
+fn a_running_daemon_says_why_primaries_fail_until_they_end_well_or_are_gone() {
+    let place = Place::new("why");
+    let retry = "retry: { initialInterval: 100ms, maxAttempts: 1 }\n";
+    let daemon = place.daemon(&place.probe_manifest(retry));
+    let shown = || daemon.controller(place.namespace.name());
+    let fails = || json!({ "reconcile": { "do": [{ "fail": "the disk\nis full" }] } });
+    place.probe("p", fails());
+    let error = wait::until(SOON, "the last error", || {
+        let error = shown()?["states"][0]["lastError"].clone();
+        (error["attempt"] == 1).then_some(error)
+    })
+    .unwrap();
+    assert_eq!(error["class"], "returned", "{error}");
+    assert!(error["message"].as_str().unwrap().ends_with(r"the disk\nis full") && error["time"].is_string(), "{error}");
+    let (code, table, _) = run(&["plugins", "--address", daemon.address()]);
+    assert_eq!(code, 0, "{table}");
+    let key = format!("{}/p at ", place.namespace.name());
+    for words in ["1 of 1 primaries fail; last", &key, "returned, after 1 retries", r"the disk\nis full"] {
+        assert!(table.contains(words), "{words} is not in {table}");
+    }
+    let forgotten = || {
+        let shown = shown()?;
+        (shown["failing"] == 0 && shown["lastError"].is_null()).then_some(())
+    };
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": null } } }));
+    wait::until(SOON, "what is put right to be forgotten", forgotten).unwrap();
+    place.probe("goes", fails());
+    wait::until(SOON, "another to fail", || (shown()?["failing"] == 1).then_some(())).unwrap();
+    place.delete(&place.probes(), "goes");
+    wait::until(SOON, "what is gone to be forgotten", forgotten).unwrap();
+}
+
+#[test]
 fn asking_where_no_daemon_is_says_so() {
     // Bound for a moment, so that nobody else is there.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -39,6 +39,7 @@ mod namespaces;
 mod outside;
 mod plugin;
 mod polls;
+mod presence;
 mod retry;
 mod source;
 mod template;

@@ -145,6 +145,8 @@ pub enum Condition {
     Ready(ReadyKind),
     /// The dependent's object does not exist (`WF-11`).
     Gone,
+    /// The API server serves the dependent's kind (`WF-11`). Only an activation.
+    CrdPresent,
     /// A CEL expression over `primary` and `dependent` (null if it does not exist), or the list `dependents`.
     Cel(Expression),
     /// This export of the component.
@@ -165,7 +167,7 @@ impl Condition {
         match self {
             Self::Ready(_) | Self::Gone => true,
             Self::Cel(expression) => expression.reads("dependent") || expression.reads("dependents"),
-            Self::Export(_) => false,
+            Self::Export(_) | Self::CrdPresent => false,
         }
     }
 }

@@ -254,6 +254,7 @@ fn matching(matching: &Matching) -> Value {
 fn condition(condition: &Condition) -> Value {
     match condition {
         Condition::Gone => json!("gone"),
+        Condition::CrdPresent => json!("crdPresent"),
         Condition::Cel(text) => json!({ "cel": text.as_str() }),
         Condition::Export(name) => json!({ "export": &**name }),
         Condition::Ready(kind) => json!({ "ready": kind }),

@@ -296,6 +296,10 @@ impl Cluster for Run {
         self.asked(self.controller.cluster.get(gvk, key)).boxed()
     }
 
+    fn serves<'a>(&'a self, gvk: &'a Gvk) -> BoxFuture<'a, Result<bool, cluster::Error>> {
+        self.asked(self.controller.cluster.serves(gvk)).boxed()
+    }
+
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         self.controller.cluster.scope(gvk)
     }

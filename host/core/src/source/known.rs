@@ -94,6 +94,16 @@ impl Source {
         state.lacking = places;
     }
 
+    /// Takes in whether its kind was not known to be served when it was planned.
+    pub fn is_planned(&self, without_kind: bool) {
+        self.state.write().without_kind = without_kind;
+    }
+
+    /// Returns true if its kind was not known to be served when it was planned: it watches nothing, and would show nothing.
+    pub fn is_without_kind(&self) -> bool {
+        self.state.read().without_kind
+    }
+
     /// Takes in why nothing is watched while no cache is attached: what there is then is not known.
     pub fn rests(&self, why: &str) {
         self.state.write().unwatched = Some(why.into());

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) places: Places,
     /// The places that the source should watch but can't, with the reason.
     pub(super) lacking: BTreeMap<Place, Arc<str>>,
+    /// True if its kind was not known to be served when it was planned.
+    pub(super) without_kind: bool,
     /// Why nothing is watched while no cache is attached; `None` if there is nothing to be watched then.
     pub(super) unwatched: Option<Arc<str>>,
     /// The places whose cache is waited for, as it has not all fields of objects yet.

@@ -106,6 +106,16 @@ pub fn gone(found: &Found) -> ConditionResult {
     there.map_or_else(ConditionResult::met, |text| ConditionResult::unmet(&text))
 }
 
+/// Returns whether a dependent's kind is there to be used (`WF-11`): the API server serves it, and its source is not without it, as it is
+/// until the controller has been prepared for a kind that has just come.
+pub fn present(served: bool, without: bool) -> ConditionResult {
+    match (served, without) {
+        (false, _) => ConditionResult::unmet("the API server does not serve its kind"),
+        (true, true) => ConditionResult::unmet("its kind has come, and is not watched yet"),
+        (true, false) => ConditionResult::met(),
+    }
+}
+
 /// Returns how an object is still there.
 fn stays(object: &Value) -> String {
     let deleting = object.pointer("/metadata/deletionTimestamp").is_some();

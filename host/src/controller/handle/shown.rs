@@ -3,11 +3,25 @@
 use capstan_core::external::Counts;
 use capstan_core::object::ObjectRef;
 use capstan_core::startup::Obstacle;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Handle, Phase};
+use crate::controller::failing::LastError;
 use crate::readiness::{Matter, Unready};
+
+/// The run that failed last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFailure {
+    /// The controller.
+    pub controller: String,
+    /// The primary: `namespace/name`.
+    pub key: String,
+    /// Why.
+    #[serde(flatten)]
+    pub error: LastError,
+}
 
 /// The state of a controller with some of its keys.
 pub struct Described {
@@ -22,6 +36,11 @@ pub struct Described {
 }
 
 impl Handle {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns what a change is waiting for while the controller runs as before; `None` if no change waits.
     pub fn waiting(&self) -> Option<String> {
         match &*self.phase.lock() {
@@ -41,6 +60,17 @@ impl Handle {
         Some(Unready { what: format!("controller {}", self.name), why, matter })
     }
 
+    /// Returns how many primaries it has, and how many of them fail.
+    pub fn primaries(&self) -> (usize, usize) {
+        (self.queue.len(), self.failing.count())
+    }
+
+    /// Returns why a run failed last, of those whose primaries still fail; `None` if none does.
+    pub fn last_error(&self) -> Option<LastFailure> {
+        let (key, error) = self.failing.last()?;
+        Some(LastFailure { controller: self.name.to_string(), key: key.to_string(), error })
+    }
+
     /// Returns its state for `/debug/controllers`, with the first `limit` keys behind `after`.
     pub fn describe(&self, after: Option<&ObjectRef>, limit: usize) -> Described {
         let now = Instant::now();
@@ -56,6 +86,7 @@ impl Handle {
                 "paused": self.verdicts.is_paused(&state.key),
                 "mark": format!("{:?}", state.mark),
                 "attempt": state.retry.map(|retry| retry.attempt),
+                "lastError": self.failing.of(&state.key),
                 "dueInMs": state.due_in.map(|due| u64::try_from(due.as_millis()).unwrap_or(u64::MAX)),
             })
         });
@@ -87,6 +118,8 @@ impl Handle {
             "polled": polled,
             "registered": registered,
             "keys": counts.keys,
+            "failing": self.failing.count(),
+            "lastError": self.last_error(),
             "due": counts.due,
             "inFlight": counts.in_flight,
             "paused": self.verdicts.paused(),

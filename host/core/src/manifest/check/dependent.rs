@@ -189,6 +189,7 @@ impl Check<'_> {
         let called = self.called(raw, gvk.as_ref(), scope.primary);
         let bulk = self.bulk(raw, manage);
         let template = self.desired(raw, gvk.as_ref(), manage, &depends_on);
+        self.presence(raw);
         let mut condition = |field| self.condition(field, gvk.as_ref(), bulk);
         let conditions = Conditions {
             activation: condition(&raw.activation),
@@ -423,6 +424,7 @@ impl Check<'_> {
         let Located { value, place } = located(field)?;
         match value {
             raw::Condition::Gone => Some(Condition::Gone),
+            raw::Condition::CrdPresent => Some(Condition::CrdPresent),
             raw::Condition::Cel(cel) => {
                 let variables = if bulk { &condition::VARIABLES_OF_BULK } else { &condition::VARIABLES };
                 self.cel(cel, *place, (variables, Right::Boolean)).map(Condition::Cel)

@@ -200,7 +200,7 @@ fn of_node(node: Node<'_>) -> Vec<Path> {
     let conditions = [activation, reconcile_precondition, ready_postcondition, delete_postcondition];
     let conditions = conditions.into_iter().flatten().filter_map(|condition| match condition {
         Condition::Cel(cel) => Some(cel),
-        Condition::Gone | Condition::Export(_) | Condition::Ready(_) => None,
+        Condition::Gone | Condition::CrdPresent | Condition::Export(_) | Condition::Ready(_) => None,
     });
     let template = template.into_iter().flat_map(of_template);
     called.into_iter().chain(conditions).flat_map(|cel| cel.paths(PRIMARY)).chain(template).collect()

@@ -160,10 +160,16 @@ impl Check<'_> {
     }
 
     fn outside_condition(&mut self, field: &Maybe<raw::Condition>, bulk: bool) -> Option<Condition> {
-        if let Some(Located { value: raw::Condition::Ready(_), place }) = located(field) {
-            self.fault(*place, "found `ready`, by which Kubernetes objects are judged, together with `external`; expected `cel` or `export`");
-            return None;
-        }
-        self.condition(field, None, bulk)
+        let (Located { value, place }, of_objects) =
+            (located(field)?, "together with `external`; expected `cel` or `export`");
+        let found = match value {
+            raw::Condition::Ready(_) => "found `ready`, by which Kubernetes objects are judged,",
+            raw::Condition::CrdPresent => "found `crdPresent`, which asks for a kind of Kubernetes objects,",
+            raw::Condition::Gone | raw::Condition::Cel(_) | raw::Condition::Export(_) => {
+                return self.condition(field, None, bulk);
+            }
+        };
+        self.fault(*place, format!("{found} {of_objects}"));
+        None
     }
 }

@@ -186,6 +186,9 @@ pub(in crate::manifest) enum Condition {
     Ready(Slot<ReadyKind>),
     /// The object does not exist; with `bulk`, none of them does (`WF-11`, `BD-3`).
     Gone,
+    /// The API server serves the dependent's kind; for `activation` alone. A kind that comes or goes while the daemon runs is noticed
+    /// (`WF-11`).
+    CrdPresent,
     /// A CEL expression over `primary` and `dependent`, which is null if it does not exist; with `bulk` over `primary` and `dependents`,
     /// the list of those that exist (`WF-1`, `BD-3`).
     Cel(Slot<String>),

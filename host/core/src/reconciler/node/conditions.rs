@@ -7,7 +7,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::visitor::{Stopped, Told, Visitor};
-use crate::guest::ConditionRole;
+use crate::cluster::Cluster as _;
+use crate::guest::{ConditionResult, ConditionRole};
 use crate::manifest::{Condition, Node};
 use crate::object::Object;
 use crate::reconciler::verdicts;
@@ -41,6 +42,7 @@ impl Visitor<'_> {
                 let budget = &mut self.run.budget.lock();
                 condition::met(expression, &primary, &found, budget).map_err(|e| e.to_string())?
             }
+            Condition::CrdPresent => self.present(name, node).await?,
             Condition::Ready(kind) => condition::ready(*kind, &self.found(name, node).await?),
             Condition::Gone => {
                 let mut left = self.found(name, node).await?;
@@ -104,6 +106,16 @@ impl Visitor<'_> {
         } else {
             controller.on_demand.leave(held, &user).await;
         }
+    }
+
+    /// Returns whether a dependent's kind is there (`WF-11`); what is outside of the cluster has none, and is not asked for it.
+    async fn present(&self, name: &Arc<str>, node: Node<'_>) -> Result<ConditionResult, Stopped> {
+        let Node::Object(spec) = node else {
+            return Ok(ConditionResult::met());
+        };
+        let served = self.run.serves(&spec.gvk).await?;
+        let source = self.run.controller.secondaries.get(name);
+        Ok(condition::present(served, source.is_some_and(|source| source.is_without_kind())))
     }
 
     /// Returns what there is of a dependent.
