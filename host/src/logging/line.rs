@@ -139,9 +139,10 @@ impl Said {
                     0..=LONGEST => line.into(),
                     _ => Value::from(text::said_within(line, LONGEST)),
                 };
-                let value = match value.contains('\n') {
-                    true => value.lines().take(text::LINES).map(shown).collect(),
-                    false => shown(value),
+                let value = if value.contains('\n') {
+                    value.lines().take(text::LINES).map(shown).collect()
+                } else {
+                    shown(value)
                 };
                 (text::said(name).into_owned(), value)
             });

@@ -108,18 +108,13 @@ impl State {
                 }
                 body
             }
-            (Verb::Apply { body, .. }, Some(old)) => {
-                let body = read(body)?;
-                upon(&body, Some(&old))?;
-                merged(old, &body)?
-            }
             (_, None) => return Err(refused(Reason::Missing, 404, "it does not exist")),
             (Verb::Replace { body, .. }, Some(old)) => {
                 let body = read(body)?;
                 upon(&body, Some(&old))?;
                 body
             }
-            (Verb::MergePatch { body, .. }, Some(old)) => {
+            (Verb::Apply { body, .. } | Verb::MergePatch { body, .. }, Some(old)) => {
                 let body = read(body)?;
                 upon(&body, Some(&old))?;
                 merged(old, &body)?
