@@ -46,7 +46,7 @@ fn a_swap_to_a_component_that_lacks_a_name_is_refused_and_the_last_good_version_
     let daemon = folder.daemon(&place);
     let page = |name: &str| {
         let pages = place.pages();
-        place.create("sample.capstan.dev/v1", "WebPage", &pages, name, json!({ "spec": { "html": "<html/>" } }));
+        place.create("sample.capstan.dev/v1", "WebPage", &pages, name, json!({ "spec": { "html": "<html></html>" } }));
         place.await_object(&place.namespace.path("apps/v1", "deployments"), name, "to be there", |_| true);
     };
     page("before");
