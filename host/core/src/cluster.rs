@@ -256,6 +256,17 @@ impl Error {
 }
 
 impl Verb {
+    /// Returns what it is called in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Apply { .. } => "apply",
+            Self::Replace { .. } => "update",
+            Self::JsonPatch { .. } | Self::MergePatch { .. } => "patch",
+            Self::Delete(_) => "delete",
+        }
+    }
+
     /// Returns the body that is sent; empty for a deletion.
     pub fn body(&self) -> Cow<'_, str> {
         match self {

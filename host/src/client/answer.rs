@@ -75,14 +75,7 @@ struct Resource {
 
 impl<'a> About<'a> {
     pub(super) fn write(who: &'a Identity, Write { target, verb }: &'a Write) -> Self {
-        let verb = match verb {
-            Verb::Create { .. } => "create",
-            Verb::Apply { .. } => "apply",
-            Verb::Replace { .. } => "update",
-            Verb::JsonPatch { .. } | Verb::MergePatch { .. } => "patch",
-            Verb::Delete(_) => "delete",
-        };
-        Self { who, verb, gvk: &target.gvk, key: Some(&target.key) }
+        Self { who, verb: verb.name(), gvk: &target.gvk, key: Some(&target.key) }
     }
 
     fn error(&self, reason: Reason, code: u16, text: &dyn Display) -> Error {

@@ -189,15 +189,8 @@ pub(super) fn scope(gvk: &Gvk) -> Scope {
 /// Returns what a write is called: its verb, and the object.
 fn called(write: &Write) -> String {
     let Write { target: Target { gvk, key, subresource }, verb } = write;
-    let verb = match verb {
-        Verb::Create { .. } => "create",
-        Verb::Apply { .. } => "apply",
-        Verb::Replace { .. } => "update",
-        Verb::JsonPatch { .. } | Verb::MergePatch { .. } => "patch",
-        Verb::Delete(_) => "delete",
-    };
     let part = subresource.as_ref().map(|part| format!("{part} of ")).unwrap_or_default();
-    format!("{verb} {part}{} {} {key}", gvk.api_version(), gvk.kind)
+    format!("{} {part}{} {} {key}", verb.name(), gvk.api_version(), gvk.kind)
 }
 
 /// Returns a document after a write: a write to the status changes nothing else, and all others leave the status alone.
