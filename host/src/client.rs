@@ -16,6 +16,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::client::Body;
 use parking_lot::RwLock;
+use prometheus_client::metrics::counter::Counter;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
@@ -29,6 +30,7 @@ pub mod pulse;
 pub mod recorder;
 pub(crate) mod request;
 pub mod transit;
+mod warned;
 
 use crate::backoff::Chance;
 use answer::About;
@@ -38,6 +40,7 @@ use presence::Presence;
 use pulse::Pulse;
 use request::Asked;
 use transit::{Load, Transit};
+use warned::Warned;
 
 /// How we name ourselves to the API server.
 pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
@@ -64,6 +67,7 @@ pub struct ApiServer {
     runtime: Handle,
     kinds: RwLock<HashMap<Gvk, Kind>>,
     presence: Presence,
+    warned: Warned,
     managers: RwLock<Managers>,
     pulse: Pulse,
     chance: Chance,
@@ -115,6 +119,7 @@ impl ApiServer {
             runtime: Handle::current(),
             kinds: RwLock::default(),
             presence: Presence::default(),
+            warned: Warned::default(),
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
             chance: Chance::default(),
@@ -195,6 +200,11 @@ impl ApiServer {
             Err(error) if error.reason == Reason::UnknownKind => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the number of warnings that it has sent.
+    pub fn warnings(&self) -> Counter {
+        self.warned.count.clone()
     }
 
     /// Returns what is remembered of which kinds are served.
@@ -288,6 +298,7 @@ impl ApiServer {
             let response = AbortOnDropHandle::new(exchange).await;
             let response = response.map_err(|e| about.unreachable(&e))?;
             let response = response.map_err(|e| about.unreachable(&chain(&e)))?;
+            self.warned.heed(about, response.headers());
             if response.status().is_success() {
                 return Ok(response);
             }

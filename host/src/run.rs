@@ -139,6 +139,8 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
     let spent = Box::new(workers::Metrics(cpu));
     pages.registry.register_collector(spent);
     pages.registry.register_collector(Box::new(Up(Arc::clone(&environment.clusters))));
+    let warnings = environment.api.warnings();
+    pages.registry.register("api_server_warnings", "Warnings that the API server has sent with its answers", warnings);
     let pages = Admin::new(pages);
     if listeners.is_empty() {
         control.show(pages.router());

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::object::{Gvk, Object, ObjectRef, Scope, is_path_segment};
 use crate::patch::Patch;
 use crate::text;
+use crate::yaml;
 
 /// An object of any kind, or a subresource of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,22 @@ pub struct Write {
     pub target: Target,
     /// The verb, with the body.
     pub verb: Verb,
+    /// What becomes of fields that the kind does not have.
+    pub validation: FieldValidation,
+}
+
+/// What the API server does about fields of a write that it does not know, or that are there twice (`FV-1`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline, transform = yaml::words)]
+pub enum FieldValidation {
+    /// It refuses the write.
+    #[default]
+    Strict,
+    /// It drops them, and says so.
+    Warn,
+    /// It drops them.
+    Ignore,
 }
 
 /// The verb of a write. Bodies are JSON text. A JSON patch is kept parsed, because its tests decide what an error 422
@@ -204,6 +222,33 @@ pub trait Cluster: Send + Sync + 'static {
     /// Returns the scope of a kind; `None` if the kind is not known. The answer comes from earlier discovery, without
     /// a request.
     fn scope(&self, gvk: &Gvk) -> Option<Scope>;
+}
+
+impl Write {
+    /// Returns a write of the daemon's own, such as of a finalizer: all its fields are known.
+    pub fn own(target: Target, verb: Verb) -> Self {
+        Self { target, verb, validation: FieldValidation::Ignore }
+    }
+
+    /// Returns what the API server is asked to do about fields that it does not know (`FV-1`). A whole object is sent as it was read, with
+    /// what its kind may not have any more by then: it is not refused for that.
+    pub fn validated(&self) -> FieldValidation {
+        match (&self.verb, self.validation) {
+            (Verb::Replace { .. }, FieldValidation::Strict) => FieldValidation::Warn,
+            (_, validation) => validation,
+        }
+    }
+}
+
+impl FieldValidation {
+    /// Returns its name in a request.
+    pub fn parameter(self) -> &'static str {
+        match self {
+            Self::Strict => "Strict",
+            Self::Warn => "Warn",
+            Self::Ignore => "Ignore",
+        }
+    }
 }
 
 impl Target {

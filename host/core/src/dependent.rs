@@ -261,28 +261,25 @@ fn replaced(
 }
 
 fn sent(desired: &Desired, dependent: &Dependent, verb: Verb) -> Write {
-    Write { target: Target::object(dependent.gvk.clone(), desired.key().clone()), verb }
+    let target = Target::object(dependent.gvk.clone(), desired.key().clone());
+    Write { target, verb, validation: dependent.field_validation }
 }
 
 /// Returns the write that deletes exactly this object, whatever its version (`KD-9`). Another object of the same name
 /// is a conflict.
 pub fn delete(gvk: Gvk, object: &Object) -> Write {
-    Write {
-        target: Target::object(gvk, object.key().clone()),
-        verb: Verb::Delete(Deletion { uid: Some(object.header().uid.to_string()), ..Deletion::default() }),
-    }
+    let deletion = Deletion { uid: Some(object.header().uid.to_string()), ..Deletion::default() };
+    Write::own(Target::object(gvk, object.key().clone()), Verb::Delete(deletion))
 }
 
 /// Returns the write that deletes exactly this version of an object. Any later change is a conflict.
 pub fn delete_as_seen(gvk: Gvk, object: &Object) -> Write {
-    Write {
-        target: Target::object(gvk, object.key().clone()),
-        verb: Verb::Delete(Deletion {
-            uid: Some(object.header().uid.to_string()),
-            version: Some(object.version().to_string()),
-            ..Deletion::default()
-        }),
-    }
+    let deletion = Deletion {
+        uid: Some(object.header().uid.to_string()),
+        version: Some(object.version().to_string()),
+        ..Deletion::default()
+    };
+    Write::own(Target::object(gvk, object.key().clone()), Verb::Delete(deletion))
 }
 
 /// Returns the body of an apply that is a conflict if the object exists, because it names version 1 (`KD-6`).
@@ -339,6 +336,7 @@ fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::FieldValidation;
     use crate::manifest::{Conditions, MappingKeys, OnRename};
     use crate::object::{Managers, Scope};
 
@@ -354,6 +352,7 @@ mod tests {
             create_only: false,
             adopt: false,
             server_side_apply: None,
+            field_validation: FieldValidation::Strict,
             matching: Matching::Usual,
             source: None,
             filters: crate::manifest::Filters::default(),
@@ -476,6 +475,7 @@ mod tests {
         let expected = Write {
             target: Target::object(map.gvk.clone(), ObjectRef::namespaced("web", "a")),
             verb: Verb::Delete(Deletion { uid: Some("u-7".to_owned()), ..Deletion::default() }),
+            validation: FieldValidation::Ignore,
         };
         assert_eq!(delete(map.gvk.clone(), &object(&map, &actual)), expected);
     }

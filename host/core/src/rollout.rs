@@ -354,6 +354,7 @@ mod tests {
             ("", "minRescheduleInterval: 1s, rateLimit: none".to_owned()),
             ("rateLimit: { maxReconciliations: 2 }", "maxReconciliationInterval: 1m".to_owned()),
             ("", "fieldManager: web-other, serverSideApply: false".to_owned()),
+            ("", "fieldValidation: warn".to_owned()),
             (&dependent(""), dependent(", onRename: delete")),
             (&dependent(""), dependent(", match: { export: same }, manage: [create], createOnly: true")),
             (&dependent(""), dependent(", readyPostcondition: gone, config: { a: 1 }")),

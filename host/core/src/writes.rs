@@ -141,7 +141,7 @@ pub async fn remove(context: &WriteContext<'_>, target: ObjectTarget, deletion: 
     check_target(context, &target)?;
     context.permissions.permit(Permission::Delete, &target.gvk, &target.key)?;
     let gvk = target.gvk.clone();
-    let left = context.cluster.write(Write { target, verb: Verb::Delete(deletion) }).await.map_err(refused)?;
+    let left = context.cluster.write(Write::own(target, Verb::Delete(deletion))).await.map_err(refused)?;
     if let Some(left) = left {
         for source in sources(context, &gvk) {
             source.put(left.clone());

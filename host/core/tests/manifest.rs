@@ -252,6 +252,7 @@ spec:
   controllers:
     generationAware: false
     serverSideApply: false
+    fieldValidation: warn
     retry: { maxAttempts: 3 }
     rateLimit: none
     minRescheduleInterval: 1s
@@ -274,7 +275,7 @@ fn controller(fields: &str, defaults: &Defaults) -> Controller {
 #[test]
 fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
     let (none, given) = (Defaults::default(), Defaults::parse(DEFAULTS, Path::new("d.yaml")).unwrap());
-    let fields = "generationAware: false, serverSideApply: false, retry: { maxAttempts: 3 }, rateLimit: none, minRescheduleInterval: 1s, maxReconciliationInterval: 1h, reconciliationTimeout: 1m, concurrency: 2, cacheSyncTimeout: 10s, onStartError: wait";
+    let fields = "generationAware: false, serverSideApply: false, fieldValidation: warn, retry: { maxAttempts: 3 }, rateLimit: none, minRescheduleInterval: 1s, maxReconciliationInterval: 1h, reconciliationTimeout: 1m, concurrency: 2, cacheSyncTimeout: 10s, onStartError: wait";
     assert_eq!(controller("", &given), controller(fields, &none));
     // The manifest has the last word, field by field; what is null is left out.
     let own = "retry: { initialInterval: 1s }, rateLimit: { maxReconciliations: 1 }, maxReconciliationInterval: none, onStartError: goOn, generationAware: null";
@@ -318,11 +319,11 @@ fn defaults_that_are_wrong_are_told_with_their_place() {
         ),
         (
             with("concurrency: 2", "concurency: 2"),
-            "d.yaml:13:5: spec.controllers.concurency: unknown field `concurency`; did you mean `concurrency`?",
+            "d.yaml:14:5: spec.controllers.concurency: unknown field `concurency`; did you mean `concurrency`?",
         ),
         (
             with("maxAttempts: 3", "initialInterval: 5s, maxInterval: 1s"),
-            "d.yaml:8:48: spec.controllers.retry.maxInterval: found 1s, less than `initialInterval`, which is 5s",
+            "d.yaml:9:48: spec.controllers.retry.maxInterval: found 1s, less than `initialInterval`, which is 5s",
         ),
         (with("  controllers:", "  controller:"), "d.yaml:4:1: spec: the field `controllers` is missing"),
         (format!("{DEFAULTS}---{DEFAULTS}"), "d.yaml:1:1: found 2 documents; expected one"),

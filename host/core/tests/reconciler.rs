@@ -82,7 +82,7 @@ impl Server {
     }
 
     fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
-        let Write { target, verb } = write;
+        let Write { target, verb, .. } = write;
         let what = target.subresource.as_deref().map(|s| format!("/{s}")).unwrap_or_default();
         let name = format!("{} {}{what}", target.gvk.kind, target.key.name);
         if let Some(failure) = self.failures.lock().pop() {

@@ -21,6 +21,12 @@ use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 /// How the API server begins to say, with HTTP 500, that an apply has a field that its kind does not have, or one of another type.
 const UNTYPED: &str = "failed to create typed patch object";
 
+/// How the API server says, with HTTP 400, that what was sent has fields that it does not know, or that are there twice.
+const STRICT: &str = "strict decoding error";
+
+/// The most fields that are named of one refusal.
+const NAMED: usize = 16;
+
 /// What is said of an answer that is made for a browser.
 const PAGE: &str = "the answer is a web page: this is no API server, or something stands before it";
 
@@ -73,18 +79,21 @@ struct Resource {
     namespaced: bool,
 }
 
+impl Display for About<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, gvk, key, .. } = self;
+        write!(f, "{verb} {gvk}")?;
+        key.map_or(Ok(()), |key| write!(f, " {key}"))
+    }
+}
+
 impl<'a> About<'a> {
-    pub(super) fn write(who: &'a Identity, Write { target, verb }: &'a Write) -> Self {
+    pub(super) fn write(who: &'a Identity, Write { target, verb, .. }: &'a Write) -> Self {
         Self { who, verb: verb.name(), gvk: &target.gvk, key: Some(&target.key) }
     }
 
     fn error(&self, reason: Reason, code: u16, text: &dyn Display) -> Error {
-        let Self { verb, gvk, key, .. } = self;
-        let message = match key {
-            Some(key) => format!("{verb} {gvk} {key}: {text}"),
-            None => format!("{verb} {gvk}: {text}"),
-        };
-        Error::new(reason, code, message)
+        Error::new(reason, code, format!("{self}: {text}"))
     }
 
     pub(super) fn unreachable(&self, text: &dyn Display) -> Error {
@@ -130,7 +139,10 @@ impl<'a> About<'a> {
             text => text.to_owned(),
         });
         let causes = details.and_then(|details| details.causes).unwrap_or_default();
-        let fields: Vec<_> = causes.into_iter().filter_map(|cause| cause.field).collect();
+        let mut fields: Vec<_> = causes.into_iter().filter_map(|cause| cause.field).collect();
+        if fields.is_empty() {
+            fields = unknown_fields(&text);
+        }
         let absent = text.contains("could not find the requested resource") || text == "404 page not found";
         let reason = match code {
             404 if absent => Reason::UnknownKind,
@@ -147,6 +159,9 @@ impl<'a> About<'a> {
         };
         let user = self.who.user();
         let cure = match (code, self.who) {
+            (400, _) if text.contains(STRICT) => {
+                "; correct the field, or let it be dropped with `fieldValidation: warn`".to_owned()
+            }
             (403, Identity::Operator(_)) if text.contains("cannot impersonate") => {
                 format!("; the daemon's own service account lacks the right to impersonate {user}")
             }
@@ -236,6 +251,25 @@ impl<'a> About<'a> {
     }
 }
 
+/// Returns the fields that a refusal calls unknown or doubled, where it names them in its text alone (`FV-1`).
+fn unknown_fields(text: &str) -> Vec<String> {
+    // What else stands there may be a value.
+    let is_path = |path: &&str| path.chars().all(|c| c.is_ascii_alphanumeric() || ".-_/[]".contains(c));
+    let named: Vec<&str> = if let Some((_, untyped)) = text.split_once(UNTYPED) {
+        // `failed to create typed patch object (…): .spec.a: field not declared in schema`
+        let words = untyped.split(": ").zip(untyped.split(": ").skip(1));
+        let unknown = words.filter(|(_, what)| what.starts_with("field not declared in schema"));
+        unknown.filter_map(|(path, _)| path.rsplit(char::is_whitespace).next()?.strip_prefix('.')).collect()
+    } else if let Some((_, listed)) = text.split_once(STRICT) {
+        // `strict decoding error: unknown field "spec.a", duplicate field "b"`
+        let quoted = ["unknown field \"", "duplicate field \""].map(|what| listed.split(what).skip(1));
+        quoted.into_iter().flatten().filter_map(|rest| Some(rest.split_once('"')?.0)).collect()
+    } else {
+        Vec::new()
+    };
+    named.into_iter().filter(is_path).take(NAMED).map(str::to_owned).collect()
+}
+
 /// Whether neither the object nor, perhaps, its kind exists.
 fn is_absent(error: &Error) -> bool {
     matches!(error.reason, Reason::Missing | Reason::UnknownKind)
@@ -307,6 +341,26 @@ mod tests {
             let about = About { who: &Identity::Daemon, verb: "apply", gvk: &gvk, key: Some(&key) };
             let refused = about.refused(StatusCode::from_u16(code).unwrap(), Ok(body.into()));
             assert_eq!(refused.message, format!("apply v1 Secret n/a: {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_fields_that_a_kind_does_not_have() {
+        // FV-1
+        let strict = r#"{"message":"ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"dataa\", duplicate field \"spec.a[0].b\"","reason":"BadRequest"}"#;
+        let untyped = r#"{"message":"failed to create typed patch object (n/a; /v1, Kind=ConfigMap): .dataa: field not declared in schema"}"#;
+        let two = r#"{"message":"failed to create typed patch object (n/a; /v1, Kind=ConfigMap): errors:\n  .a.b: field not declared in schema\n  .c: field not declared in schema"}"#;
+        let value = r#"{"message":"strict decoding error: unknown field \"no path\""}"#;
+        for (code, body, fields, cure) in [
+            (400, strict, "dataa, spec.a[0].b", true),
+            (500, untyped, "dataa", false),
+            (500, two, "a.b, c", false),
+            (400, value, "", true),
+            (400, GENERIC, "", false),
+        ] {
+            let refused = refused(&Identity::Daemon, code, Ok(body.into()));
+            assert_eq!((refused.reason, &*refused.fields), (Reason::Rejected, fields), "{body}");
+            assert_eq!(refused.message.ends_with("`fieldValidation: warn`"), cure, "{}", refused.message);
         }
     }
 

@@ -223,7 +223,7 @@ impl Writer {
             }
         };
         let target = Target::object(event_kind(), ObjectRef::namespaced(record.namespace(), &called));
-        api.write(Write { target, verb }).await.map(|_| ())
+        api.write(Write::own(target, verb)).await.map(|_| ())
     }
 
     /// Returns what an event is called, and what has that name already.

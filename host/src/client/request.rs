@@ -88,7 +88,8 @@ pub(crate) fn watch(kind: &Kind, which: &Selection<'_>, from: Option<Version>, s
 }
 
 /// Asks for a write.
-pub(super) fn write(who: &Identity, kind: &Kind, Write { target, verb }: &Write) -> Asked {
+pub(super) fn write(who: &Identity, kind: &Kind, write: &Write) -> Asked {
+    let Write { target, verb, validation: _ } = write;
     let object = || kind.object_path(target);
     let (method, path, manager, content) = match verb {
         Verb::Create { manager, .. } if target.subresource.is_none() => {
@@ -104,7 +105,9 @@ pub(super) fn write(who: &Identity, kind: &Kind, Write { target, verb }: &Write)
         }
     };
     let forced = matches!(verb, Verb::Apply { force: true, .. }).then_some("true");
-    let path = with(path, [("fieldManager", Some(&**manager)), ("force", forced)]);
+    let validation = write.validated().parameter();
+    let path =
+        with(path, [("fieldManager", Some(&**manager)), ("fieldValidation", Some(validation)), ("force", forced)]);
     who.asks(method, &path, Some((content, verb.body().into_owned())))
 }
 
@@ -196,7 +199,7 @@ mod tests {
     use std::sync::Arc;
 
     use capstan_core::budget::Budget;
-    use capstan_core::cluster::Propagation;
+    use capstan_core::cluster::{FieldValidation, Propagation};
     use capstan_core::patch::Patch;
     use http::HeaderValue;
 
@@ -284,28 +287,20 @@ mod tests {
             grace_seconds: Some(0),
         };
         for (target, verb, expected) in [
-            (maps(), create(), r#"POST ?fieldManager=a+b application/json {"a":1}"#),
-            (status.clone(), create(), r#"POST /a/status?fieldManager=a+b application/json {"a":1}"#),
-            (
-                maps(),
-                Verb::Replace { body: body(), manager: manager() },
-                r#"PUT /a?fieldManager=a+b application/json {"a":1}"#,
-            ),
-            (maps(), apply(false), r#"PATCH /a?fieldManager=a+b application/apply-patch+yaml {"a":1}"#),
-            (
-                status,
-                apply(true),
-                r#"PATCH /a/status?fieldManager=a+b&force=true application/apply-patch+yaml {"a":1}"#,
-            ),
+            (maps(), create(), r#"POST ?Strict application/json {"a":1}"#),
+            (status.clone(), create(), r#"POST /a/status?Strict application/json {"a":1}"#),
+            (maps(), Verb::Replace { body: body(), manager: manager() }, r#"PUT /a?Warn application/json {"a":1}"#),
+            (maps(), apply(false), r#"PATCH /a?Strict application/apply-patch+yaml {"a":1}"#),
+            (status, apply(true), r#"PATCH /a/status?Strict&force=true application/apply-patch+yaml {"a":1}"#),
             (
                 maps(),
                 Verb::JsonPatch { patch, manager: manager() },
-                r#"PATCH /a?fieldManager=a+b application/json-patch+json [{"op":"remove","path":"/a"}]"#,
+                r#"PATCH /a?Strict application/json-patch+json [{"op":"remove","path":"/a"}]"#,
             ),
             (
                 maps(),
                 Verb::MergePatch { body: body(), manager: manager() },
-                r#"PATCH /a?fieldManager=a+b application/merge-patch+json {"a":1}"#,
+                r#"PATCH /a?Strict application/merge-patch+json {"a":1}"#,
             ),
             (
                 maps(),
@@ -318,7 +313,9 @@ mod tests {
                 r#"DELETE /a application/json {"apiVersion":"v1","gracePeriodSeconds":0,"kind":"DeleteOptions","preconditions":{"resourceVersion":"7","uid":"u"},"propagationPolicy":"Orphan"}"#,
             ),
         ] {
-            let asked = written(write(&Identity::Daemon, &config_maps(), &Write { target, verb }));
+            let strict = Write { target, verb, validation: FieldValidation::Strict };
+            let asked = written(write(&Identity::Daemon, &config_maps(), &strict));
+            let asked = asked.replacen("fieldManager=a+b&fieldValidation=", "", 1);
             assert_eq!(asked.replacen("/api/v1/namespaces/n/configmaps", "", 1), expected);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use capstan_core::cluster::Deletion;
+use capstan_core::cluster::{Deletion, FieldValidation};
 use capstan_core::guest::{
     CallError, CallReason, CompareQuestion, Context, Event, Expectation, Lifetime, MatchResult, ObjectTarget, Page,
     Place, Query, RetryInfo, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
@@ -243,6 +243,7 @@ fn controller(workflow: Workflow) -> Controller {
         on_start_error: OnStartError::default(),
         field_manager: "web".into(),
         server_side_apply: true,
+        field_validation: FieldValidation::Strict,
         retry: None,
         retry_by: BTreeMap::new(),
         rate_limit: None,
@@ -271,6 +272,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         create_only: false,
         adopt: false,
         server_side_apply: None,
+        field_validation: FieldValidation::Strict,
         matching: Matching::Usual,
         source: None,
         filters: capstan_core::manifest::Filters::default(),

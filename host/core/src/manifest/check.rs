@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::cluster::FieldValidation;
 use crate::object::Gvk;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
@@ -114,6 +115,10 @@ fn run_timeout(field: &Interval) -> Option<Duration> {
 
 fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
     get(field).map_or(default, |Scalar(Workers(n))| usize::try_from(*n).unwrap_or(default))
+}
+
+fn field_validation(raw: &raw::Controller, defaults: &defaults::Controllers) -> FieldValidation {
+    get(or(&raw.field_validation, &defaults.field_validation)).copied().unwrap_or_default()
 }
 
 fn page_size(field: &MaybeLeaf<Objects>) -> u32 {
@@ -365,10 +370,9 @@ impl<'a> Check<'a> {
         let former_finalizers = self.former_finalizers(&raw.finalizers);
         let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
-        let filters = self.primary_filters(raw);
-        let indexes = self.indexes(&raw.indexes);
+        let (filters, indexes) = (self.primary_filters(raw), self.indexes(&raw.indexes));
         let sources = self.sources(&raw.sources, &indexes);
-        let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
+        let (workflow, standalone) = self.workflows(raw, primary.as_ref(), (&sources, field_validation(raw, defaults)));
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
         let conditions = self.status_conditions(name, raw, primary.as_ref());
@@ -401,6 +405,7 @@ impl<'a> Check<'a> {
             former_finalizers,
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
             server_side_apply: flag(or(&raw.server_side_apply, &defaults.server_side_apply), true),
+            field_validation: field_validation(raw, defaults),
             retry,
             retry_by,
             rate_limit,
@@ -466,10 +471,10 @@ impl<'a> Check<'a> {
         &mut self,
         raw: &raw::Controller,
         primary: Option<&Gvk>,
-        sources: &Sources,
+        (sources, validation): (&Sources, FieldValidation),
     ) -> (Workflow, BTreeMap<Arc<str>, Workflow>) {
         let names = get(&raw.sources).map(names).unwrap_or_default();
-        let mut scope = Scope::new(primary, names, sources);
+        let mut scope = Scope::new(primary, names, (sources, validation));
         let workflow = located(&raw.workflow).map(|Located { value, place }| Workflow {
             explicit: get(&value.invocation) == Some(&raw::Invocation::Explicit),
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),

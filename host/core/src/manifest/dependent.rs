@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Filters, MappingKeys, Node, Outside};
 use crate::cel::{Expression, Template};
+use crate::cluster::FieldValidation;
 use crate::guest::ConditionRole;
 use crate::object::Gvk;
 use crate::workflow::condition::ReadyKind;
@@ -66,6 +67,8 @@ pub struct Dependent {
     pub mapping: MappingKeys,
     /// The conditions, by role.
     pub conditions: Conditions,
+    /// What becomes of fields of it that its kind does not have (`FV-1`); default as its controller says.
+    pub field_validation: FieldValidation,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
     pub config: serde_json::Value,
 }
@@ -233,6 +236,7 @@ impl Dependent {
             create_only: false,
             adopt: false,
             server_side_apply: None,
+            field_validation: FieldValidation::default(),
             matching: Matching::default(),
             source: None,
             filters: Filters::default(),

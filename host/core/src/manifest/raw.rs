@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name};
 use super::units::{Objects, Time, Times, Workers};
 use super::{OnStartError, StatusConditions};
+use crate::cluster::FieldValidation;
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, ListOr, OrWord, Scalar, Slot, Word};
@@ -232,6 +233,10 @@ pub(super) struct Controller {
     /// Patch the primary by server-side apply (`UC-2`).
     #[schemars(extend("default" = true))]
     pub(super) server_side_apply: Maybe<bool>,
+    /// What becomes of fields that are written and that a kind does not have: `strict` refuses the write, `warn` drops them and logs it,
+    /// `ignore` drops them (`FV-1`).
+    #[schemars(extend("default" = "strict"))]
+    pub(super) field_validation: Maybe<FieldValidation>,
     /// How failures are retried; `none` is not at all (`RT-1`).
     #[schemars(extend("default" = {}))]
     pub(super) retry: Maybe<OrWord<Nothing, Retry>>,

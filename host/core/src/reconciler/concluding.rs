@@ -147,7 +147,7 @@ impl Controller {
         });
         let manager = self.spec.conditions_manager();
         let verb = Verb::Apply { body: body.to_string(), manager: manager.clone(), force: true };
-        let write = Write { target: Target::status(self.spec.primary.clone(), key.clone()), verb };
+        let write = Write::own(Target::status(self.spec.primary.clone(), key.clone()), verb);
         let mut tries = 1;
         loop {
             let window = self.primaries.begin(key.clone(), |triggers| (self.tell)(triggers));

@@ -209,6 +209,7 @@ impl Controller {
             apply: self.spec.server_side_apply,
             finalizer: finalizer.map(Into::into),
             conditions: self.spec.keeps_conditions(),
+            validation: self.spec.field_validation,
         }
     }
 
@@ -227,6 +228,7 @@ impl Controller {
             declared: &self.spec.sources,
             finalizer: &self.finalizer,
             conditions: self.spec.keeps_conditions(),
+            validation: self.spec.field_validation,
         }
     }
 }

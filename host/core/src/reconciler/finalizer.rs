@@ -51,7 +51,7 @@ pub fn add(primary: &Object, gvk: &Gvk, finalizer: &str, manager: &Arc<str>, app
             Verb::JsonPatch { patch: Patch(vec![version, change]), manager }
         }
     };
-    Some(Write { target, verb })
+    Some(Write::own(target, verb))
 }
 
 /// The manner in which a finalizer is added.
@@ -82,7 +82,7 @@ pub fn remove(primary: &Object, gvk: &Gvk, finalizers: &[&str], manager: &Arc<st
         return None;
     }
     let target = Target::object(gvk.clone(), header.key.clone());
-    Some(Write { target, verb: Verb::JsonPatch { patch: Patch(steps), manager: Arc::clone(manager) } })
+    Some(Write::own(target, Verb::JsonPatch { patch: Patch(steps), manager: Arc::clone(manager) }))
 }
 
 /// Returns a place in the list of finalizers.

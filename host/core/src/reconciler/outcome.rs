@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::budget::{self, Budget};
-use crate::cluster::{Target, Verb, Write};
+use crate::cluster::{FieldValidation, Target, Verb, Write};
 use crate::conditions;
 use crate::guest::{Failure, PrimaryUpdate};
 use crate::object::{Gvk, Object, Version, clean_metadata};
@@ -27,6 +27,8 @@ pub struct Manner {
     pub finalizer: Option<Arc<str>>,
     /// True if the standard conditions are the daemon's, so that no status of the component has them (`SC-3`).
     pub conditions: bool,
+    /// What becomes of fields that the kind does not have.
+    pub validation: FieldValidation,
 }
 
 /// A write to the primary, which is left out if it would change nothing.
@@ -256,7 +258,7 @@ fn status(
 fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Planned {
     let document = Value::Object(document);
     let verb = Verb::Apply { body: document.to_string(), manager: Arc::clone(&manner.manager), force: true };
-    Planned { write: Write { target, verb }, applied: Some(document) }
+    Planned { write: Write { target, verb, validation: manner.validation }, applied: Some(document) }
 }
 
 /// Returns the patch from one document to another. With a `version`, the patch fails if the object has another one.
@@ -292,7 +294,7 @@ fn patched(target: Target, patch: Patch, manner: &Manner) -> Option<Planned> {
         return None;
     }
     let verb = Verb::JsonPatch { patch, manager: Arc::clone(&manner.manager) };
-    Some(Planned { write: Write { target, verb }, applied: None })
+    Some(Planned { write: Write { target, verb, validation: manner.validation }, applied: None })
 }
 
 /// Returns a document without the fields that are null in it, but for those that were null `before`: an explicit null removes a
@@ -340,6 +342,7 @@ mod tests {
             apply,
             finalizer: Some("x.dev/f".into()),
             conditions: true,
+            validation: FieldValidation::Strict,
         }
     }
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::budget::Budget;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, FieldValidation};
 use crate::guest::{CallError, ObjectTarget};
 use crate::manifest;
 use crate::object::{Gvk, Object, ObjectRef};
@@ -52,6 +52,8 @@ pub struct WriteContext<'a> {
     pub finalizer: &'a str,
     /// True if the standard conditions of primaries are the daemon's (`SC-3`).
     pub conditions: bool,
+    /// What becomes of fields that a kind does not have.
+    pub validation: FieldValidation,
 }
 
 impl WriteContext<'_> {

@@ -93,7 +93,7 @@ impl State {
     }
 
     fn carry_out(&mut self, write: &Write) -> Result<Option<Object>, Error> {
-        let Write { target: Target { gvk, key, subresource }, verb } = write;
+        let Write { target: Target { gvk, key, subresource }, verb, .. } = write;
         let place = (gvk.clone(), key.clone());
         let old = self.objects.get(&place).cloned();
         let new = match (verb, old.clone()) {
@@ -188,7 +188,7 @@ pub(super) fn scope(gvk: &Gvk) -> Scope {
 
 /// Returns what a write is called: its verb, and the object.
 fn called(write: &Write) -> String {
-    let Write { target: Target { gvk, key, subresource }, verb } = write;
+    let Write { target: Target { gvk, key, subresource }, verb, .. } = write;
     let part = subresource.as_ref().map(|part| format!("{part} of ")).unwrap_or_default();
     format!("{} {part}{} {} {key}", verb.name(), gvk.api_version(), gvk.kind)
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cel::{Expression, Right};
+use crate::cluster::FieldValidation;
 use crate::kinds;
 use crate::object::Gvk;
 use crate::object::Scope::{Cluster, Namespaced};
@@ -27,6 +28,8 @@ pub(super) struct Scope<'s> {
     source_names: BTreeSet<&'s str>,
     /// The sources that are right.
     sources: &'s Sources,
+    /// What becomes of fields that kinds do not have, where a dependent says nothing.
+    validation: FieldValidation,
     /// The dependents so far, over all workflows, with their lines.
     taken: BTreeMap<Arc<str>, usize>,
     /// The dependents so far that have a source of their own.
@@ -39,8 +42,20 @@ pub(super) struct Scope<'s> {
 type Filtered = (Arc<str>, Gvk, Option<MappingKeys>, Filters);
 
 impl<'s> Scope<'s> {
-    pub(super) fn new(primary: Option<&'s Gvk>, source_names: BTreeSet<&'s str>, sources: &'s Sources) -> Self {
-        Self { primary, source_names, sources, taken: BTreeMap::new(), filtered: Vec::new(), outside: Vec::new() }
+    pub(super) fn new(
+        primary: Option<&'s Gvk>,
+        source_names: BTreeSet<&'s str>,
+        (sources, validation): (&'s Sources, FieldValidation),
+    ) -> Self {
+        Self {
+            primary,
+            source_names,
+            sources,
+            validation,
+            taken: BTreeMap::new(),
+            filtered: Vec::new(),
+            outside: Vec::new(),
+        }
     }
 
     /// Returns the names of all sources, also of those that are wrong.
@@ -207,6 +222,7 @@ impl Check<'_> {
             create_only: flag(&raw.create_only, false),
             adopt: flag(&raw.adopt, false),
             server_side_apply: get(&raw.server_side_apply).copied(),
+            field_validation: get(&raw.field_validation).copied().unwrap_or(scope.validation),
             matching,
             source,
             filters,

@@ -61,6 +61,7 @@ impl Check<'_> {
             ("createOnly", place(&raw.create_only)),
             ("adopt", place(&raw.adopt)),
             ("serverSideApply", place(&raw.server_side_apply)),
+            ("fieldValidation", place(&raw.field_validation)),
             ("source", place(&raw.source)),
             ("filters", place(&raw.filters)),
             ("namespace", place(&raw.namespace)),

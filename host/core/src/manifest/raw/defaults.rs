@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{DocumentVersion, Maybe, MaybeLeaf, Nothing, RateLimit, Retry};
+use crate::cluster::FieldValidation;
 use crate::manifest::OnStartError;
 use crate::manifest::units::{Time, Workers};
 use crate::yaml::{OrWord, Scalar, Slot};
@@ -45,6 +46,8 @@ pub(in crate::manifest) struct Controllers {
     pub(in crate::manifest) generation_aware: Maybe<bool>,
     /// Patch the primary by server-side apply (`UC-2`).
     pub(in crate::manifest) server_side_apply: Maybe<bool>,
+    /// What becomes of fields that are written and that a kind does not have (`FV-1`).
+    pub(in crate::manifest) field_validation: Maybe<FieldValidation>,
     /// How failures are retried; `none` is not at all (`RT-1`).
     pub(in crate::manifest) retry: Maybe<OrWord<Nothing, Retry>>,
     /// How often one primary may run; `none` is as often as there is a reason (`RL-1`).

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::super::names::{ApiVersion, Export, KindName, Name};
 use super::super::{OnRename, ReadyKind};
 use super::{Filters, MappingKeys, Maybe, MaybeLeaf, Named, Names, Outside};
+use crate::cluster::FieldValidation;
 use crate::object::pointer::Pointer;
 use crate::yaml::{Any, Leaf, Slot};
 
@@ -89,6 +90,8 @@ pub(in crate::manifest) struct Dependent {
     pub(in crate::manifest) adopt: Maybe<bool>,
     /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
     pub(in crate::manifest) server_side_apply: Maybe<bool>,
+    /// What becomes of fields of it that its kind does not have; without it, as the controller says (`FV-1`).
+    pub(in crate::manifest) field_validation: Maybe<FieldValidation>,
     /// How it is compared with what is desired (`SSA-6`).
     #[serde(rename = "match")]
     #[schemars(extend("default" = "usual"))]

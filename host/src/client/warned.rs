@@ -1,0 +1,114 @@
+//! Decides which warnings of an API server are logged: each cause once in a while (`FV-2`).
+
+use std::time::Duration;
+
+use capstan_core::lately::Lately;
+use capstan_core::object::Gvk;
+use capstan_core::text::said;
+use http::HeaderMap;
+use http::header::WARNING;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use tokio::time::Instant;
+
+use super::answer::About;
+
+/// So long a cause that was logged is not logged again.
+const QUIET: Duration = Duration::from_hours(1);
+
+/// The most causes that are remembered: what is beyond is counted alone.
+const CAUSES: usize = 256;
+
+/// The most warnings of one answer that are looked at. The API server itself sends a few KiB.
+const MOST: usize = 16;
+
+/// What is said of a warning about a Secret, which may quote it (`SSA-7`).
+const KEPT_BACK: &str = "what it says may quote a Secret, and is kept back";
+
+/// The warnings of an API server.
+pub(crate) struct Warned {
+    logged: Mutex<Lately<(Gvk, String), ()>>,
+    /// All there were.
+    pub count: Counter,
+}
+
+impl Default for Warned {
+    fn default() -> Self {
+        Self { logged: Mutex::new(Lately::new(CAUSES, QUIET)), count: Counter::default() }
+    }
+}
+
+impl Warned {
+    /// Takes in the headers of an answer.
+    pub(super) fn heed(&self, about: &About<'_>, headers: &HeaderMap) {
+        for warning in self.due(about.gvk, headers, Instant::now()) {
+            let request = about.to_string();
+            tracing::warn!(request, warning, "the API server warns");
+        }
+    }
+
+    /// Counts the warnings of an answer about a kind, and returns those that are logged.
+    fn due(&self, gvk: &Gvk, headers: &HeaderMap, now: Instant) -> Vec<String> {
+        let mut due = Vec::new();
+        for header in headers.get_all(WARNING).iter().take(MOST) {
+            self.count.inc();
+            let text = String::from_utf8_lossy(header.as_bytes());
+            let text = if gvk.is_secret() { KEPT_BACK.to_owned() } else { said(&worded(&text)).into_owned() };
+            let mut logged = self.logged.lock();
+            let cause = (gvk.clone(), text.clone());
+            if logged.get(&cause, now).is_none() && logged.put(cause, (), now) {
+                due.push(text);
+            }
+        }
+        due
+    }
+}
+
+/// Returns the words of a warning: `299 - "these"`.
+fn worded(header: &str) -> String {
+    let Some((_, quoted)) = header.split_once('"') else {
+        return header.to_owned();
+    };
+    let mut words = String::new();
+    let mut characters = quoted.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '"' => break,
+            '\\' => words.extend(characters.next()),
+            c => words.push(c),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_logged_once_in_a_while_and_what_may_quote_a_secret_is_not() {
+        // FV-2, SSA-7
+        let headers = |texts: &[&str]| -> HeaderMap {
+            texts.iter().map(|text| (WARNING, HeaderValue::from_str(text).unwrap())).collect()
+        };
+        let [maps, secrets] = ["ConfigMap", "Secret"].map(|kind| Gvk::parse("v1", kind).unwrap());
+        let (warned, start) = (Warned::default(), Instant::now());
+        let unknown = r#"299 - "unknown field \"dataa\"""#;
+        for (gvk, texts, after, expected) in [
+            (&maps, &[unknown, unknown, "299 - \"old\""][..], 0, &["unknown field \"dataa\"", "old"][..]),
+            (&maps, &[unknown], 3599, &[]),
+            (&maps, &[unknown], 3600, &["unknown field \"dataa\""]),
+            (&secrets, &[unknown, "299 - \"s3cr3t\""], 0, &[KEPT_BACK]),
+            (&maps, &["odd"], 0, &["odd"]),
+            (&maps, &[], 0, &[]),
+        ] {
+            assert_eq!(warned.due(gvk, &headers(texts), start + Duration::from_secs(after)), expected);
+        }
+        assert_eq!(warned.count.get(), 8);
+        let many: Vec<String> = (0..2 * CAUSES).map(|n| format!("299 - \"{n}\"")).collect();
+        let logged: usize = many.iter().map(|text| warned.due(&maps, &headers(&[text]), start + QUIET * 3).len()).sum();
+        assert_eq!(logged, CAUSES, "there is room for no more");
+    }
+}
