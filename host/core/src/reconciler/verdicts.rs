@@ -21,7 +21,7 @@ mod unwritten;
 
 pub use bulk::Matched;
 pub use contests::Contests;
-pub use unwritten::Unwritten;
+pub use unwritten::{Kept, Unwritten};
 
 /// The memory of a controller between its runs.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Verdicts {
     }
 
     /// Returns an object that should remember the id of a thing of a dependent, and could not be written, with the key of the thing.
-    pub fn unwritten(&self, primary: &Object, dependent: &str) -> Option<(Arc<str>, Arc<str>)> {
+    pub fn unwritten(&self, primary: &Object, dependent: &str) -> Option<(Arc<str>, Kept)> {
         let primaries = self.primaries.lock();
         primaries.get(primary.key())?.of(primary)?.unwritten.get(dependent)?.first()
     }

@@ -434,11 +434,45 @@ async fn what_could_not_be_written_of_a_new_thing_is_written_later_and_no_second
     let (mut bench, shop) = bench(STATE);
     shop.stock.lock().by_state = true;
     bench.wants_thing(json!({ "thing": { "name": "t", "data": "x" } }));
-    bench.server.failures.lock().extend([unavailable(Reason::Rejected, 403), unavailable(Reason::Rejected, 403)]);
-    assert_eq!(bench.does().await, ["create t", "create ConfigMap t failed", "the workflow failed: thing: HTTP 403"]);
-    assert_eq!(bench.does().await, ["create ConfigMap t failed", "the workflow failed: thing: HTTP 403"]);
+    bench.server.failures.lock().extend([unavailable(Reason::Busy, 429), unavailable(Reason::Busy, 429)]);
+    assert_eq!(bench.does().await, ["create t", "create ConfigMap t failed", "the workflow failed: thing: HTTP 429"]);
+    assert_eq!(bench.does().await, ["create ConfigMap t failed", "the workflow failed: thing: HTTP 429"]);
     assert_eq!(bench.does().await, ["create ConfigMap t", "sees [\"x\"]"]);
     assert_eq!((bench.data("t"), shop.stock.lock().made), (json!({ "id": "id-1" }), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_is_removed_again_if_what_remembers_it_is_refused_and_made_anew_by_a_better_component() {
+    // XD-2
+    let (mut bench, shop) = bench(STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "thing": { "name": "t", "data": "x" } }));
+    let refused = || unavailable(Reason::Invalid, 422);
+    bench.server.failures.lock().extend([refused(), refused(), refused()]);
+    let (failed, why) = ("create ConfigMap t failed", "the workflow failed: thing: HTTP 422");
+    assert_eq!(bench.does().await, ["create t", failed, why]);
+    assert_eq!(bench.does().await, [failed, "remove t", "create t", failed, why]);
+    assert_eq!(shop.stock.lock().things.len(), 1);
+    bench.server.failures.lock().push(refused());
+    assert_eq!(bench.does().await, [failed, "remove t", "create t", "create ConfigMap t", "sees [\"x\"]"]);
+    assert_eq!((bench.data("t"), shop.stock.lock().things.len()), (json!({ "id": "id-3" }), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_that_nothing_remembers_is_removed_with_its_primary() {
+    // XD-2
+    let (mut bench, shop) = bench(STATE);
+    Arc::get_mut(&mut bench.controller).unwrap().settings = json!({});
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(spec("x"));
+    bench.does().await;
+    bench.restarts();
+    bench.goes(spec("x"));
+    shop.stock.lock().fails.insert("remove", Failure::new(Cause::Returned, "not now"));
+    assert_eq!(bench.does().await, ["remove id-1", "the workflow failed: thing: remove: not now"]);
+    shop.stock.lock().fails.clear();
+    assert_eq!(bench.does().await, ["remove id-1", "patch Page a"]);
+    assert!(shop.stock.lock().things.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

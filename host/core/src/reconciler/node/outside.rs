@@ -45,7 +45,7 @@ impl Visitor<'_> {
         spec: &Outside,
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
-        self.write_kept_states(name, spec).await?;
+        self.settle_kept(name, spec).await?;
         let site = self.site(name, spec).await?;
         if !spec.manage.create && !spec.manage.update {
             done.extend(site.things.keys().map(|id| (id.to_string(), Operation::Unchanged)));
@@ -72,13 +72,13 @@ impl Visitor<'_> {
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
         // A thing whose id is remembered nowhere else would be taken for absent.
-        self.write_kept_states(name, spec).await?;
+        self.settle_kept(name, spec).await?;
         let site = self.site(name, spec).await?;
         if spec.bulk {
             self.remove_things(&site, done).await?;
         } else {
             if let Some((id, actual)) = self.to_be_removed(&site).await? {
-                self.remove_thing(&site, &id, &actual).await?;
+                self.remove_thing(site.declared(), &id, &actual).await?;
                 done.push((id.to_string(), Operation::Deleted));
             }
             self.delete_states(spec, &site.states.all()).await?;
@@ -175,7 +175,7 @@ impl Visitor<'_> {
         }
         let Run { primary, .. } = self.run;
         let updated = self.session.update(site.name, &text, &wanted.text, primary.json()).await;
-        let updated = updated.map_err(|failure| self.unanswered(site, "update", &failure))?;
+        let updated = updated.map_err(|failure| self.unanswered(site.source, "update", &failure))?;
         self.or_doubt(site, self.take_updated(site, (&id, text), updated))?;
         Ok((Some(id), Operation::Updated))
     }
@@ -194,7 +194,7 @@ impl Visitor<'_> {
             return Err(message.into());
         }
         tracing::debug!(dependent = %site.name, %id, "thing updated");
-        self.keep(site, id, Write::Replaced { before, now })
+        self.keep(site.source, id, Write::Replaced { before, now })
     }
 
     /// Creates a thing, and what remembers its id (`XD-2`). Returns the id.
@@ -203,12 +203,13 @@ impl Visitor<'_> {
         let room = site.source.room_for(primary.key(), wanted.text.len());
         room.map_err(|refused| format!("nothing is created: source {}: {refused}", site.source.name))?;
         let created = self.session.create(site.name, &wanted.text, primary.json()).await;
-        let Created { actual, state } = created.map_err(|failure| self.unanswered(site, "create", &failure))?;
+        let Created { actual, state } = created.map_err(|failure| self.unanswered(site.source, "create", &failure))?;
         let (id, actual) = self.or_doubt(site, self.read_thing(site, "create", actual))?;
         tracing::debug!(dependent = %site.name, %id, "thing created");
-        let taken = self.or_doubt(site, self.take_created(site, wanted, (&id, actual)));
+        let taken = self.or_doubt(site, self.take_created(site, wanted, (&id, Arc::clone(&actual))));
         // Whatever else is wrong, the id is not lost.
-        self.keep_state((site.name, site.spec, &site.states), wanted.key.as_ref().unwrap_or(&id), state).await?;
+        let thing = (Arc::clone(&id), actual);
+        self.keep_state(site, wanted.key.as_ref().unwrap_or(&id), thing, state).await?;
         taken?;
         Ok(id)
     }
@@ -220,7 +221,7 @@ impl Visitor<'_> {
         wanted: &Wanted,
         (id, actual): (&Arc<str>, Arc<str>),
     ) -> Result<(), Stopped> {
-        self.keep(site, id, Write::Created(Arc::clone(&actual)))?;
+        self.keep(site.source, id, Write::Created(Arc::clone(&actual)))?;
         let (what, found, desired) = match (&site.spec.key, &wanted.id, &wanted.key) {
             (_, Some(wanted), _) if wanted != id => ("id", Arc::clone(id), wanted),
             (Some(_), _, Some(wanted)) => match self.key_of_thing(site, &actual)? {
@@ -252,25 +253,23 @@ impl Visitor<'_> {
     }
 
     /// Has the component remove a thing.
-    async fn remove_thing(&self, site: &Site<'_>, id: &Arc<str>, actual: &str) -> Result<(), Stopped> {
-        let removed = self.session.remove(site.name, actual, self.run.primary.json()).await;
-        removed.map_err(|failure| self.unanswered(site, "remove", &failure))?;
-        tracing::debug!(dependent = %site.name, %id, "thing removed");
-        self.keep(site, id, Write::Removed)
+    async fn remove_thing(&self, (name, _, source): Declared<'_>, id: &Arc<str>, actual: &str) -> Result<(), Stopped> {
+        let removed = self.session.remove(name, actual, self.run.primary.json()).await;
+        removed.map_err(|failure| self.unanswered(source, "remove", &failure))?;
+        tracing::debug!(dependent = %name, %id, "thing removed");
+        self.keep(source, id, Write::Removed)
     }
 
     /// Takes in what was written, so that whoever comes next reads it (`DR-4`); unless the primary has been made again meanwhile, whose
     /// things these are not.
-    fn keep(&self, site: &Site<'_>, id: &Arc<str>, write: Write) -> Result<(), Stopped> {
+    fn keep(&self, source: &External, id: &Arc<str>, write: Write) -> Result<(), Stopped> {
         let Run { controller, primary, .. } = self.run;
         let (key, uid) = (primary.key(), &*primary.header().uid);
         if controller.primaries.get(key).is_some_and(|now| *now.header().uid != *uid) {
             return Ok(());
         }
-        let kept = site.source.write((key, uid), id, write, || controller.guest.lasting());
-        kept.map_err(|refused| {
-            format!("what was written is not remembered: source {}: {refused}", site.source.name).into()
-        })
+        let kept = source.write((key, uid), id, write, || controller.guest.lasting());
+        kept.map_err(|refused| format!("what was written is not remembered: source {}: {refused}", source.name).into())
     }
 
     /// Reads a thing that the component has answered: its id, and how it is written.
@@ -282,9 +281,9 @@ impl Visitor<'_> {
     }
 
     /// Takes in that a write has no answer, so that it is not known what there is.
-    fn unanswered(&self, site: &Site<'_>, function: &str, failure: &Failure) -> Stopped {
+    fn unanswered(&self, source: &External, function: &str, failure: &Failure) -> Stopped {
         let primary = &self.run.primary;
-        site.source.doubt(primary.key(), &primary.header().uid);
+        source.doubt(primary.key(), &primary.header().uid);
         failed(function, failure)
     }
 

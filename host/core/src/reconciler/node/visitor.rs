@@ -78,6 +78,15 @@ impl Stopped {
         matches!(self, Self::Refused(error) if error.reason == cluster::Reason::Forbidden)
     }
 
+    /// Returns true if the same would be stopped again, however often it is tried.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Refused(error) => !error.is_outage() && !error.is_conflict() && !error.may_be_done(),
+            Self::Unmade(_) | Self::Failed(_) => true,
+            Self::Unknown(_) | Self::Asked(_) | Self::Unread(_) | Self::Several(_) => false,
+        }
+    }
+
     /// Returns true if what stopped the visit of one object would stop that of any other, too.
     pub(super) fn stops_others(&self) -> bool {
         match self {

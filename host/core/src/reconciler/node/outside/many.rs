@@ -78,9 +78,9 @@ impl Visitor<'_> {
             return Ok(());
         };
         let states = site.states.of(key);
-        let kept = self.keep_until_removed((site.name, key), &states)?;
+        let kept = self.keep_until_removed((site.name, key), (id, actual), &states)?;
         self.delete_states(site.spec, &states).await?;
-        let removed = self.remove_thing(site, id, actual).await;
+        let removed = self.remove_thing(site.declared(), id, actual).await;
         match (&removed, kept) {
             (Err(_), Some(kept)) => self.put_back((site.name, site.spec), key, &kept).await?,
             (Ok(()), Some(_)) => self.forget_kept(site.name, key),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::{Actual, Site};
 use crate::dependent;
 use crate::manifest::{Outside, State};
 use crate::object::{Object, ObjectRef};
 use crate::reconciler::node::is_watched;
 use crate::reconciler::node::visitor::{Stopped, Visitor};
 use crate::reconciler::run::Run;
-use crate::reconciler::verdicts::Unwritten;
+use crate::reconciler::verdicts::{Kept, Unwritten};
 use crate::source::Within;
 
 /// The annotation that says which thing an object remembers: by its key.
@@ -67,49 +68,55 @@ impl Visitor<'_> {
     /// The same, and if the answer has none though the manifest wants one, or the other way round.
     pub(super) async fn keep_state(
         &self,
-        (name, spec, states): (&Arc<str>, &Outside, &States),
+        site: &Site<'_>,
         key: &Arc<str>,
+        thing: Actual,
         answer: Option<String>,
     ) -> Result<(), Stopped> {
-        let (declared, answer) = match (&spec.state, answer) {
+        let Site { name, spec, states, .. } = site;
+        let written = match (&spec.state, &answer) {
             (None, None) => return Ok(()),
-            (Some(declared), Some(answer)) => (declared, answer),
-            (Some(State { dependent, .. }), None) => {
-                let message =
-                    format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk);
-                return Err(message.into());
-            }
             (None, Some(_)) => {
                 return Err("`create` answered a `state`; say its kind under `external.state` in the manifest"
                     .to_owned()
                     .into());
             }
-        };
-        let written = match self.write_state(declared, key, &answer, Seen::Cached).await {
-            Ok(written) => written,
-            Err(stopped) => {
-                let Run { controller, primary, .. } = self.run;
-                let keep = |all: &mut Unwritten| all.keep(key, answer.into(), || controller.guest.lasting());
-                controller.verdicts.change_unwritten(primary, name, keep);
-                return Err(stopped);
+            (Some(State { dependent, .. }), None) => {
+                Err(format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk).into())
             }
+            (Some(declared), Some(answer)) => self.write_state(declared, key, answer, Seen::Cached).await,
         };
+        let written = written.inspect_err(|_| {
+            let kept = Kept { state: answer.unwrap_or_else(|| "null".to_owned()).into(), thing };
+            self.keep_unwritten(name, key, kept);
+        })?;
         let others: Vec<&Object> = states.of(key).into_iter().filter(|object| *object.key() != written).collect();
         self.delete_states(spec, &others).await
     }
 
-    /// Writes what could not be written when its thing was created. Then the thing is read again by what remembers it.
-    pub(super) async fn write_kept_states(&self, name: &Arc<str>, spec: &Outside) -> Result<(), Stopped> {
+    fn keep_unwritten(&self, name: &Arc<str>, key: &Arc<str>, kept: Kept) {
         let Run { controller, primary, .. } = self.run;
-        let Some(declared) = &spec.state else {
+        let keep = |all: &mut Unwritten| all.keep(key, kept, || controller.guest.lasting());
+        controller.verdicts.change_unwritten(primary, name, keep);
+    }
+
+    /// Writes what could not be written when its thing was created; then the thing is read again by what remembers it. A thing is removed again
+    /// if what remembers it is refused for what it is: after a start of the daemon nobody would know of it.
+    pub(super) async fn settle_kept(&self, name: &Arc<str>, spec: &Outside) -> Result<(), Stopped> {
+        let Run { controller, primary, .. } = self.run;
+        let (Some(declared), Some(source)) = (&spec.state, controller.externals.get(&spec.source)) else {
             return Ok(());
         };
-        while let Some((key, answer)) = controller.verdicts.unwritten(primary, name) {
-            self.write_state(declared, &key, &answer, Seen::Cached).await?;
-            controller.verdicts.change_unwritten(primary, name, |all| all.forget(&key));
-            if let Some(source) = controller.externals.get(&spec.source) {
-                source.doubt(primary.key(), &primary.header().uid);
+        while let Some((key, Kept { state, thing: (id, actual) })) = controller.verdicts.unwritten(primary, name) {
+            match self.write_state(declared, &key, &state, Seen::Cached).await {
+                Ok(_) => source.doubt(primary.key(), &primary.header().uid),
+                Err(stopped) if stopped.is_final() => {
+                    tracing::warn!(dependent = %name, %id, error = %stopped, "thing that can't be remembered is removed");
+                    self.remove_thing((name, spec, source), &id, &actual).await?;
+                }
+                Err(stopped) => return Err(stopped),
             }
+            self.forget_kept(name, &key);
         }
         Ok(())
     }
@@ -130,6 +137,7 @@ impl Visitor<'_> {
     pub(super) fn keep_until_removed(
         &self,
         (name, key): (&Arc<str>, &Arc<str>),
+        (id, actual): (&Arc<str>, &Arc<str>),
         states: &[&Object],
     ) -> Result<Option<Arc<str>>, Stopped> {
         let Some(object) = states.last() else {
@@ -142,11 +150,10 @@ impl Visitor<'_> {
                 annotations.remove(dependent::ownership::MARK);
             }
         }
-        let kept: Arc<str> = tree.to_string().into();
-        let Run { controller, primary, .. } = self.run;
-        let keep = |all: &mut Unwritten| all.keep(key, Arc::clone(&kept), || controller.guest.lasting());
-        controller.verdicts.change_unwritten(primary, name, keep);
-        Ok(Some(kept))
+        let state: Arc<str> = tree.to_string().into();
+        let thing = (Arc::clone(id), Arc::clone(actual));
+        self.keep_unwritten(name, key, Kept { state: Arc::clone(&state), thing });
+        Ok(Some(state))
     }
 
     /// Forgets what was kept of a thing that is gone, or whose object is there again.
