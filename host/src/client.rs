@@ -361,19 +361,24 @@ impl Access {
         Self { transit: self.transit.of(account), ..self }
     }
 
-    async fn carry_out(&self, write: Write) -> Result<Option<Object>, Error> {
+    async fn send(&self, write: Write, manner: request::Manner) -> Result<Option<Object>, Error> {
         let Self { api, who, transit } = self;
         fits(&write.target)?;
         let kind = api.resolve(&write.target.gvk).await?;
         let (about, mut load) = (About::write(who, &write), transit.load());
-        let answer = api.request(&about, pulse::Kind::Write, request::write(who, &kind, &write), &mut load).await;
+        let answer =
+            api.request(&about, pulse::Kind::Write, request::write(who, &kind, &write, manner), &mut load).await;
         about.written(&write.verb, answer, &api.managers())
     }
 }
 
 impl Cluster for Access {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
-        self.carry_out(write).boxed()
+        self.send(write, request::Manner::CarriedOut).boxed()
+    }
+
+    fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        self.send(write, request::Manner::DryRun).boxed()
     }
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {

@@ -202,6 +202,9 @@ pub trait Cluster: Send + Sync + 'static {
     /// the caller reads the object again first.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>>;
 
+    /// Returns the object as a write would leave it, which the API server does not carry out (`TR-1`).
+    fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>>;
+
     /// Returns the object as the API server has it now; `None` if it does not exist.
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>>;
 

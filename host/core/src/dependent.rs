@@ -132,10 +132,10 @@ pub fn compare(
     let usual = GenericMatching::default();
     let flags = match &dependent.matching {
         Matching::Generic(flags) => flags,
-        Matching::Usual | Matching::Export(_) if dependent.applied() => {
+        Matching::Usual | Matching::DryRun | Matching::Export(_) if dependent.applied() => {
             return compare_applied(actual, desired.tree(), manager, Part::Object, budget);
         }
-        Matching::Usual | Matching::Export(_) => &usual,
+        Matching::Usual | Matching::DryRun | Matching::Export(_) => &usual,
     };
     let actual = tree(actual, budget)?;
     Ok(diff::compare(&actual, desired.tree(), flags, budget))
@@ -161,6 +161,20 @@ pub fn compare_applied(
         manager: manager.to_owned(),
         source,
     })
+}
+
+/// Returns whether an object is as a write would leave it (`TR-1`). What each write changes of its own accord does not count.
+///
+/// # Errors
+/// [`Error::Actual`] for an object that can't be read, or costs too much.
+pub fn compare_outcome(actual: &Object, outcome: &Object, budget: &mut Budget) -> Result<MatchResult, Error> {
+    let (found, left) = (tree(actual, budget)?, tree(outcome, budget)?);
+    Ok(diff::compare_all(
+        &found,
+        &left,
+        &["/metadata/managedFields", "/metadata/resourceVersion", "/metadata/generation"],
+        budget,
+    ))
 }
 
 /// Returns the share that `manager` has applied to an object or its status; `None` if there is none.
@@ -196,6 +210,12 @@ pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> W
         Verb::Create { body: desired.json(), manager }
     };
     sent(desired, dependent, verb)
+}
+
+/// Returns the write that shows if a dependent could be made beside the object that there is: then the only thing wrong with it is that it
+/// exists, which is a conflict (`TR-2`).
+pub fn create_beside(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
+    sent(desired, dependent, Verb::Create { body: desired.json(), manager: manager.clone() })
 }
 
 /// Returns the write that brings a dependent from `actual` to `desired` (`KD-8`). Another object of the same name is
@@ -337,7 +357,7 @@ fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {
 mod tests {
     use super::*;
     use crate::cluster::FieldValidation;
-    use crate::manifest::{Conditions, MappingKeys, OnRename};
+    use crate::manifest::{Conditions, MappingKeys, OnImmutable, OnRename};
     use crate::object::{Managers, Scope};
 
     /// A dependent with all defaults.
@@ -353,6 +373,7 @@ mod tests {
             adopt: false,
             server_side_apply: None,
             field_validation: FieldValidation::Strict,
+            on_immutable: OnImmutable::Fail,
             matching: Matching::Usual,
             source: None,
             filters: crate::manifest::Filters::default(),

@@ -45,7 +45,9 @@ mod units;
 pub use clusters::Remote;
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder};
-pub use dependent::{Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnRename, Workflow};
+pub use dependent::{
+    Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnImmutable, OnRename, Workflow,
+};
 pub use events::Events;
 pub use filters::Filters;
 pub use inbound::Inbound;

@@ -165,6 +165,10 @@ impl Cluster for Nobody {
         unreachable!("nothing is written")
     }
 
+    fn dry_run(&self, _: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        unreachable!("nothing is tried")
+    }
+
     fn get<'a>(&'a self, _: &'a Gvk, _: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         unreachable!("nothing is read")
     }

@@ -49,6 +49,7 @@ mod conditions;
 mod contests;
 mod outside;
 mod templates;
+mod tried;
 
 // === the API server ===
 
@@ -64,6 +65,8 @@ struct Server {
     hangs: AtomicBool,
     /// It carries out the next write, and its answer is lost.
     loses: AtomicBool,
+    /// It writes what it stores in its own way: in small letters.
+    respells: AtomicBool,
     /// It answers no read.
     away: AtomicBool,
 }
@@ -124,6 +127,9 @@ impl Server {
                 return Ok(None);
             }
         };
+        if let (true, Some(text)) = (self.respells.load(Ordering::Relaxed), tree["data"]["x"].as_str()) {
+            tree["data"]["x"] = text.to_lowercase().into();
+        }
         let old = old.unwrap_or_default();
         let version = |tree: &Value| tree["metadata"]["resourceVersion"].clone();
         let mut shares = old["metadata"]["managedFields"].clone();
@@ -225,6 +231,19 @@ impl Cluster for Server {
         async move {
             let answer = self.carry_out(write);
             if lost { Err(unavailable(Reason::Unreachable, 0)) } else { answer }
+        }
+        .boxed()
+    }
+
+    fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        async move {
+            let objects = self.objects.lock().clone();
+            let answer = self.carry_out(write);
+            *self.objects.lock() = objects;
+            if let Some(told) = self.writes.lock().last_mut() {
+                told.insert_str(0, "try to ");
+            }
+            answer
         }
         .boxed()
     }

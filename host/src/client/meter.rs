@@ -80,6 +80,14 @@ impl Cluster for Metered {
         .boxed()
     }
 
+    fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        async move {
+            self.turn().await;
+            self.api.dry_run(write).await
+        }
+        .boxed()
+    }
+
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
             self.turn().await;

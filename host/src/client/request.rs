@@ -87,8 +87,17 @@ pub(crate) fn watch(kind: &Kind, which: &Selection<'_>, from: Option<Version>, s
     Identity::Daemon.asks_for(accept, Method::GET, &which.path(kind, parameters), None)
 }
 
+/// Whether the API server carries a write out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It does.
+    CarriedOut,
+    /// It answers what that would lead to.
+    DryRun,
+}
+
 /// Asks for a write.
-pub(super) fn write(who: &Identity, kind: &Kind, write: &Write) -> Asked {
+pub(super) fn write(who: &Identity, kind: &Kind, write: &Write, how: Manner) -> Asked {
     let Write { target, verb, validation: _ } = write;
     let object = || kind.object_path(target);
     let (method, path, manager, content) = match verb {
@@ -105,9 +114,12 @@ pub(super) fn write(who: &Identity, kind: &Kind, write: &Write) -> Asked {
         }
     };
     let forced = matches!(verb, Verb::Apply { force: true, .. }).then_some("true");
+    let dry = (how == Manner::DryRun).then_some("All");
     let validation = write.validated().parameter();
-    let path =
-        with(path, [("fieldManager", Some(&**manager)), ("fieldValidation", Some(validation)), ("force", forced)]);
+    let path = with(
+        path,
+        [("fieldManager", Some(&**manager)), ("fieldValidation", Some(validation)), ("force", forced), ("dryRun", dry)],
+    );
     who.asks(method, &path, Some((content, verb.body().into_owned())))
 }
 
@@ -314,7 +326,7 @@ mod tests {
             ),
         ] {
             let strict = Write { target, verb, validation: FieldValidation::Strict };
-            let asked = written(write(&Identity::Daemon, &config_maps(), &strict));
+            let asked = written(write(&Identity::Daemon, &config_maps(), &strict, Manner::CarriedOut));
             let asked = asked.replacen("fieldManager=a+b&fieldValidation=", "", 1);
             assert_eq!(asked.replacen("/api/v1/namespaces/n/configmaps", "", 1), expected);
         }

@@ -13,7 +13,7 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
-    Matching, Namespaces, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler, TriggeredBy,
+    Matching, Namespaces, OnImmutable, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler, TriggeredBy,
     Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
@@ -273,6 +273,7 @@ pub fn read_only(gvk: Gvk) -> Dependent {
         adopt: false,
         server_side_apply: None,
         field_validation: FieldValidation::Strict,
+        on_immutable: OnImmutable::Fail,
         matching: Matching::Usual,
         source: None,
         filters: capstan_core::manifest::Filters::default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cluster::{Mark, Query};
-use scenarios::Place;
+use scenarios::{Daemon, Place};
 use serde_json::{Value, json};
 
 /// An object as an author writes it.
@@ -43,7 +43,8 @@ fn writes(place: &Place, mark: Mark) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for request in requests {
         let ours = request.namespace == namespace || request.uri.contains(namespace);
-        if ours && !["probes", "events"].contains(&&*request.resource) {
+        let carried_out = !request.uri.contains("dryRun=");
+        if ours && carried_out && !["probes", "events"].contains(&&*request.resource) {
             *found
                 .entry(format!("{} {}/{} {}", request.verb, request.resource, request.name, request.code))
                 .or_default() += 1;
@@ -52,8 +53,17 @@ fn writes(place: &Place, mark: Mark) -> BTreeMap<String, usize> {
     found
 }
 
+/// Who compares what was written.
+#[derive(PartialEq, Eq)]
+enum Who {
+    /// The daemon that has written it.
+    Writer,
+    /// One that knows nothing of that.
+    Another,
+}
+
 /// Has all shapes made in one way, and fails if any is written again by runs that change nothing.
-fn written_once(place: &Place, way: &str) {
+fn written_once(place: &Place, way: &str, who: &Who) {
     let shapes = shapes(place);
     let line = |shape: &Shape| {
         let Shape { name, api_version, kind, wide, .. } = shape;
@@ -61,24 +71,29 @@ fn written_once(place: &Place, way: &str) {
         format!("    {name}: {{ apiVersion: {api_version}, kind: {kind}{wide}{way} }}\n")
     };
     let lines: String = shapes.iter().map(line).collect();
-    let daemon = place.daemon(&place.probe_manifest(&format!("workflow:\n  dependents:\n{lines}")));
+    let manifest = place.probe_manifest(&format!("workflow:\n  dependents:\n{lines}"));
+    let mut daemon = place.daemon(&manifest);
     let desired: BTreeMap<_, _> = shapes.iter().map(|shape| (&*shape.name, &shape.desired)).collect();
     let mark = || place.cluster.audit().unwrap().mark().unwrap();
     let start = mark();
     place.probe("p", json!({ "dependents": desired, "reconcile": { "status": {} } }));
-    let done = |generation: u64| {
+    let done = |daemon: &Daemon, generation: u64| {
         place.await_object(&place.probes(), "p", "a run that changes nothing any more", |p| {
             p["status"]["observedGeneration"] == generation
         });
         daemon.await_quiet();
     };
-    done(1);
+    done(&daemon, 1);
     let made = writes(place, start);
     assert!(made.len() == shapes.len() && made.values().all(|times| *times == 1), "{}: {made:?}", shapes.len());
     let before = mark();
+    if *who == Who::Another {
+        drop(daemon);
+        daemon = place.daemon(&manifest);
+    }
     for more in [1, 2_u32] {
         place.merge(&place.probes(), "p", &json!({ "spec": { "more": more } }));
-        done(u64::from(more) + 1);
+        done(&daemon, u64::from(more) + 1);
     }
     assert_eq!(writes(place, before), BTreeMap::new());
     place.delete(&place.probes(), "p");
@@ -88,11 +103,23 @@ fn written_once(place: &Place, way: &str) {
 #[test]
 fn what_is_applied_is_written_once_whatever_the_api_server_adds() {
     // SN-1, SSA-1
-    written_once(&Place::new("endless"), "");
+    written_once(&Place::new("endless"), "", &Who::Writer);
 }
 
 #[test]
 fn what_is_replaced_is_written_once_whatever_the_api_server_adds() {
     // SN-1
-    written_once(&Place::new("endless2"), ", serverSideApply: false");
+    written_once(&Place::new("endless2"), ", serverSideApply: false", &Who::Writer);
+}
+
+#[test]
+fn what_is_tried_first_is_written_once_whatever_the_api_server_adds_and_whoever_looks() {
+    // TR-1
+    written_once(&Place::new("endless3"), ", match: dryRun", &Who::Another);
+}
+
+#[test]
+fn what_is_tried_and_replaced_is_written_once_whatever_the_api_server_adds_and_whoever_looks() {
+    // TR-1
+    written_once(&Place::new("endless4"), ", serverSideApply: false, match: dryRun", &Who::Another);
 }

@@ -56,6 +56,7 @@ mod sources;
 mod swap;
 mod takeover;
 mod templates;
+mod tried;
 mod validation;
 mod web;
 mod webpage;

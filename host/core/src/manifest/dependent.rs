@@ -63,6 +63,8 @@ pub struct Dependent {
     pub called: Option<Called>,
     /// What becomes of its object under another name.
     pub on_rename: OnRename,
+    /// What becomes of its object if fields of it that differ can't be changed.
+    pub on_immutable: OnImmutable,
     /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
     pub mapping: MappingKeys,
     /// The conditions, by role.
@@ -83,6 +85,18 @@ pub enum OnRename {
     Keep,
     /// It is deleted once the new one is ready, and all that depends on it.
     Delete,
+}
+
+/// What becomes of a dependent's object if it can't be updated to what is desired, and could be made so (`TR-2`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline, transform = yaml::words)]
+pub enum OnImmutable {
+    /// It stays, and the dependent fails.
+    #[default]
+    Fail,
+    /// It is deleted and made anew.
+    Recreate,
 }
 
 /// How a dependent is called, as CEL expressions over `primary`.
@@ -113,6 +127,8 @@ pub enum Matching {
     Usual,
     /// By differences (GM rules).
     Generic(GenericMatching),
+    /// As usual, and what differs by what the API server says that the write would lead to (`TR-1`).
+    DryRun,
     /// By this export of the component (`SSA-6`).
     Export(Arc<str>),
 }
@@ -242,6 +258,7 @@ impl Dependent {
             filters: Filters::default(),
             called: None,
             on_rename: OnRename::default(),
+            on_immutable: OnImmutable::default(),
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: serde_json::Value::Object(serde_json::Map::new()),

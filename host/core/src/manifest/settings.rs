@@ -228,6 +228,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "name": called.map(|called| json!({ "cel": called.name.as_str() })),
         "namespace": called.and_then(|called| called.namespace.as_ref()).map(|text| json!({ "cel": text.as_str() })),
         "onRename": dependent.on_rename,
+        "onImmutable": dependent.on_immutable,
         "mapping": mapping(&dependent.mapping),
         "config": dependent.config,
         "activation": condition(ConditionRole::Activation),
@@ -244,6 +245,7 @@ fn made(template: &Template) -> Value {
 fn matching(matching: &Matching) -> Value {
     match matching {
         Matching::Usual => json!("usual"),
+        Matching::DryRun => json!("dryRun"),
         Matching::Export(name) => json!({ "export": &**name }),
         Matching::Generic(flags) => json!({ "generic": {
             "ignore": flags.ignore.iter().map(|pointer| &**pointer).collect::<Vec<_>>(),

@@ -11,7 +11,7 @@ use crate::cel::Expression;
 use crate::cluster::{self, Write};
 use crate::dependent::{self, Desired, Misplaced, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
-use crate::manifest::{Called, Dependent, Matching, Node, Permission};
+use crate::manifest::{Called, Dependent, Node, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::source::{Source, Within};
 use crate::workflow::graph::Graph;
@@ -24,6 +24,7 @@ mod contested;
 mod former;
 mod outside;
 mod template;
+mod tried;
 mod unanswered;
 mod visitor;
 
@@ -197,8 +198,13 @@ impl Visitor<'_> {
         let looking = cluster.look(&spec.gvk, desired.key());
         let live = self.run.asked(looking).await;
         let live = live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
-        let Some(basis) = self.settle(name, spec, basis, live).await? else {
-            return Err(refusal.into());
+        let seen = if let Basis::Ours(seen) = &basis { Some(seen.clone()) } else { None };
+        let basis = match (self.settle(name, spec, basis, live).await?, seen) {
+            (Some(basis), _) => basis,
+            (None, Some(seen)) if refusal.code == 422 => {
+                return self.replace((name, spec, source), (desired, hash), &seen, refusal).await;
+            }
+            (None, _) => return Err(refusal.into()),
         };
         // A cleanup may come before the caches show the object.
         if let Basis::Ours(found) = &basis {
@@ -426,23 +432,6 @@ impl Visitor<'_> {
             self.run.keep_key(name, desired.key());
         }
         Ok(desired)
-    }
-
-    async fn compare(
-        &self,
-        name: &Arc<str>,
-        spec: &Dependent,
-        actual: &Object,
-        desired: &Desired,
-    ) -> Result<MatchResult, Stopped> {
-        let Matching::Export(export) = &spec.matching else {
-            let manager = &self.run.controller.spec.field_manager;
-            let budget = &mut self.run.budget.lock();
-            return dependent::compare(actual, desired, spec, manager, budget).map_err(|e| e.to_string().into());
-        };
-        let (wanted, primary) = (desired.json(), self.run.primary.json());
-        let asked = self.session.matches(export, actual.json(), &wanted, primary).await;
-        asked.map_err(|failure| Stopped::Asked(format!("match {export} of {name}: {failure}")))
     }
 
     /// Writes an object and returns the answer. The event of the write causes no run, unless it may be that of

@@ -292,6 +292,10 @@ impl Cluster for Run {
         self.asked(self.controller.cluster.write(write)).boxed()
     }
 
+    fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, cluster::Error>> {
+        self.asked(self.controller.cluster.dry_run(write)).boxed()
+    }
+
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, cluster::Error>> {
         self.asked(self.controller.cluster.get(gvk, key)).boxed()
     }

@@ -33,7 +33,7 @@ impl Bench {
     }
 
     /// Has the watch show all config maps as they are.
-    fn show(&mut self) {
+    pub(super) fn show(&mut self) {
         let all = self.server.objects.lock().clone();
         let all = all.into_iter().filter(|((gvk, _), _)| *gvk == config_map());
         let all = all.map(|((gvk, _), tree)| Object::parse(&tree.to_string(), &gvk, &Managers::all()).unwrap());

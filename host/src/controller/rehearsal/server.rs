@@ -172,6 +172,15 @@ impl Cluster for Server {
         ready(done).boxed()
     }
 
+    fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
+        let mut state = self.0.lock();
+        let objects = state.objects.clone();
+        let done = state.carry_out(&write);
+        state.objects = objects;
+        drop(state);
+        ready(done).boxed()
+    }
+
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         ready(self.tree(gvk, key).map(|tree| parsed(gvk, &tree)).transpose()).boxed()
     }

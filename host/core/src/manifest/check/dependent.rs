@@ -15,8 +15,8 @@ use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 use super::super::names::{Export, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
-    Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching, OnRename,
-    ReadyKind, Workflow,
+    Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching,
+    OnImmutable, OnRename, ReadyKind, Workflow,
 };
 use super::{Check, Sources, flag, get, located, names, object, source};
 
@@ -228,6 +228,7 @@ impl Check<'_> {
             filters,
             called,
             on_rename: get(&raw.on_rename).copied().unwrap_or_default(),
+            on_immutable: get(&raw.on_immutable).copied().unwrap_or_default(),
             mapping: get(&raw.mapping).map(source::mapping_keys).unwrap_or_default(),
             conditions,
             config: object(&raw.config),
@@ -275,6 +276,15 @@ impl Check<'_> {
             self.fault(
                 on_rename.place,
                 "found `onRename: delete` without `create` and `delete` in `manage`; expected both beside it",
+            );
+        }
+        let recreates = |field: &&Located<_>| field.value == OnImmutable::Recreate;
+        if let Some(on_immutable) = located(&raw.on_immutable).filter(recreates)
+            && !(manage.create && manage.update && manage.delete)
+        {
+            self.fault(
+                on_immutable.place,
+                "found `onImmutable: recreate` without `create`, `update` and `delete` in `manage`; expected all three beside it",
             );
         }
         let mapping = located(&raw.mapping);
@@ -356,6 +366,7 @@ impl Check<'_> {
         };
         match value {
             raw::Match::Usual => Matching::Usual,
+            raw::Match::DryRun => Matching::DryRun,
             raw::Match::Generic(generic) => match self.need(generic, *place, "generic") {
                 Some(generic) => Matching::Generic(self.generic(&generic.value)),
                 None => Matching::default(),

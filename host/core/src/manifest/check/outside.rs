@@ -66,6 +66,7 @@ impl Check<'_> {
             ("filters", place(&raw.filters)),
             ("namespace", place(&raw.namespace)),
             ("onRename", place(&raw.on_rename)),
+            ("onImmutable", place(&raw.on_immutable)),
             ("mapping", place(&raw.mapping)),
         ] {
             if let Some(place) = place {
@@ -129,8 +130,13 @@ impl Check<'_> {
         {
             self.fault(strict.place, "found `strictMetadata` together with `external`; expected one of them: what is outside of the cluster has no labels and annotations");
         }
+        if let Some(Located { place, .. }) = located(field).filter(|field| matches!(field.value, raw::Match::DryRun)) {
+            self.fault(*place, "found `match: dryRun` together with `external`; expected one of them: only the API server can try a write");
+        }
         match self.matching(field) {
-            Matching::Usual => Matching::Generic(GenericMatching { equality: true, ..GenericMatching::default() }),
+            Matching::Usual | Matching::DryRun => {
+                Matching::Generic(GenericMatching { equality: true, ..GenericMatching::default() })
+            }
             other @ (Matching::Generic(_) | Matching::Export(_)) => other,
         }
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::names::{ApiVersion, Export, KindName, Name};
-use super::super::{OnRename, ReadyKind};
+use super::super::{OnImmutable, OnRename, ReadyKind};
 use super::{Filters, MappingKeys, Maybe, MaybeLeaf, Named, Names, Outside};
 use crate::cluster::FieldValidation;
 use crate::object::pointer::Pointer;
@@ -109,6 +109,10 @@ pub(in crate::manifest) struct Dependent {
     /// ready. Only what bears the mark of this dependent goes (`KD-4`).
     #[schemars(extend("default" = "keep"))]
     pub(in crate::manifest) on_rename: Maybe<OnRename>,
+    /// What becomes of its object if it can't be updated to what is desired, because fields of it can't be changed: an error, or it is deleted
+    /// and made anew (`TR-2`).
+    #[schemars(extend("default" = "fail"))]
+    pub(in crate::manifest) on_immutable: Maybe<OnImmutable>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(in crate::manifest) mapping: Maybe<MappingKeys>,
     /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary; while it does for no
@@ -143,6 +147,9 @@ pub(in crate::manifest) enum Match {
     Usual,
     /// By differences (`GM-1`).
     Generic(Slot<Generic>),
+    /// As usual; but what differs is only written if the API server says that this would change something, which is asked once for each
+    /// version of the object and of what is desired (`TR-1`).
+    DryRun,
     /// By the component (`SSA-6`).
     Export(Leaf<Export>),
 }

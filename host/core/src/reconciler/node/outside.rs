@@ -291,7 +291,7 @@ impl Visitor<'_> {
         let Site { name, spec, .. } = site;
         let flags = match &spec.matching {
             Matching::Generic(flags) => flags,
-            Matching::Usual => &GenericMatching { equality: true, ..GenericMatching::default() },
+            Matching::Usual | Matching::DryRun => &GenericMatching { equality: true, ..GenericMatching::default() },
             Matching::Export(export) => {
                 let asked = self.session.matches(export, actual, &wanted.text, self.run.primary.json()).await;
                 return asked.map_err(|failure| Stopped::Asked(format!("match {export} of {name}: {failure}")));
