@@ -10,15 +10,16 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::manifest;
-use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 use crate::room::Holding;
 use crate::room::charge::Charge;
 
 mod ahead;
+mod asks;
 mod known;
 mod meant;
 mod pushed;
+mod reading;
 pub mod schedule;
 mod shares;
 mod things;
@@ -26,8 +27,10 @@ mod written;
 
 pub use ahead::Began;
 use ahead::Doubts;
+use asks::Asks;
 use known::{After, Known, size};
 pub use meant::{Keyed, Unclear, key_of};
+pub use reading::Unknown;
 pub use shares::Refused;
 use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
@@ -42,6 +45,7 @@ pub struct External {
     state: Mutex<State>,
     /// Primaries that are being polled by themselves, or wait for that.
     polled: Mutex<Waiting>,
+    asks: Asks,
 }
 
 /// Who is polled by itself, or waits for that.
@@ -98,20 +102,6 @@ enum Outcome {
     Known,
 }
 
-/// Things that are not known yet. They must not be taken for absent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
-    /// They have not been read yet.
-    #[error("source {0} has not been polled yet")]
-    Awaited(Arc<str>),
-    /// They are read again, as something was written that had no answer, or could not be remembered.
-    #[error("source {0} has not been polled since a write that had no answer")]
-    Unanswered(Arc<str>),
-    /// They could not be read so far.
-    #[error("source {0} has not been polled with success yet: {1}")]
-    Failed(Arc<str>, Arc<str>),
-}
-
 /// What an answer for all primaries has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
@@ -141,7 +131,8 @@ pub struct Counts {
 impl External {
     /// Returns a source that knows nothing yet.
     pub fn new(name: &Arc<str>, spec: manifest::External) -> Self {
-        Self { name: Arc::clone(name), spec, state: Mutex::default(), polled: Mutex::default() }
+        let (state, polled) = <(Mutex<State>, Mutex<Waiting>)>::default();
+        Self { name: Arc::clone(name), spec, state, polled, asks: Asks::default() }
     }
 
     /// Takes in an answer for all primaries: those that are not in it have no things (`XC-2`). Of those that it `refused` to read, with the
@@ -202,12 +193,13 @@ impl External {
     ) -> Result<bool, Refused> {
         let mut state = self.state.lock();
         let before = state.primaries.get(primary);
-        let written = before.filter(|known| *known.uid == *uid).map(|known| known.written.clone());
-        let things = written.unwrap_or_default().confirm(things);
+        let itself = before.filter(|known| *known.uid == *uid);
+        let (written, told) = itself.map(|known| (known.written.clone(), known.told)).unwrap_or_default();
+        let (things, overruled) = written.confirm(things);
         let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
         // A first answer without things changes nothing that a run could have seen.
         let nothing = before.is_none_or(|known| known.things.is_empty()) && things.is_empty();
-        let known = Known::of((primary, uid), things, Standing::Polled);
+        let known = Known { told, overruled, ..Known::of((primary, uid), things, Standing::Polled) };
         state.make_room(&self.spec, primary, (known.taken(), true), holding)?;
         state.primaries.insert(primary.clone(), known);
         state.failures = 0;
@@ -228,7 +220,7 @@ impl External {
     ) -> Result<(), Refused> {
         let mut state = self.state.lock();
         let by_itself = self.spec.is_by_primary();
-        let pushed = self.spec.polled == Polled::Inbound;
+        let pushed = self.spec.is_only_told();
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
         let new = match known {
             Some(_) => None,
@@ -274,6 +266,7 @@ impl External {
 
     /// Forgets what it knows of a primary (`XC-6`).
     pub fn forget(&self, primary: &ObjectRef) {
+        self.asks.forget(primary, None);
         self.state.lock().forget(primary);
     }
 
@@ -308,74 +301,17 @@ impl External {
         self.state.lock().primaries.keys().cloned().collect()
     }
 
+    /// Returns the primaries that have been polled by themselves.
+    pub fn polled(&self) -> Vec<schedule::Turn> {
+        let state = self.state.lock();
+        let polled = state.primaries.iter().filter(|(_, known)| known.standing == Standing::Polled);
+        polled.map(|(key, known)| schedule::Turn { primary: key.clone(), uid: known.uid.clone() }).collect()
+    }
+
     /// Returns what there is in it.
     pub fn counts(&self) -> Counts {
         let State { primaries, things, taken, failures, .. } = &*self.state.lock();
         Counts { primaries: primaries.len(), things: *things, bytes: taken.bytes(), failures: *failures }
-    }
-}
-
-// === impl External: reads ===
-
-impl External {
-    /// Checks that it has been polled for all primaries at once, if it is at all.
-    ///
-    /// # Errors
-    /// [`Unknown`].
-    pub fn known(&self) -> Result<(), Unknown> {
-        if self.spec.is_by_primary() {
-            return Ok(());
-        }
-        match &self.state.lock().outcome {
-            Outcome::Known => Ok(()),
-            Outcome::Awaited => Err(Unknown::Awaited(Arc::clone(&self.name))),
-            Outcome::Failed(why) => Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why))),
-        }
-    }
-
-    /// Checks that something is known of a primary, if the answer for all is of no use for it.
-    ///
-    /// # Errors
-    /// [`Unknown`].
-    pub fn known_of(&self, primary: &ObjectRef) -> Result<(), Unknown> {
-        self.known()?;
-        let state = self.state.lock();
-        if state.doubts.has(primary, None) {
-            return Err(Unknown::Unanswered(Arc::clone(&self.name)));
-        }
-        match state.refused.get(primary) {
-            Some(why) if !state.primaries.contains_key(primary) => {
-                Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why)))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Whether a primary has been polled by itself.
-    pub fn knows(&self, primary: &ObjectRef, uid: &str) -> bool {
-        self.standing(primary, uid) == Some(Standing::Polled) && !self.state.lock().doubts.has(primary, Some(uid))
-    }
-
-    /// Returns how it stands with a primary that is polled by itself; `None`: it has not been its turn yet.
-    pub fn standing(&self, primary: &ObjectRef, uid: &str) -> Option<Standing> {
-        let state = self.state.lock();
-        let known = state.primaries.get(primary).filter(|known| *known.uid == *uid);
-        known.map(|known| known.standing).filter(|standing| *standing != Standing::Awaited)
-    }
-
-    /// Returns the things of a primary by their ids; none if it has none, or is another one than that of which it has.
-    pub fn of(&self, primary: &ObjectRef, uid: &str) -> Things {
-        let state = self.state.lock();
-        let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
-        known.map(|known| known.things.clone()).unwrap_or_default()
-    }
-
-    /// Returns the things of all primaries of a namespace, or of all (`None`), ordered by primary and id.
-    pub fn all(&self, namespace: Option<&str>) -> Vec<(ObjectRef, Things)> {
-        let state = self.state.lock();
-        let within = |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
-        let found = state.primaries.iter().filter(|(key, _)| within(key));
-        found.map(|(key, known)| (key.clone(), known.things.clone())).collect()
     }
 }
 
@@ -389,7 +325,7 @@ impl State {
     ) -> BTreeMap<ObjectRef, Things> {
         for (key, known) in self.primaries.iter().filter(|(key, _)| !refused.contains_key(key)) {
             if !known.written.is_empty() {
-                let things = known.written.clone().confirm(answer.remove(key).unwrap_or_default());
+                let (things, _) = known.written.clone().confirm(answer.remove(key).unwrap_or_default());
                 answer.extend((!things.is_empty()).then(|| (key.clone(), things)));
             }
         }

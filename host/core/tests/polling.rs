@@ -301,6 +301,7 @@ impl Bench {
 const TOGETHER: &str = "{ poll: { every: 10s, id: /id } }";
 const EACH: &str = "{ pollEach: { every: 10s, id: /id } }";
 const INBOUND: &str = "{ inbound: { token: none } }";
+const FETCHED: &str = "{ inbound: { token: none, fetch: {} } }";
 
 fn key(name: &str) -> ObjectRef {
     ObjectRef::namespaced("n", name)
@@ -844,4 +845,82 @@ async fn a_primary_that_is_made_again_has_nothing_of_what_was_told_of_the_one_be
     assert_eq!((learned, bench.source.of(&key("a"), "u-a").len(), bench.source.counts().things), (Ok(true), 0, 1));
     bench.source.forget(&key("a"));
     assert_eq!(bench.source.counts().bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_only_says_that_something_has_changed_has_it_read_and_wakes_whom_that_concerns() {
+    // IB-6
+    let thing = |v: u32| vec![json!({ "id": 1, "v": v })];
+    let mut script = Script::new(&[Ok(thing(1)), Ok(thing(1)), Err("is away"), Ok(thing(2))]);
+    script.on_reconcile = looks();
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", "poll-one", r#"{"id":1,"v":1}"#], "nobody has told anything");
+    for (failed, woken) in [(false, vec![]), (true, vec![]), (false, vec!["a by x"])] {
+        if !failed {
+            assert_eq!(bench.receive("a").await, Ok((202, 0)));
+            assert_eq!(bench.woken(), Vec::<String>::new(), "it is not known yet whether it concerns it");
+        }
+        let asked = bench.source.asked().now_or_never().map(|asked| asked[0].0.clone());
+        assert_eq!(asked, (!failed).then(|| Turn { primary: key("a"), uid: "u-a".into() }));
+        assert_eq!(bench.poll_one("a").await.is_err(), failed);
+        assert_eq!(bench.woken(), woken);
+        bench.source.ask_on();
+        let left = bench.source.asked().now_or_never().map_or(0, |asked| asked.len());
+        assert_eq!(left, 0, "{failed}");
+    }
+    bench.notes();
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", r#"{"id":1,"v":2}"#]);
+    // What is not there is dropped, and nobody asks for it.
+    assert_eq!(bench.receive("b").await, Ok((202, 1)));
+    assert!(bench.source.asked().now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_says_stands_beside_what_is_read_of_the_rest() {
+    // IB-2, IB-6
+    let read = vec![json!({ "id": 1, "v": "old" }), json!({ "id": 2 })];
+    let mut script = Script::new(&[Ok(read)]);
+    script.on_reconcile = looks();
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    for (body, woken, notes) in [
+        (r#"a+{"id":3}"#, 1, "receive reconcile poll-one {\"id\":1,\"v\":\"old\"} {\"id\":2} {\"id\":3}"),
+        (r#"a+{"id":3}"#, 0, "receive reconcile {\"id\":1,\"v\":\"old\"} {\"id\":2} {\"id\":3}"),
+        ("a-1", 1, "receive reconcile {\"id\":2} {\"id\":3}"),
+    ] {
+        assert_eq!(bench.receive(body).await, Ok((202, 0)));
+        assert_eq!(bench.woken().len(), woken, "{body}");
+        assert_eq!(bench.run("a").await, None);
+        assert_eq!(bench.notes().join(" "), notes, "{body}");
+    }
+    let asked = bench.source.asked().now_or_never().map(|asked| asked.len());
+    assert_eq!(asked, Some(1), "the answer has not shown what was told, so it is read once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_all_has_those_read_whom_nobody_has_looked_at() {
+    // IB-6
+    let mut script = Script::new(&[Ok(vec![json!({ "id": 1 })])]);
+    script.on_reconcile = Some(Arc::new(|run: Arc<dyn Context>| {
+        async move {
+            let page = run.find_all(query(Selection::Everywhere)).await;
+            vec![page.map_or_else(|error| format!("{:?}", error.reason), |page| page.items.join(" "))]
+        }
+        .boxed()
+    }));
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", "Unreachable"]);
+    let asked = bench.source.asked().now_or_never().unwrap();
+    for (Turn { primary, .. }, _) in asked {
+        bench.poll_one(&primary.name).await.unwrap();
+    }
+    bench.notes();
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", r#"{"id":1} {"id":1}"#]);
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::known::Known;
 use super::written::Write;
-use super::{External, Refused, Standing, Things};
+use super::{External, Refused, Standing, State, Things};
 use crate::object::ObjectRef;
 use crate::room::Holding;
 
@@ -22,8 +24,13 @@ impl External {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<bool, Refused> {
         let mut state = self.state.lock();
+        let fetched = !self.spec.is_only_told();
+        if fetched {
+            state.note_told(primary, uid);
+        }
         let known = state.primaries.get(primary).filter(|known| *known.uid == *uid);
-        let write = match (known.and_then(|known| known.things.get(id)), now) {
+        let before = known.and_then(|known| known.written.now(id, known.things.get(id)));
+        let write = match (before, now) {
             (before, now) if before == now.as_ref() => return Ok(false),
             (None, Some(now)) => Write::Created(now),
             (Some(before), Some(now)) => Write::Replaced { before: Arc::clone(before), now },
@@ -33,20 +40,46 @@ impl External {
         let Some(after) = new.as_ref().or(known).and_then(|known| known.after(primary, id, write)) else {
             return Ok(false);
         };
-        state.put(&self.spec, (primary, id), (new, after.settled()), holding)?;
+        let after = if fetched { after } else { after.settled() };
+        state.put(&self.spec, (primary, id), (new, after), holding)?;
         Ok(true)
     }
 
     /// Forgets what it knows of a primary under another uid than this one.
     pub fn forget_others(&self, primary: &ObjectRef, uid: &str) {
+        self.asks.forget(primary, Some(uid));
         let mut state = self.state.lock();
         if state.primaries.get(primary).is_some_and(|known| !known.uid.is_empty() && *known.uid != *uid) {
             state.forget(primary);
         }
     }
 
+    /// Takes in that a request only says that something of a primary has changed. Returns true if its things are read then, and it runs if they
+    /// differ (`IB-6`); else nothing is known of what has changed.
+    pub fn hint(&self, primary: &ObjectRef, uid: &str, now: Instant) -> bool {
+        let fetched = self.spec.each().is_some();
+        if fetched {
+            self.ask((primary, uid), now);
+        }
+        fetched
+    }
+
     /// Takes in that the component has understood a request.
     pub fn understood(&self) {
         self.state.lock().failures = 0;
+    }
+}
+
+impl State {
+    /// Notes that something is told of a primary now. What else it has is asked for before anybody reads it.
+    fn note_told(&mut self, primary: &ObjectRef, uid: &str) {
+        let told = self.doubts.tick();
+        if self.primaries.get(primary).is_none_or(|known| *known.uid != *uid) {
+            self.forget(primary);
+            self.primaries.insert(primary.clone(), Known::of((primary, uid), Things::new(), Standing::Awaited));
+        }
+        if let Some(known) = self.primaries.get_mut(primary) {
+            known.told = told;
+        }
     }
 }

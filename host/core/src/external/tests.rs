@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::shares::EACH;
 use super::*;
-use crate::manifest::polls::Each;
+use crate::manifest::polls::{Each, Polled};
 use crate::object::pointer::Pointer;
 use crate::room::Room;
 
@@ -21,8 +21,15 @@ fn together() -> External {
 }
 
 pub(super) fn each() -> External {
-    let each = Each { every: Duration::from_secs(1), first_after: Duration::from_secs(1), when: None, concurrency: 1 };
+    let each =
+        Each { every: Some(Duration::from_secs(1)), first_after: Duration::from_secs(1), when: None, concurrency: 1 };
     External::new(&"x".into(), spec(Polled::Each(each)))
+}
+
+/// Returns a source of which requests tell, and whose things can be asked for.
+pub(super) fn fetched() -> External {
+    let each = Each { every: None, first_after: Duration::ZERO, when: None, concurrency: 1 };
+    External::new(&"x".into(), spec(Polled::Inbound(Some(each))))
 }
 
 /// Returns things as `id=value` says them, one after another.
@@ -343,7 +350,7 @@ fn what_a_run_has_written_takes_no_more_than_its_source_may_have_and_stays_where
 #[test]
 fn what_a_run_writes_of_what_requests_tell_is_read_at_once_and_the_next_request_is_right() {
     // XC-4, IB-2
-    let (source, a) = (External::new(&"x".into(), spec(Polled::Inbound)), ObjectRef::namespaced("n", "a"));
+    let (source, a) = (External::new(&"x".into(), spec(Polled::Inbound(None))), ObjectRef::namespaced("n", "a"));
     let learn = |id: &str, now: Option<&str>| source.learn((&a, "u"), &id.into(), now.map(Arc::from), || None);
     let write = |id: &str, write: Write| source.write((&a, "u"), &id.into(), write, || None).unwrap();
     assert_eq!(source.known(), Ok(()), "there is nothing to wait for");

@@ -69,12 +69,17 @@ impl Needs<'_> {
     fn controller(&mut self, controller: &Controller) {
         let field = format!("spec.controllers.{}", controller.name);
         for (name, external) in &controller.externals {
-            let (interface, polls) = match external.polled {
-                Polled::Together { .. } => (Interface::Poller, "poll"),
-                Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
-                Polled::Inbound => (Interface::Inbound, "inbound"),
+            let needs: &[_] = match external.polled {
+                Polled::Together { .. } => &[(Interface::Poller, "poll")],
+                Polled::Each(_) => &[(Interface::ResourcePoller, "pollEach")],
+                Polled::Inbound(None) => &[(Interface::Inbound, "inbound")],
+                Polled::Inbound(Some(_)) => {
+                    &[(Interface::Inbound, "inbound"), (Interface::ResourcePoller, "inbound.fetch")]
+                }
             };
-            self.add(interface, Some(name), format!("{field}.sources.{name}.{polls}"));
+            for (interface, polls) in needs {
+                self.add(*interface, Some(name), format!("{field}.sources.{name}.{polls}"));
+            }
         }
         self.filters(&controller.filters, &field);
         for (name, source) in &controller.sources {

@@ -35,7 +35,7 @@ pub(super) use dependent::{
 };
 pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
-pub(super) use inbound::{BodyForm, Inbound, Token, TokenKey};
+pub(super) use inbound::{BodyForm, Fetch, Inbound, Token, TokenKey};
 pub(super) use outside::{Outside, StateKind, ThingKey};
 pub(super) use plugin::{Bounded, Capabilities, Component, Grant, Instances, Limits, Memo, Plugin};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};

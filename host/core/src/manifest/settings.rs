@@ -110,14 +110,14 @@ fn external(external: &External, inbound: Option<&Inbound>) -> Value {
     match polled {
         Polled::Together { every } => json!({ "poll": { "every": written(*every), "id": id, "bounded": bounded } }),
         Polled::Each(each) => json!({ "pollEach": {
-            "every": written(each.every),
+            "every": each.every.map(written),
             "id": id,
             "firstAfter": written(each.first_after),
             "when": each.when.as_ref().map(|cel| json!({ "cel": cel.as_str() })),
             "concurrency": each.concurrency,
             "bounded": bounded,
         } }),
-        Polled::Inbound => json!({ "inbound": inbound.map(|inbound| json!({
+        Polled::Inbound(fetch) => json!({ "inbound": inbound.map(|inbound| json!({
             "token": match &inbound.senders {
                 Senders::Token(at) => json!({ "secret": { "name": &*at.name, "key": &*at.key } }),
                 Senders::Anybody => json!("none"),
@@ -127,6 +127,7 @@ fn external(external: &External, inbound: Option<&Inbound>) -> Value {
             "bodySize": Bytes(inbound.body_size).to_string(),
             "requestsPerSecond": inbound.per_second,
             "bounded": bounded,
+            "fetch": fetch.as_ref().map(|each| json!({ "every": each.every.map(written), "concurrency": each.concurrency })),
         })) }),
     }
 }

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::beside::Beside;
 use super::controller::Controller;
 use super::polling::tell;
@@ -159,7 +161,7 @@ fn take(controller: &Controller, source: &External, events: &[Event]) -> Result<
     let (mut woken, mut result) = (Vec::new(), Ok(()));
     for Event { primary, uid, what } in events {
         let changed = match what {
-            What::Wake => Ok(true),
+            What::Wake => Ok(!source.hint(primary, uid, Instant::now())),
             What::Thing(id, now) => source.learn((primary, uid), id, now.clone(), || controller.guest.lasting()),
         };
         match changed {

@@ -157,7 +157,11 @@ async fn ask(
     let holding = || polling.controller.guest.lasting();
     let changed = source.take_one(primary.key(), &primary.header().uid, things, holding);
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
-    source.settle(began, Some(primary.key()));
+    let (key, uid) = (primary.key(), &primary.header().uid);
+    source.settle(began, Some(key));
+    if let Some(at) = source.leaves_open(began, key, Instant::now()) {
+        source.ask((key, uid), at);
+    }
     Ok((changed, answer.again))
 }
 

@@ -27,17 +27,20 @@ impl Check<'_> {
             self.cel(cel, *place, (&[PRIMARY], Right::Boolean))
         });
         let (every, concurrency) = (every?, workers(&raw.concurrency, 1));
-        let each = Each { every, first_after: time(&raw.first_after, every), when, concurrency };
+        let each = Each { every: Some(every), first_after: time(&raw.first_after, every), when, concurrency };
         Some(External { id: id?, things, memory, polled: Polled::Each(each) })
     }
 
     fn every(&mut self, field: &Leaf<Time>, around: usize) -> Option<Duration> {
-        let Located { value: Scalar(Time(every)), place } = self.need(field, around, "every")?;
+        self.need(field, around, "every").map(|every| self.period(every))
+    }
+
+    pub(super) fn period(&mut self, Located { value: Scalar(Time(every)), place }: &Located<Scalar<Time>>) -> Duration {
         if *every < SHORTEST {
             let (found, least) = (Time(*every), Time(SHORTEST));
             self.fault(*place, format!("found {found} from one poll to the next; expected at least {least}"));
         }
-        Some(*every)
+        *every
     }
 
     fn id(&mut self, field: &Leaf<Pointer>, around: usize) -> Option<Pointer> {
