@@ -16,6 +16,7 @@ use crate::room::charge::Charge;
 
 mod ahead;
 mod asks;
+mod differs;
 mod known;
 mod meant;
 mod pushed;
@@ -28,6 +29,7 @@ mod written;
 pub use ahead::Began;
 use ahead::Doubts;
 use asks::Asks;
+pub use differs::{Change, Differs};
 use known::{After, Known, size};
 pub use meant::{Keyed, Unclear, key_of};
 pub use reading::Unknown;
@@ -106,7 +108,7 @@ enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// The primaries whose things differ from before.
-    pub primaries: Vec<ObjectRef>,
+    pub primaries: Vec<Differs>,
     /// True if nothing was known before, so that runs may have failed for that.
     pub known_now: bool,
     /// True if the answer was of no use for other primaries than the one before was.
@@ -165,14 +167,16 @@ impl External {
         let mut changed = Vec::new();
         for (primary, things) in answer {
             let known = before.remove(&primary).map(|known| known.things).unwrap_or_default();
-            if known != things {
-                changed.push(primary.clone());
+            let differences = Change::all(&known, &things);
+            if !differences.is_empty() {
+                changed.push(Differs { primary: primary.clone(), things: differences });
             }
             let known = Known::of((&primary, ""), things, Standing::Polled);
             state.primaries.insert(primary, known);
         }
-        let had_some = before.into_iter().filter(|(_, known)| !known.things.is_empty());
-        changed.extend(had_some.map(|(primary, _)| primary));
+        for (primary, known) in before.into_iter().filter(|(_, known)| !known.things.is_empty()) {
+            changed.push(Differs { primary, things: Change::all(&known.things, &Things::new()) });
+        }
         let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
         if !useless {
             state.failures = 0;
@@ -180,7 +184,7 @@ impl External {
         Ok(Changed { primaries: changed, known_now, refused_anew })
     }
 
-    /// Takes in an answer for one primary, and returns whether its things differ from before (`XC-1`).
+    /// Takes in an answer for one primary, and returns what of its things differs from before (`XC-1`).
     ///
     /// # Errors
     /// As [`External::take_all`].
@@ -190,20 +194,19 @@ impl External {
         uid: &str,
         things: Things,
         holding: impl FnOnce() -> Option<Holding>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Vec<Change>, Refused> {
         let mut state = self.state.lock();
         let before = state.primaries.get(primary);
         let itself = before.filter(|known| *known.uid == *uid);
         let (written, told) = itself.map(|known| (known.written.clone(), known.told)).unwrap_or_default();
         let (things, overruled) = written.confirm(things);
-        let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
-        // A first answer without things changes nothing that a run could have seen.
-        let nothing = before.is_none_or(|known| known.things.is_empty()) && things.is_empty();
+        let nothing = Things::new();
+        let changes = Change::all(itself.map_or(&nothing, |known| &known.things), &things);
         let known = Known { told, overruled, ..Known::of((primary, uid), things, Standing::Polled) };
         state.make_room(&self.spec, primary, (known.taken(), true), holding)?;
         state.primaries.insert(primary.clone(), known);
         state.failures = 0;
-        Ok(!same && !nothing)
+        Ok(changes)
     }
 
     /// Takes in what a run has written outside of the cluster for its primary, unless something newer is known (`XC-4`). Where nothing has been

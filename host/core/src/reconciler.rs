@@ -38,6 +38,7 @@ mod naming;
 mod node;
 pub mod outcome;
 mod page;
+mod passing;
 pub mod pause;
 pub mod polling;
 mod primary;

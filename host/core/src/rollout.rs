@@ -65,7 +65,7 @@ struct Watched<'a> {
     indexes: &'a BTreeMap<Arc<str>, Keys>,
     keep: (&'a Keep, Stored),
     sources: &'a BTreeMap<Arc<str>, Source>,
-    externals: &'a BTreeMap<Arc<str>, External>,
+    externals: BTreeMap<&'a str, External>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
 }
 
@@ -239,7 +239,7 @@ impl Shape<'_> {
             indexes: &spec.indexes,
             keep: (&spec.keep, spec.stored),
             sources: &spec.sources,
-            externals: &spec.externals,
+            externals: spec.externals.iter().map(|(name, external)| (&**name, external.unfiltered())).collect(),
             dependents: dependents.collect(),
         }
     }

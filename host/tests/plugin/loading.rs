@@ -254,7 +254,7 @@ fn externals() -> [(std::sync::Arc<str>, External); 3] {
     [("domains", Polled::Each(each.clone())), ("hooks", Polled::Inbound(Some(each))), ("themes", together)].map(
         |(name, polled)| {
             let id = Pointer::parse("/id").unwrap();
-            (name.into(), External { id, things: 1, memory: 1, polled })
+            (name.into(), External { id, things: 1, memory: 1, filters: Filters::default(), polled })
         },
     )
 }

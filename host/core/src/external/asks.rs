@@ -160,7 +160,9 @@ mod tests {
         let (source, a, now) = (fetched(), ObjectRef::namespaced("n", "a"), Instant::now());
         let take =
             |began, text| source.take_one(&a, "u", things(text), || None).map(|_| source.leaves_open(began, &a, now));
-        let learn = |id: &str, thing: Option<&str>| source.learn((&a, "u"), &id.into(), thing.map(Arc::from), || None);
+        let learn = |id: &str, thing: Option<&str>| {
+            source.learn((&a, "u"), &id.into(), thing.map(Arc::from), || None).map(|change| change.is_some())
+        };
         let again = Some(now + SETTLES);
         let began = source.begin();
         assert_eq!(learn("1", Some("y")), Ok(true));

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::known::Known;
 use super::written::Write;
-use super::{External, Refused, Standing, State, Things};
+use super::{Change, External, Refused, Standing, State, Things};
 use crate::object::ObjectRef;
 use crate::room::Holding;
 
 impl External {
-    /// Takes in that a primary has a thing, or none with this id any more, and returns whether that differs from before (`IB-2`). What was known
+    /// Takes in that a primary has a thing, or none with this id any more, and returns what that changes (`IB-2`). What was known
     /// of one with another uid is forgotten. `holding` returns the memory to borrow from.
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl External {
         id: &Arc<str>,
         now: Option<Arc<str>>,
         holding: impl FnOnce() -> Option<Holding>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Option<Change>, Refused> {
         let mut state = self.state.lock();
         let fetched = !self.spec.is_only_told();
         if fetched {
@@ -30,19 +30,20 @@ impl External {
         }
         let known = state.primaries.get(primary).filter(|known| *known.uid == *uid);
         let before = known.and_then(|known| known.written.now(id, known.things.get(id)));
+        let change = Change::of(before, now.as_ref());
         let write = match (before, now) {
-            (before, now) if before == now.as_ref() => return Ok(false),
+            (before, now) if before == now.as_ref() => return Ok(None),
             (None, Some(now)) => Write::Created(now),
             (Some(before), Some(now)) => Write::Replaced { before: Arc::clone(before), now },
             (_, None) => Write::Removed,
         };
         let new = known.is_none().then(|| Known::of((primary, uid), Things::new(), Standing::Polled));
         let Some(after) = new.as_ref().or(known).and_then(|known| known.after(primary, id, write)) else {
-            return Ok(false);
+            return Ok(None);
         };
         let after = if fetched { after } else { after.settled() };
         state.put(&self.spec, (primary, id), (new, after), holding)?;
-        Ok(true)
+        Ok(change)
     }
 
     /// Forgets what it knows of a primary under another uid than this one.

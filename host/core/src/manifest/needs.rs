@@ -77,9 +77,12 @@ impl Needs<'_> {
                     &[(Interface::Inbound, "inbound"), (Interface::ResourcePoller, "inbound.fetch")]
                 }
             };
+            let field = format!("{field}.sources.{name}");
             for (interface, polls) in needs {
-                self.add(*interface, Some(name), format!("{field}.sources.{name}.{polls}"));
+                self.add(*interface, Some(name), format!("{field}.{polls}"));
             }
+            let form = needs.first().map_or("", |(_, polls)| polls);
+            self.filters(&external.filters, &format!("{field}.{form}"));
         }
         self.filters(&controller.filters, &field);
         for (name, source) in &controller.sources {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Filters;
 use crate::cel::Expression;
 use crate::object::pointer::Pointer;
 
@@ -14,6 +15,8 @@ pub struct External {
     pub things: usize,
     /// The most bytes that they take.
     pub memory: u64,
+    /// Which changes of them make their primaries run (`XC-7`).
+    pub filters: Filters,
     /// How they become known.
     pub polled: Polled,
 }
@@ -59,6 +62,11 @@ impl External {
             Polled::Together { .. } | Polled::Inbound(None) => None,
             Polled::Each(each) | Polled::Inbound(Some(each)) => Some(each),
         }
+    }
+
+    /// Returns it without filters: those change nothing about what is known.
+    pub fn unfiltered(&self) -> Self {
+        Self { filters: Filters::default(), ..self.clone() }
     }
 
     /// Whether nothing is known but what requests tell.

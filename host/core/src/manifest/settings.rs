@@ -104,14 +104,18 @@ fn sources(controller: &Controller) -> Value {
 }
 
 fn external(external: &External, inbound: Option<&Inbound>) -> Value {
-    let External { id, things, memory, polled } = external;
+    let External { id, things, memory, filters: asked, polled } = external;
+    let filters = filters(asked);
     let id = &**id.text();
     let bounded = json!({ "things": things, "memory": Bytes(*memory).to_string() });
     match polled {
-        Polled::Together { every } => json!({ "poll": { "every": written(*every), "id": id, "bounded": bounded } }),
+        Polled::Together { every } => {
+            json!({ "poll": { "every": written(*every), "id": id, "filters": filters, "bounded": bounded } })
+        }
         Polled::Each(each) => json!({ "pollEach": {
             "every": each.every.map(written),
             "id": id,
+            "filters": filters,
             "firstAfter": written(each.first_after),
             "when": each.when.as_ref().map(|cel| json!({ "cel": cel.as_str() })),
             "concurrency": each.concurrency,
@@ -123,6 +127,7 @@ fn external(external: &External, inbound: Option<&Inbound>) -> Value {
                 Senders::Anybody => json!("none"),
             },
             "id": id,
+            "filters": filters,
             "body": inbound.body.name(),
             "bodySize": Bytes(inbound.body_size).to_string(),
             "requestsPerSecond": inbound.per_second,

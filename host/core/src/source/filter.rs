@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::callback::{Asked, Callback, Problem, cost, questions, read};
+use super::callback::{self, Asked, Callback, Problem, questions, read};
 use crate::cel::Expression;
 use crate::manifest::Filters;
 use crate::manifest::filters::{OBJECT, OLD_OBJECT, Question, UNKNOWN};
@@ -144,7 +144,7 @@ fn holds(question: &Expression, change: &Change) -> Result<bool, Problem> {
         Change::Updated { old, .. } => (OLD_OBJECT, tree(OLD_OBJECT, old)?),
         Change::Deleted { unknown, .. } => (UNKNOWN, Arc::new(Value::Bool(*unknown))),
     };
-    Ok(question.holds(&[(OBJECT, &object), (name, &other)], &mut cost())?)
+    callback::holds(question, &[(OBJECT, &object), (name, &other)])
 }
 
 /// Returns true if a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion

@@ -27,7 +27,8 @@ impl Check<'_> {
         let per_second = get(&raw.requests_per_second).map_or(10, |Scalar(Times(times))| *times);
         let body = body_form(&raw.body);
         let fetch = get(&raw.fetch).map(|fetch| self.fetch(fetch));
-        let external = External { id: id?, things, memory, polled: Polled::Inbound(fetch) };
+        let filters = self.filters(&raw.filters);
+        let external = External { id: id?, things, memory, filters, polled: Polled::Inbound(fetch) };
         Some((external, Inbound { senders: senders?, body, body_size, per_second }))
     }
 

@@ -16,7 +16,8 @@ impl Check<'_> {
         let Located { value: raw, place } = poll;
         let (every, id) = (self.every(&raw.every, *place), self.id(&raw.id, *place));
         let (things, memory) = bounds(&raw.bounded);
-        Some(External { id: id?, things, memory, polled: Polled::Together { every: every? } })
+        let filters = self.filters(&raw.filters);
+        Some(External { id: id?, things, memory, filters, polled: Polled::Together { every: every? } })
     }
 
     pub(super) fn poll_each(&mut self, poll: &Located<raw::PollEach>) -> Option<External> {
@@ -28,7 +29,8 @@ impl Check<'_> {
         });
         let (every, concurrency) = (every?, workers(&raw.concurrency, 1));
         let each = Each { every: Some(every), first_after: time(&raw.first_after, every), when, concurrency };
-        Some(External { id: id?, things, memory, polled: Polled::Each(each) })
+        let filters = self.filters(&raw.filters);
+        Some(External { id: id?, things, memory, filters, polled: Polled::Each(each) })
     }
 
     fn every(&mut self, field: &Leaf<Time>, around: usize) -> Option<Duration> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::super::names::{DataKey, HolderName};
 use super::super::units::{Bytes, Time, Times, Workers};
 use super::polls::KeptThings;
-use super::{Maybe, MaybeLeaf, Nothing};
+use super::{Filters, Maybe, MaybeLeaf, Nothing};
 use crate::object::pointer::Pointer;
 use crate::yaml::{self, Leaf, OrWord, Slot};
 
@@ -29,6 +29,9 @@ pub(in crate::manifest) struct Inbound {
     /// The most requests a second, five times as many at once after a rest. What is beyond is refused (`IB-4`).
     #[schemars(extend("default" = 10))]
     pub(in crate::manifest) requests_per_second: MaybeLeaf<Times>,
+    /// Which changes of things make their primary run (`XC-7`).
+    #[schemars(extend("default" = {}))]
+    pub(in crate::manifest) filters: Maybe<Filters>,
     /// How much of what was told is kept, of all primaries together. What is beyond is refused.
     #[schemars(extend("default" = {}))]
     pub(in crate::manifest) bounded: Maybe<KeptThings>,
