@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::filters::Question;
 use super::filters::{OBJECT, OLD_OBJECT};
-use super::{ByIndex, Filters, Keys, Mapper, Secondaries, Source};
+use super::{ByIndex, Filters, Keys, Mapper, Source};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 
@@ -66,13 +66,6 @@ pub struct Bound {
 }
 
 impl Source {
-    /// Returns true if the component is asked about its objects.
-    pub fn asks_exports(&self) -> bool {
-        let mapped =
-            matches!(self.mapper, Mapper::Export(_)) || matches!(self.secondaries, Some(Secondaries::Export(_)));
-        mapped || self.filters.asks_exports()
-    }
-
     /// Returns the fields that stay of objects that are forgotten: what leads from them to primaries and to keys of indexes.
     pub fn stays(&self) -> Fields {
         let mapper = match &self.mapper {

@@ -47,6 +47,13 @@ pub(super) fn beside(controller: &Controller) -> Vec<Need> {
     needs.found
 }
 
+/// Returns what a source needs that a run of a controller registers, with the fields of its declaration.
+pub(super) fn of_registered(controller: &Arc<str>, source: &Source) -> Vec<Need> {
+    let mut needs = Needs { controller, found: Vec::new() };
+    needs.source(source, "informer");
+    needs.found
+}
+
 /// Returns what the plugin `name` may not export for this manifest, with the fields that say so (`LC-5`).
 pub fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
     let all_events = users(operator, name).filter(|controller| controller.all_events());
