@@ -10,10 +10,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cel::{Expression, Template};
+use crate::cel::Template;
 use crate::guest::FailureClass;
 use crate::object::Gvk;
-use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 pub use crate::workflow::condition::ReadyKind;
 pub use crate::yaml::{Errors, Problem};
@@ -30,6 +29,7 @@ pub mod filters;
 pub mod fit;
 pub mod inbound;
 mod keep;
+mod mapping;
 mod names;
 pub mod needs;
 mod outside;
@@ -50,6 +50,7 @@ pub use events::Events;
 pub use filters::Filters;
 pub use inbound::Inbound;
 pub use keep::{Bound, Keep, Stored};
+pub use mapping::{ByIndex, Keys, Mapper, MappingKeys, Secondaries};
 pub use outside::{Node, Outside, State, THING};
 pub use parse::{Defaults, parse, parse_with};
 pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Permission, Plugin, Warm};
@@ -126,6 +127,8 @@ pub struct Controller {
     pub keep: Keep,
     /// How caches have that (`BC-4`); default plain.
     pub stored: Stored,
+    /// How many of them are kept whole (`BC-1`); `None`: all.
+    pub bounded: Option<Bound>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`, `CF-3`); default true.
     pub generation_aware: bool,
     /// What of its primaries makes it run.
@@ -284,65 +287,6 @@ pub struct Source {
     pub indexes: BTreeMap<Arc<str>, Keys>,
 }
 
-/// How the primaries of a secondary are found (`IM-1`, `IM-2`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mapper {
-    /// Owner references of the primary's kind and group.
-    OwnerReference,
-    /// Owner references of the primary's kind, whatever their group.
-    OwnerKind,
-    /// Annotations with these keys.
-    Annotations(MappingKeys),
-    /// Labels with these keys.
-    Labels(MappingKeys),
-    /// Texts of the object: `name` or `namespace/name` of primaries.
-    Named(Keys),
-    /// The component: the name under which its export `mapper` is called.
-    Export(Arc<str>),
-    /// An index of the primaries.
-    Index(ByIndex),
-}
-
-/// How the secondaries of a primary are found, where the primary says it (`IM-4`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secondaries {
-    /// Texts of the primary: `name` or `namespace/name` of secondaries.
-    Named(Keys),
-    /// The component: the name under which its export `secondary-mapper` is called.
-    Export(Arc<str>),
-}
-
-/// An index of the primaries, in which the keys of a secondary are looked up (`IX-2`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ByIndex {
-    /// Its name.
-    pub name: Arc<str>,
-    /// The keys of a secondary; default: its name.
-    pub key: Keys,
-}
-
-/// Where the texts of an object are that say under which keys it is found, or name others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keys {
-    /// A JSON pointer to a string or a list of strings.
-    Pointer(Pointer),
-    /// A CEL expression for a string or a list of strings.
-    Cel(Expression),
-}
-
-/// Keys of annotations or labels that name a primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MappingKeys {
-    /// Holds the name; default `capstan.dev/primary-name`.
-    pub name: Arc<str>,
-    /// Holds the namespace; `None`: the secondary's own; default `capstan.dev/primary-namespace`.
-    pub namespace: Option<Arc<str>>,
-    /// Holds the kind as `group/version/Kind`; not looked at if absent; default `capstan.dev/primary-type`.
-    pub kind: Option<Arc<str>>,
-    /// Whether an object in one namespace may name a primary in another; default false.
-    pub across_namespaces: bool,
-}
-
 // === impl ===
 
 impl Operator {
@@ -389,33 +333,12 @@ impl Default for RateLimit {
     }
 }
 
-impl Default for MappingKeys {
-    fn default() -> Self {
-        Self {
-            name: "capstan.dev/primary-name".into(),
-            namespace: Some("capstan.dev/primary-namespace".into()),
-            kind: Some("capstan.dev/primary-type".into()),
-            across_namespaces: false,
-        }
-    }
-}
-
 impl Namespaces {
     /// Returns what is not known yet: the selector, if it is not known what it selects.
     pub fn unknown(&self) -> Option<&Arc<str>> {
         match self {
             Self::Selected(Selected { selector, found: None }) => Some(selector),
             Self::All | Self::Own | Self::Listed(_) | Self::Selected(_) => None,
-        }
-    }
-}
-
-impl Keys {
-    /// Whether finding them costs much more than a look at the text of an object.
-    pub fn is_costly(&self) -> bool {
-        match self {
-            Self::Pointer(_) => false,
-            Self::Cel(_) => true,
         }
     }
 }

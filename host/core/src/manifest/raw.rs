@@ -192,6 +192,9 @@ pub(super) struct Controller {
     /// what it reads. One watch packs for all who share it, if one of them says so (`BC-4`).
     #[schemars(extend("default" = false))]
     pub(super) packed: Maybe<bool>,
+    /// Keep only so many primaries whole, those that came or have run last. Of the others only what says which they are and how they are found
+    /// stays: before one of them runs, it is read from the API server (`BC-1`).
+    pub(super) bounded: Maybe<CacheBound>,
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,

@@ -39,6 +39,7 @@ impl Controller {
             "pageSize": self.page_size,
             "keep": keep(&self.keep),
             "drop": drop(&self.keep),
+            "bounded": self.bounded.map(bounded),
             "packed": self.stored.is_packed(),
             "generationAware": self.generation_aware,
             "triggerOnAllEvents": self.all_events(),

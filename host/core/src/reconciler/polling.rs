@@ -71,7 +71,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
 /// As [`poll`].
 pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Turn) -> Result<Polled, Failure> {
     let Turn { primary: key, uid } = turn;
-    let Some(primary) = current(controller, turn) else {
+    let Some(primary) = whole(controller, turn).await? else {
         return Ok(Polled::Unwanted);
     };
     if !is_wanted(controller, source, &primary) {
@@ -109,6 +109,14 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
 /// Returns a primary as it is now, if it is still the one whose turn it is.
 fn current(controller: &Controller, Turn { primary, uid }: &Turn) -> Option<Object> {
     controller.primaries.get(primary).filter(|now| *now.header().uid == **uid)
+}
+
+/// Returns the same with all that is kept of it.
+async fn whole(controller: &Controller, turn: &Turn) -> Result<Option<Object>, Failure> {
+    let Some(primary) = current(controller, turn) else {
+        return Ok(None);
+    };
+    controller.whole(primary).await.map_err(|error| Failure::other(format!("reading the primary: {error}")))
 }
 
 /// Polls a source for a primary whose things a run wants to see, unless that was done before. It causes no run (`PP-2`).

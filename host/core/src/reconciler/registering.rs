@@ -60,6 +60,9 @@ fn read(run: &Run, name: &str, declaration: &str) -> Result<Registration, CallEr
     run.budget.lock().read(declaration).map_err(|error| invalid(error.to_string()))?;
     let Controller { spec, guest, .. } = &*run.controller;
     let registration = Registration::parse(name, declaration, &spec.indexes).map_err(invalid)?;
+    if spec.bounded.is_some() && registration.source.secondaries.is_some() {
+        return Err(invalid("informer.secondaries: primaries are `bounded`, so that only the manifest says what leads from one that is forgotten: declare the source there".into()));
+    }
     let asked = (&spec.name, &registration.source);
     let exports = |interface| guest.exports(interface);
     let unanswered = described::unanswered(asked, exports, guest.description(), &mut run.budget.lock());

@@ -78,6 +78,13 @@ impl Filter {
         }
     }
 
+    /// Returns true if a change matters of which not all is there any more: by the headers alone, whatever the user asks (`BC-1`).
+    pub(super) fn accepts_unseen(&self, change: &Change, sort: Sort) -> bool {
+        self.primary.as_ref().is_none_or(|filter| {
+            sort != Sort::One || is_awaited(change, filter.finalizer.as_deref()) || accepts(change, filter)
+        })
+    }
+
     /// Returns true if the user asks anything.
     pub(super) fn is_costly(&self) -> bool {
         self.user != Filters::default()
@@ -312,6 +319,19 @@ mod tests {
         ] {
             assert_eq!(said(&Filter::secondary(user), &changes()), accepted, "{case}");
         }
+    }
+
+    #[test]
+    fn of_what_is_not_all_there_any_more_the_headers_alone_decide() {
+        // BC-1
+        let no = || Filters { generic: cel("false"), on_update: cel("false"), ..Filters::default() };
+        let unseen = |filter: &Filter, sort| changes().map(|change| filter.accepts_unseen(&change, sort));
+        let primary = Filter::primary(built_in(true, None), no());
+        let by_rules = said(&Filter::primary(built_in(true, None), Filters::default()), &changes());
+        assert_eq!(unseen(&primary, Sort::One).to_vec(), by_rules.to_vec());
+        assert!(by_rules.contains(&false), "an update of the status is one of them");
+        assert_eq!(unseen(&primary, Sort::Mixed), [true; 4]);
+        assert_eq!(unseen(&Filter::secondary(no()), Sort::One), [true; 4]);
     }
 
     #[test]
