@@ -233,6 +233,10 @@ impl Component for Plugin {
 }
 
 impl Guest for Plugin {
+    fn description(&self) -> Option<&Description> {
+        self.inner.description.as_ref()
+    }
+
     fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
         self.session(run, Nesting::Own)
     }

@@ -10,15 +10,17 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::manifest;
-use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 use crate::room::Holding;
 use crate::room::charge::Charge;
 
 mod ahead;
+mod asks;
+mod differs;
 mod known;
 mod meant;
 mod pushed;
+mod reading;
 pub mod schedule;
 mod shares;
 mod things;
@@ -26,8 +28,11 @@ mod written;
 
 pub use ahead::Began;
 use ahead::Doubts;
+use asks::Asks;
+pub use differs::{Change, Differs};
 use known::{After, Known, size};
 pub use meant::{Keyed, Unclear, key_of};
+pub use reading::Unknown;
 pub use shares::Refused;
 use shares::{Facts, Taken};
 pub use things::{Problem, Things, read};
@@ -42,6 +47,7 @@ pub struct External {
     state: Mutex<State>,
     /// Primaries that are being polled by themselves, or wait for that.
     polled: Mutex<Waiting>,
+    asks: Asks,
 }
 
 /// Who is polled by itself, or waits for that.
@@ -98,25 +104,11 @@ enum Outcome {
     Known,
 }
 
-/// Things that are not known yet. They must not be taken for absent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
-    /// They have not been read yet.
-    #[error("source {0} has not been polled yet")]
-    Awaited(Arc<str>),
-    /// They are read again, as something was written that had no answer, or could not be remembered.
-    #[error("source {0} has not been polled since a write that had no answer")]
-    Unanswered(Arc<str>),
-    /// They could not be read so far.
-    #[error("source {0} has not been polled with success yet: {1}")]
-    Failed(Arc<str>, Arc<str>),
-}
-
 /// What an answer for all primaries has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
     /// The primaries whose things differ from before.
-    pub primaries: Vec<ObjectRef>,
+    pub primaries: Vec<Differs>,
     /// True if nothing was known before, so that runs may have failed for that.
     pub known_now: bool,
     /// True if the answer was of no use for other primaries than the one before was.
@@ -141,7 +133,8 @@ pub struct Counts {
 impl External {
     /// Returns a source that knows nothing yet.
     pub fn new(name: &Arc<str>, spec: manifest::External) -> Self {
-        Self { name: Arc::clone(name), spec, state: Mutex::default(), polled: Mutex::default() }
+        let (state, polled) = <(Mutex<State>, Mutex<Waiting>)>::default();
+        Self { name: Arc::clone(name), spec, state, polled, asks: Asks::default() }
     }
 
     /// Takes in an answer for all primaries: those that are not in it have no things (`XC-2`). Of those that it `refused` to read, with the
@@ -174,14 +167,16 @@ impl External {
         let mut changed = Vec::new();
         for (primary, things) in answer {
             let known = before.remove(&primary).map(|known| known.things).unwrap_or_default();
-            if known != things {
-                changed.push(primary.clone());
+            let differences = Change::all(&known, &things);
+            if !differences.is_empty() {
+                changed.push(Differs { primary: primary.clone(), things: differences });
             }
             let known = Known::of((&primary, ""), things, Standing::Polled);
             state.primaries.insert(primary, known);
         }
-        let had_some = before.into_iter().filter(|(_, known)| !known.things.is_empty());
-        changed.extend(had_some.map(|(primary, _)| primary));
+        for (primary, known) in before.into_iter().filter(|(_, known)| !known.things.is_empty()) {
+            changed.push(Differs { primary, things: Change::all(&known.things, &Things::new()) });
+        }
         let known_now = std::mem::replace(&mut state.outcome, Outcome::Known) != Outcome::Known;
         if !useless {
             state.failures = 0;
@@ -189,7 +184,7 @@ impl External {
         Ok(Changed { primaries: changed, known_now, refused_anew })
     }
 
-    /// Takes in an answer for one primary, and returns whether its things differ from before (`XC-1`).
+    /// Takes in an answer for one primary, and returns what of its things differs from before (`XC-1`).
     ///
     /// # Errors
     /// As [`External::take_all`].
@@ -199,19 +194,19 @@ impl External {
         uid: &str,
         things: Things,
         holding: impl FnOnce() -> Option<Holding>,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Vec<Change>, Refused> {
         let mut state = self.state.lock();
         let before = state.primaries.get(primary);
-        let written = before.filter(|known| *known.uid == *uid).map(|known| known.written.clone());
-        let things = written.unwrap_or_default().confirm(things);
-        let same = before.is_some_and(|known| *known.uid == *uid && known.things == things);
-        // A first answer without things changes nothing that a run could have seen.
-        let nothing = before.is_none_or(|known| known.things.is_empty()) && things.is_empty();
-        let known = Known::of((primary, uid), things, Standing::Polled);
+        let itself = before.filter(|known| *known.uid == *uid);
+        let (written, told) = itself.map(|known| (known.written.clone(), known.told)).unwrap_or_default();
+        let (things, overruled) = written.confirm(things);
+        let nothing = Things::new();
+        let changes = Change::all(itself.map_or(&nothing, |known| &known.things), &things);
+        let known = Known { told, overruled, ..Known::of((primary, uid), things, Standing::Polled) };
         state.make_room(&self.spec, primary, (known.taken(), true), holding)?;
         state.primaries.insert(primary.clone(), known);
         state.failures = 0;
-        Ok(!same && !nothing)
+        Ok(changes)
     }
 
     /// Takes in what a run has written outside of the cluster for its primary, unless something newer is known (`XC-4`). Where nothing has been
@@ -228,7 +223,7 @@ impl External {
     ) -> Result<(), Refused> {
         let mut state = self.state.lock();
         let by_itself = self.spec.is_by_primary();
-        let pushed = self.spec.polled == Polled::Inbound;
+        let pushed = self.spec.is_only_told();
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
         let new = match known {
             Some(_) => None,
@@ -274,6 +269,7 @@ impl External {
 
     /// Forgets what it knows of a primary (`XC-6`).
     pub fn forget(&self, primary: &ObjectRef) {
+        self.asks.forget(primary, None);
         self.state.lock().forget(primary);
     }
 
@@ -308,74 +304,17 @@ impl External {
         self.state.lock().primaries.keys().cloned().collect()
     }
 
+    /// Returns the primaries that have been polled by themselves.
+    pub fn polled(&self) -> Vec<schedule::Turn> {
+        let state = self.state.lock();
+        let polled = state.primaries.iter().filter(|(_, known)| known.standing == Standing::Polled);
+        polled.map(|(key, known)| schedule::Turn { primary: key.clone(), uid: known.uid.clone() }).collect()
+    }
+
     /// Returns what there is in it.
     pub fn counts(&self) -> Counts {
         let State { primaries, things, taken, failures, .. } = &*self.state.lock();
         Counts { primaries: primaries.len(), things: *things, bytes: taken.bytes(), failures: *failures }
-    }
-}
-
-// === impl External: reads ===
-
-impl External {
-    /// Checks that it has been polled for all primaries at once, if it is at all.
-    ///
-    /// # Errors
-    /// [`Unknown`].
-    pub fn known(&self) -> Result<(), Unknown> {
-        if self.spec.is_by_primary() {
-            return Ok(());
-        }
-        match &self.state.lock().outcome {
-            Outcome::Known => Ok(()),
-            Outcome::Awaited => Err(Unknown::Awaited(Arc::clone(&self.name))),
-            Outcome::Failed(why) => Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why))),
-        }
-    }
-
-    /// Checks that something is known of a primary, if the answer for all is of no use for it.
-    ///
-    /// # Errors
-    /// [`Unknown`].
-    pub fn known_of(&self, primary: &ObjectRef) -> Result<(), Unknown> {
-        self.known()?;
-        let state = self.state.lock();
-        if state.doubts.has(primary, None) {
-            return Err(Unknown::Unanswered(Arc::clone(&self.name)));
-        }
-        match state.refused.get(primary) {
-            Some(why) if !state.primaries.contains_key(primary) => {
-                Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why)))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Whether a primary has been polled by itself.
-    pub fn knows(&self, primary: &ObjectRef, uid: &str) -> bool {
-        self.standing(primary, uid) == Some(Standing::Polled) && !self.state.lock().doubts.has(primary, Some(uid))
-    }
-
-    /// Returns how it stands with a primary that is polled by itself; `None`: it has not been its turn yet.
-    pub fn standing(&self, primary: &ObjectRef, uid: &str) -> Option<Standing> {
-        let state = self.state.lock();
-        let known = state.primaries.get(primary).filter(|known| *known.uid == *uid);
-        known.map(|known| known.standing).filter(|standing| *standing != Standing::Awaited)
-    }
-
-    /// Returns the things of a primary by their ids; none if it has none, or is another one than that of which it has.
-    pub fn of(&self, primary: &ObjectRef, uid: &str) -> Things {
-        let state = self.state.lock();
-        let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
-        known.map(|known| known.things.clone()).unwrap_or_default()
-    }
-
-    /// Returns the things of all primaries of a namespace, or of all (`None`), ordered by primary and id.
-    pub fn all(&self, namespace: Option<&str>) -> Vec<(ObjectRef, Things)> {
-        let state = self.state.lock();
-        let within = |key: &ObjectRef| namespace.is_none() || key.namespace.as_deref() == namespace;
-        let found = state.primaries.iter().filter(|(key, _)| within(key));
-        found.map(|(key, known)| (key.clone(), known.things.clone())).collect()
     }
 }
 
@@ -389,7 +328,7 @@ impl State {
     ) -> BTreeMap<ObjectRef, Things> {
         for (key, known) in self.primaries.iter().filter(|(key, _)| !refused.contains_key(key)) {
             if !known.written.is_empty() {
-                let things = known.written.clone().confirm(answer.remove(key).unwrap_or_default());
+                let (things, _) = known.written.clone().confirm(answer.remove(key).unwrap_or_default());
                 answer.extend((!things.is_empty()).then(|| (key.clone(), things)));
             }
         }

@@ -38,6 +38,11 @@ pub trait Guest: Send + Sync + 'static {
     /// Returns true if the component exports an interface.
     fn exports(&self, interface: Interface) -> bool;
 
+    /// Returns which names the component answers to; `None` if it does not say (`LC-15`).
+    fn description(&self) -> Option<&Description> {
+        None
+    }
+
     /// Returns an empty holding, to which memory that the daemon uses on the plugin's behalf is charged. `None`: that
     /// memory is not counted.
     fn holding(&self) -> Option<Holding> {

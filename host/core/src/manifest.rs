@@ -29,6 +29,7 @@ pub mod filters;
 pub mod fit;
 pub mod inbound;
 mod keep;
+mod mapping;
 mod names;
 pub mod needs;
 mod outside;
@@ -38,7 +39,6 @@ pub mod polls;
 mod raw;
 mod registration;
 mod settings;
-mod source;
 mod unique;
 mod units;
 
@@ -52,13 +52,13 @@ pub use events::Events;
 pub use filters::Filters;
 pub use inbound::Inbound;
 pub use keep::{Bound, Keep, Stored};
+pub use mapping::{ByIndex, Keys, Mapper, MappingKeys, Secondaries};
 pub use outside::{Node, Outside, State, THING};
 pub use parse::{Defaults, parse, parse_with};
 pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Permission, Plugin, Warm};
 pub use polls::External;
 pub use raw::{schema, schema_of_defaults};
 pub use registration::Registration;
-pub use source::{ByIndex, Keys, Mapper, MappingKeys, Secondaries, Source};
 pub use unique::{Origin, check_together};
 pub use units::{Bytes, Time, duration, size};
 
@@ -129,6 +129,8 @@ pub struct Controller {
     pub keep: Keep,
     /// How caches have that (`BC-4`); default plain.
     pub stored: Stored,
+    /// How many of them are kept whole (`BC-1`); `None`: all.
+    pub bounded: Option<Bound>,
     /// Whether updates that change neither generation nor deletion are ignored (`CF-2`, `CF-3`); default true.
     pub generation_aware: bool,
     /// What of its primaries makes it run.
@@ -248,6 +250,45 @@ pub struct RateLimit {
     pub max_reconciliations: u32,
     /// … within this window; default 10 s.
     pub within: Duration,
+}
+
+/// A watched kind of secondaries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The kind.
+    pub gvk: Gvk,
+    /// The cluster, by its name; `None`: that of the controller.
+    pub cluster: Option<Arc<str>>,
+    /// Where; `None`: where the primaries are.
+    pub namespaces: Option<Namespaces>,
+    /// Only those with these labels.
+    pub label_selector: Option<Arc<str>>,
+    /// Only those that these fields select.
+    pub field_selector: Option<Arc<str>>,
+    /// Only those whose hash is in these ranges.
+    pub shard_selector: Option<Shard>,
+    /// Objects in a page where they are listed in pages; default 500.
+    pub page_size: u32,
+    /// What is kept of them (`BC-2`); default everything.
+    pub keep: Keep,
+    /// How caches have that (`BC-4`); default plain.
+    pub stored: Stored,
+    /// Whether others that watch the same share its informer (`PO-4`); default true.
+    pub shared: bool,
+    /// Its turn when the controller starts (`ES-2`), the lowest first; `None`: with the primaries, after all others.
+    pub start_priority: Option<u32>,
+    /// How much of them is in memory whole (`BC-1`); `None`: all.
+    pub bounded: Option<Bound>,
+    /// How the primaries are found (IM rules).
+    pub mapper: Mapper,
+    /// How the objects of a primary are found (`IM-4`); `None`: that follows from the mapper.
+    pub secondaries: Option<Secondaries>,
+    /// Whether texts in objects and primaries, and indexes, may lead from one namespace into another; default false.
+    pub across_namespaces: bool,
+    /// Which changes make the primaries run (`IS-1`).
+    pub filters: Filters,
+    /// Indexes, by name (IX rules).
+    pub indexes: BTreeMap<Arc<str>, Keys>,
 }
 
 // === impl ===

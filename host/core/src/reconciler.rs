@@ -38,6 +38,7 @@ mod naming;
 mod node;
 pub mod outcome;
 mod page;
+mod passing;
 pub mod pause;
 pub mod polling;
 mod primary;
@@ -74,12 +75,18 @@ async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestam
         return depart(controller, ticket, began).await;
     }
     // EP-14: the object may be newer than the event; if it is gone, the run is done.
-    let primary = match found(&controller, ticket.key()) {
-        Ok(primary) => primary,
+    let (primary, recalled) = match found(&controller, ticket.key()).await {
+        Ok(found) => found,
         Err(ended) => return ended,
     };
+    let ended = upon(controller, primary, ticket, began).await;
+    Ended { recalled: ended.recalled + recalled, ..ended }
+}
+
+/// Does what a primary needs.
+async fn upon(controller: Arc<Controller>, primary: Object, ticket: &mut Ticket, began: Began) -> Ended {
     ticket.about(&primary);
-    if let Some(ended) = paused(&controller, &primary, now) {
+    if let Some(ended) = paused(&controller, &primary, began.0) {
         return ended;
     }
     if controller.spec.all_events() {
@@ -112,7 +119,8 @@ async fn perform(controller: Arc<Controller>, ticket: &mut Ticket, now: Timestam
                     // Another run may have written it meanwhile.
                     let newer =
                         |now: &Object| now.header().uid == answer.header().uid && now.version() > answer.version();
-                    let primary = controller.primaries.get(answer.key()).filter(newer).unwrap_or(answer);
+                    let newest = controller.primaries.get(answer.key()).filter(newer);
+                    let primary = newest.filter(|now| !controller.primaries.has_forgotten(now)).unwrap_or(answer);
                     // A primary that is being deleted by now gets a run of its own.
                     if primary.header().deleting {
                         return Ended::DONE;
@@ -140,10 +148,18 @@ fn paused(controller: &Controller, primary: &Object, now: Timestamp) -> Option<E
     Some(Ended::again(pause.left()))
 }
 
-/// Returns the primary of a run, or how the run ends without it.
-fn found(controller: &Controller, key: &ObjectRef) -> Result<Object, Ended> {
+/// Returns the primary of a run, and how often it was read from the API server for that, or how the run ends without it.
+async fn found(controller: &Controller, key: &ObjectRef) -> Result<(Object, u32), Ended> {
     match controller.primaries.look(key) {
-        Ok(Some(primary)) => Ok(primary),
+        Ok(Some(primary)) => {
+            let recalled = u32::from(controller.primaries.has_forgotten(&primary));
+            let whole = controller.whole(primary).await;
+            let unread = |error: cluster::Error| {
+                let failed = Failed::of_write(&error);
+                Ended::of(Failed { message: format!("reading the primary: {error}"), ..failed })
+            };
+            whole.map_err(unread)?.map(|whole| (whole, recalled)).ok_or(Ended::DONE)
+        }
         Ok(None) => {
             if !controller.spec.all_events() {
                 controller.verdicts.forget_unless(key, None);

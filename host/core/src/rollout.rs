@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::manifest::{
-    self, Capabilities, Controller, External, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator,
+    self, Bound, Capabilities, Controller, External, Filters, Keep, Keys, MappingKeys, Namespaces, OnSwap, Operator,
     Permission, Plugin, Remote, ServiceAccount, Source, Stored,
 };
 use crate::object::Gvk;
@@ -63,9 +63,9 @@ struct Watched<'a> {
     /// Whether it uses a finalizer, and its name if the manifest has one.
     finalizer: (bool, Option<&'a str>),
     indexes: &'a BTreeMap<Arc<str>, Keys>,
-    keep: (&'a Keep, Stored),
+    keep: (&'a Keep, Stored, Option<Bound>),
     sources: &'a BTreeMap<Arc<str>, Source>,
-    externals: &'a BTreeMap<Arc<str>, External>,
+    externals: BTreeMap<&'a str, External>,
     dependents: BTreeMap<&'a str, Dependent<'a>>,
 }
 
@@ -237,9 +237,9 @@ impl Shape<'_> {
             filters: &spec.filters,
             finalizer: (*finalizer, spec.finalizer.as_deref().filter(|_| *finalizer)),
             indexes: &spec.indexes,
-            keep: (&spec.keep, spec.stored),
+            keep: (&spec.keep, spec.stored, spec.bounded),
             sources: &spec.sources,
-            externals: &spec.externals,
+            externals: spec.externals.iter().map(|(name, external)| (&**name, external.unfiltered())).collect(),
             dependents: dependents.collect(),
         }
     }

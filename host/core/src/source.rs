@@ -53,7 +53,7 @@ use behind::Written;
 use borrowed::Borrowed;
 use callback::{Callback, Faults, questions};
 use echo::{EchoFilter, Verdict};
-pub use exports::Exports;
+pub use exports::{Exports, RESTS};
 use filter::Filter;
 use index::{Key, Lookup};
 pub use known::{Doubt, Within};

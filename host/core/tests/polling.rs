@@ -18,8 +18,8 @@ use capstan_core::cluster::{Cluster, Error, Write};
 use capstan_core::external::schedule::{Polled, Turn};
 use capstan_core::external::{External, Standing};
 use capstan_core::guest::{
-    Answer, Call, Context, Failure, Function, Guest, InboundAnswer, InboundRequest, Interface, Learned, PolledAll,
-    PolledOne, PrimaryThings, PrimaryUpdate, Selection, Session, SourceEvent, UpdateControl,
+    Answer, Call, Cause, Changed, Context, Failure, Function, Guest, InboundAnswer, InboundRequest, Interface, Learned,
+    PolledAll, PolledOne, PrimaryThings, PrimaryUpdate, Selection, Session, SourceEvent, UpdateControl,
 };
 use capstan_core::guest::{Lifetime, Place, Query, WriteOptions, WriteRequest, WriteVerb};
 use capstan_core::manifest;
@@ -30,6 +30,7 @@ use capstan_core::queue::{self, Policy, Queue};
 use capstan_core::reconciler::inbound::{self, Received};
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{Controller, execute, polling};
+use capstan_core::source::callback::{Callback, Faults};
 use capstan_core::source::filter::Filter;
 use capstan_core::source::mapper::Mapper;
 use capstan_core::source::registered::Registered;
@@ -47,6 +48,17 @@ type Ask = Arc<dyn Fn(Arc<dyn Context>) -> BoxFuture<'static, Vec<String>> + Sen
 
 /// What polls answer, one after another; the last one again and again.
 type Answers = Vec<Result<Vec<Value>, &'static str>>;
+
+/// Answers for the filters `large`, which wants a `v` above 9, `slow`, which takes too long, and `fails`.
+fn accepts(name: &str, changed: Changed<'_>) -> Result<bool, Failure> {
+    let (Changed::Added(thing) | Changed::Updated { after: thing, .. } | Changed::Deleted { last: thing, .. }) =
+        changed;
+    match name {
+        "large" => Ok(serde_json::from_str::<Value>(thing).unwrap()["v"].as_u64() > Some(9)),
+        "slow" => Err(Failure::new(Cause::Timeout, "took too long")),
+        _ => Err(Failure::other("has no idea")),
+    }
+}
 
 /// A component that answers from a script. It has one permit, as a plugin with `limits.concurrency: 1`.
 #[derive(Clone)]
@@ -123,6 +135,7 @@ impl Session for Scene {
                 Call::Reconcile { .. } => {
                     Answer::Reconcile(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None })
                 }
+                Call::Accepts { name, changed } => Answer::Accepts(accepts(name, changed)?),
                 Call::Receive { request, .. } => Answer::Receive(understood(&request.body)?),
                 Call::Start
                 | Call::Cleanup { .. }
@@ -132,7 +145,6 @@ impl Session for Scene {
                 | Call::Desired { .. }
                 | Call::Match { .. }
                 | Call::IsMet { .. }
-                | Call::Accepts { .. }
                 | Call::ToPrimaries { .. }
                 | Call::ToSecondaries { .. }
                 | Call::Create { .. }
@@ -185,6 +197,8 @@ struct Bench {
     pages: Writer,
     notes: Arc<Mutex<Vec<String>>>,
     told: Arc<Mutex<Vec<Trigger>>>,
+    /// How many filters have failed.
+    failed: Arc<Mutex<usize>>,
     /// What each call of the component needs.
     permit: Arc<Semaphore>,
 }
@@ -199,6 +213,9 @@ impl Bench {
         let mut pages = Writer::default();
         pages.start_list();
         pages.finish_list(Version(0));
+        let failed = Arc::<Mutex<usize>>::default();
+        let counted = Arc::clone(&failed);
+        let faults = Faults::new("pages", move |what| *counted.lock() += usize::from(what == Callback::Filter));
         let primaries = Arc::new(Source::new(Spec {
             name: "primaries".into(),
             gvk: spec.primary.clone(),
@@ -209,7 +226,7 @@ impl Bench {
             fields: Fields::whole(),
             bounded: None,
             packed: false,
-            faults: Arc::default(),
+            faults: Arc::new(faults),
         }));
         primaries.attach(None, pages.cache());
         let (notes, permit) = (Arc::clone(&script.notes), Arc::clone(&script.permit));
@@ -242,7 +259,7 @@ impl Bench {
             conditions: Arc::default(),
             spec,
         };
-        Self { controller: Arc::new(controller), source, pages, notes, told, permit }
+        Self { controller: Arc::new(controller), source, pages, notes, told, failed, permit }
     }
 
     fn page(&mut self, name: &str, spec: Value) {
@@ -305,6 +322,7 @@ impl Bench {
 const TOGETHER: &str = "{ poll: { every: 10s, id: /id } }";
 const EACH: &str = "{ pollEach: { every: 10s, id: /id } }";
 const INBOUND: &str = "{ inbound: { token: none } }";
+const FETCHED: &str = "{ inbound: { token: none, fetch: {} } }";
 
 fn key(name: &str) -> ObjectRef {
     ObjectRef::namespaced("n", name)
@@ -745,7 +763,7 @@ async fn a_request_wakes_the_primaries_whose_things_it_changes_and_their_runs_se
         (
             r#"a+{"id":2,"v":1} b+{"id":1} b"#,
             (202, 0),
-            vec!["a by x", "b by x", "b by x"],
+            vec!["b by x", "a by x", "b by x"],
             r#"{"id":1} {"id":2,"v":1}"#,
         ),
         (r#"a+{"v":1,"id":2}"#, (202, 0), vec![], r#"{"id":1} {"id":2,"v":1}"#),
@@ -785,7 +803,7 @@ async fn a_request_that_is_not_understood_changes_nothing_and_one_without_room_n
     let share =
         "n/a: the things of one primary may take half of what is free: 2 of 1 (bounded.things and bounded.memory)";
     assert_eq!(full, Err(share.to_owned()));
-    let woken = vec!["a by x".to_owned(), "b by x".to_owned()];
+    let woken = vec!["b by x".to_owned(), "a by x".to_owned()];
     assert_eq!((bench.woken(), bench.source.counts().things), (woken, 1), "the others are kept");
 }
 
@@ -844,8 +862,191 @@ async fn a_primary_that_is_made_again_has_nothing_of_what_was_told_of_the_one_be
     bench.receive(r#"a+{"id":1}"#).await.unwrap();
     assert_eq!(bench.source.of(&key("a"), "u-a").len(), 1);
     assert_eq!(bench.source.of(&key("a"), "another").len(), 0);
-    let learned = bench.source.learn((&key("a"), "another"), &"2".into(), Some("{}".into()), || None);
+    let learned = bench
+        .source
+        .learn((&key("a"), "another"), &"2".into(), Some("{}".into()), || None)
+        .map(|change| change.is_some());
     assert_eq!((learned, bench.source.of(&key("a"), "u-a").len(), bench.source.counts().things), (Ok(true), 0, 1));
     bench.source.forget(&key("a"));
     assert_eq!(bench.source.counts().bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_only_says_that_something_has_changed_has_it_read_and_wakes_whom_that_concerns() {
+    // IB-6
+    let thing = |v: u32| vec![json!({ "id": 1, "v": v })];
+    let mut script = Script::new(&[Ok(thing(1)), Ok(thing(1)), Err("is away"), Ok(thing(2))]);
+    script.on_reconcile = looks();
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", "poll-one", r#"{"id":1,"v":1}"#], "nobody has told anything");
+    for (failed, woken) in [(false, vec![]), (true, vec![]), (false, vec!["a by x"])] {
+        if !failed {
+            assert_eq!(bench.receive("a").await, Ok((202, 0)));
+            assert_eq!(bench.woken(), Vec::<String>::new(), "it is not known yet whether it concerns it");
+        }
+        let asked = bench.source.asked().now_or_never().map(|asked| asked[0].0.clone());
+        assert_eq!(asked, (!failed).then(|| Turn { primary: key("a"), uid: "u-a".into() }));
+        assert_eq!(bench.poll_one("a").await.is_err(), failed);
+        assert_eq!(bench.woken(), woken);
+        bench.source.ask_on();
+        let left = bench.source.asked().now_or_never().map_or(0, |asked| asked.len());
+        assert_eq!(left, 0, "{failed}");
+    }
+    bench.notes();
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", r#"{"id":1,"v":2}"#]);
+    // What is not there is dropped, and nobody asks for it.
+    assert_eq!(bench.receive("b").await, Ok((202, 1)));
+    assert!(bench.source.asked().now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_says_stands_beside_what_is_read_of_the_rest() {
+    // IB-2, IB-6
+    let read = vec![json!({ "id": 1, "v": "old" }), json!({ "id": 2 })];
+    let mut script = Script::new(&[Ok(read)]);
+    script.on_reconcile = looks();
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    for (body, woken, notes) in [
+        (r#"a+{"id":3}"#, 1, "receive reconcile poll-one {\"id\":1,\"v\":\"old\"} {\"id\":2} {\"id\":3}"),
+        (r#"a+{"id":3}"#, 0, "receive reconcile {\"id\":1,\"v\":\"old\"} {\"id\":2} {\"id\":3}"),
+        ("a-1", 1, "receive reconcile {\"id\":2} {\"id\":3}"),
+    ] {
+        assert_eq!(bench.receive(body).await, Ok((202, 0)));
+        assert_eq!(bench.woken().len(), woken, "{body}");
+        assert_eq!(bench.run("a").await, None);
+        assert_eq!(bench.notes().join(" "), notes, "{body}");
+    }
+    let asked = bench.source.asked().now_or_never().map(|asked| asked.len());
+    assert_eq!(asked, Some(1), "the answer has not shown what was told, so it is read once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_all_has_those_read_whom_nobody_has_looked_at() {
+    // IB-6
+    let mut script = Script::new(&[Ok(vec![json!({ "id": 1 })])]);
+    script.on_reconcile = Some(Arc::new(|run: Arc<dyn Context>| {
+        async move {
+            let page = run.find_all(query(Selection::Everywhere)).await;
+            vec![page.map_or_else(|error| format!("{:?}", error.reason), |page| page.items.join(" "))]
+        }
+        .boxed()
+    }));
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", "Unreachable"]);
+    let asked = bench.source.asked().now_or_never().unwrap();
+    for (Turn { primary, .. }, _) in asked {
+        bench.poll_one(&primary.name).await.unwrap();
+    }
+    bench.notes();
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", r#"{"id":1} {"id":1}"#]);
+}
+
+/// Returns the pages and things of a poll: `NAME=V` is a thing of that page.
+fn of_pages(text: &str) -> Vec<Value> {
+    let pairs = text.split_whitespace().filter_map(|pair| pair.split_once('='));
+    pairs.map(|(of, v)| json!({ "id": v.len(), "of": of, "v": v.parse::<u64>().unwrap() })).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_runs_if_a_filter_lets_one_change_of_its_things_pass_and_reads_them_all_the_same() {
+    // XC-7, XC-1
+    for (filters, changed) in [
+        ("", ["a", "a b", "a", "b"]),
+        ("onAdd: { cel: object.v > 5 }", ["", "a b", "a", "b"]),
+        ("onUpdate: { cel: object.v > oldObject.v }", ["a", "b", "a", "b"]),
+        ("onDelete: { cel: finalStateUnknown && object.v > 5 }", ["a", "a b", "a", ""]),
+        ("generic: { cel: object.of != 'a' }", ["", "b", "", "b"]),
+        ("onAdd: { cel: object.v > 5 }, generic: { export: large }", ["", "", "a", ""]),
+        ("onUpdate: { export: large }", ["a", "", "a", "b"]),
+        ("onUpdate: { export: fails }, onAdd: { cel: object.w > 5 }", ["a", "a b", "a", "b"]),
+    ] {
+        // Two things of one page differ in length.
+        let answers = ["b=2", "a=3 b=2", "a=2 b=4", "b=4 a=20", "a=20"];
+        let answers: Vec<_> = answers.iter().map(|text| Ok(of_pages(text))).collect();
+        let declared = format!("{{ poll: {{ every: 10s, id: /id, filters: {{ {filters} }} }} }}");
+        let mut bench = Bench::new(Script::new(&answers), &declared);
+        bench.page("a", json!({}));
+        bench.page("b", json!({}));
+        bench.poll().await.unwrap();
+        assert_eq!(bench.woken(), ["b by x"], "whatever the filters say, all run at first");
+        for (step, expected) in changed.into_iter().enumerate() {
+            bench.poll().await.unwrap();
+            let mut woken: Vec<_> = bench.woken().into_iter().map(|name| name.replace(" by x", "")).collect();
+            woken.dedup();
+            assert_eq!(woken.join(" "), expected, "{filters}: {step}");
+        }
+        assert_eq!(bench.source.of(&key("a"), "u-a").len(), 1, "what is filtered is known");
+        let failed = *bench.failed.lock();
+        assert_eq!(failed > 0, filters.contains("fails"), "{filters}: {failed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_are_asked_about_what_is_polled_for_one_primary_and_about_what_requests_say() {
+    // XC-7
+    let filters = "filters: { onAdd: { export: large }, onDelete: { cel: finalStateUnknown } }";
+    let answers = [Ok(vec![json!({ "id": 1, "v": 3 })]), Ok(vec![json!({ "id": 2, "v": 30 })]), Ok(vec![])];
+    let mut bench = Bench::new(Script::new(&answers), &format!("{{ pollEach: {{ every: 10s, id: /id, {filters} }} }}"));
+    bench.page("a", json!({}));
+    for woken in [0, 1, 1] {
+        bench.poll_one("a").await.unwrap();
+        assert_eq!(bench.woken().len(), woken);
+    }
+    let mut bench = Bench::new(Script::new(&[Ok(vec![])]), &format!("{{ inbound: {{ token: none, {filters} }} }}"));
+    bench.page("a", json!({}));
+    for (body, woken) in
+        [(r#"a+{"id":1,"v":3}"#, 0), (r#"a+{"id":2,"v":30}"#, 1), (r#"a+{"id":1,"v":4}"#, 1), ("a-1", 0), ("a", 1)]
+    {
+        assert_eq!(bench.receive(body).await, Ok((202, 0)));
+        assert_eq!(bench.woken().len(), woken, "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_takes_too_long_is_not_asked_about_the_rest_of_an_answer() {
+    // XC-7
+    let answers = ["c=1", "a=1 b=1"].map(|text| Ok(of_pages(text)));
+    let declared = "{ poll: { every: 10s, id: /id, filters: { generic: { export: slow } } } }";
+    let mut bench = Bench::new(Script::new(&answers), declared);
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    bench.poll().await.unwrap();
+    bench.notes();
+    bench.poll().await.unwrap();
+    assert_eq!(bench.woken(), ["a by x", "b by x"]);
+    assert_eq!((bench.notes(), *bench.failed.lock()), (vec!["poll".to_owned(), "accepts".to_owned()], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_not_asked_about_before_the_end_of_a_poll_runs() {
+    // XC-7
+    let mut script = Script::new(&["c=1", "a=1 b=1"].map(|text| Ok(of_pages(text))));
+    let calls = Arc::new(Mutex::new(0));
+    script.on_poll = Some(Arc::new(move |_| {
+        *calls.lock() += 1;
+        let hangs = *calls.lock() == 4;
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Vec::new()
+        }
+        .boxed()
+    }));
+    let declared = "{ poll: { every: 10s, id: /id, filters: { generic: { export: large } } } }";
+    let mut bench = Bench::new(script, declared);
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    bench.poll().await.unwrap();
+    let broken_off = tokio::time::timeout(Duration::from_secs(1), bench.poll()).await;
+    assert!(broken_off.is_err());
+    assert_eq!(bench.woken(), ["b by x"], "the filter does not want a");
 }

@@ -480,6 +480,9 @@ impl Bench {
         let maps_source =
             source(Gvk::parse("v1", "ConfigMap").unwrap(), Role::Secondary(mapper), (&kept, bounded), &maps);
         maps.keep(maps_source.spec().stays().clone());
+        let bounded = spec.bounded.map(|bound| Bounded { stays: spec.stays(), bound });
+        let primaries = source(spec.primary.clone(), Role::Primary, (&spec.keep, bounded), &pages);
+        pages.keep(primaries.spec().stays().clone());
         let server = Arc::new(Server::default());
         let mode = if spec.all_events() { queue::Mode::AllEvents } else { queue::Mode::Normal };
         let (retry, retry_by) = (spec.retry.clone(), spec.retry_by.clone());
@@ -491,7 +494,7 @@ impl Bench {
         let controller = Controller {
             operator: Arc::clone(&operator.name),
             limits: plugin.limits.clone(),
-            primaries: source(spec.primary.clone(), Role::Primary, (&spec.keep, None), &pages),
+            primaries,
             secondaries: spec.dependents().map(|(name, _)| (Arc::clone(name), Arc::clone(&maps_source))).collect(),
             externals: spec.externals.iter().map(outside_of).collect(),
             on_demand: Arc::default(),
@@ -2741,6 +2744,51 @@ async fn what_a_bounded_cache_has_forgotten_is_read_from_the_api_server_and_neve
         let answers: Vec<_> = answers.iter().map(short).collect();
         let (named, rest) = answers.split_at(3);
         assert_eq!([vec![named.join(" ")], rest.to_vec()].concat().join("|"), expected, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_was_forgotten_is_read_before_it_runs_and_one_that_is_gone_does_not_run() {
+    // BC-1
+    for (what, there, away, error, seen, recalled) in [
+        ("forgotten", Some("page"), false, None, r#"reconcile "kept""#, 1),
+        ("gone", None, false, None, "", 0),
+        ("made again", Some("another"), false, None, "", 0),
+        ("the API server is away", Some("page"), true, Some("reading the primary: "), "", 0),
+    ] {
+        let ask: Ask = Arc::new(|run: Arc<dyn Context>| {
+            async move {
+                let found = run.find_named(Place::Primaries, ObjectRef::namespaced("n", "a")).await.unwrap().unwrap();
+                vec![serde_json::from_str::<Value>(&found).unwrap()["spec"]["text"].to_string()]
+            }
+            .boxed()
+        });
+        let script = Script { exports: &[Interface::Reconciler], ask: Some(ask), ..Script::default() };
+        let calls = Arc::clone(&script.calls);
+        let mut bench = Bench::new(script, "bounded: { objects: 1 }");
+        bench.page_of(json!({ "uid": "page" }), json!({ "text": "kept" }));
+        let key = ObjectRef::namespaced("n", "a");
+        let primaries = &bench.controller.primaries;
+        assert!(primaries.has_forgotten(&primaries.get(&key).unwrap()), "{what}");
+        {
+            let mut objects = bench.server.objects.lock();
+            let page = objects.remove(&(bench.controller.spec.primary.clone(), key.clone())).unwrap();
+            if let Some(uid) = there {
+                let mut page = page;
+                page["metadata"]["uid"] = uid.into();
+                objects.insert((bench.controller.spec.primary.clone(), key.clone()), page);
+            }
+        }
+        bench.server.away.store(away, Ordering::Relaxed);
+        bench.queue.event(&key, queue::Event::PrimaryChanged { deleting: false }, Instant::now());
+        let mut ticket = bench.queue.next().await.unwrap();
+        let ended = execute(Arc::clone(&bench.controller), &mut ticket, NOW).await;
+        ticket.finish(ended.finished, Instant::now());
+        match error {
+            None => assert_eq!(ended.error, None, "{what}"),
+            Some(error) => assert!(ended.error.unwrap().starts_with(error), "{what}"),
+        }
+        assert_eq!((calls.lock().join(" ").as_str(), ended.recalled), (seen, recalled), "{what}");
     }
 }
 

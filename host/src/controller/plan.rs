@@ -165,7 +165,7 @@ impl Planner<'_> {
             filter: Filter::primary(built_in, spec.filters.clone()),
             indexes: spec.indexes.clone(),
             fields: spec.keep.fields(),
-            bounded: None,
+            bounded: spec.bounded.map(|bound| Bounded { stays: spec.stays(), bound }),
             packed: spec.stored.is_packed(),
             faults: Arc::clone(self.faults),
         };

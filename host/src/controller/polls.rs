@@ -68,8 +68,8 @@ impl Polls {
                 keys
             };
             let task = match source.spec.polled.clone() {
-                Polled::Each(each) => poller.each(each, keys()).boxed(),
-                Polled::Inbound => poller.forget(keys()).boxed(),
+                Polled::Each(each) | Polled::Inbound(Some(each)) => poller.each(each, keys()).boxed(),
+                Polled::Inbound(None) => poller.forget(keys()).boxed(),
                 Polled::Together { every } => {
                     let (sender, polled) = watch::channel(false);
                     polls.polled.push(polled);
@@ -121,11 +121,13 @@ impl Poller {
         }
     }
 
-    /// Polls each primary by itself, when it is time for it (`PP-2`).
+    /// Polls each primary by itself, when it is time for it (`PP-2`), or when it is asked for (`IB-6`).
     async fn each(self, each: Each, touched: Arc<TouchedKeys>) {
         let mut edition = self.handle.edition.subscribe();
         edition.mark_unchanged();
         let mut schedule = Schedule::new(each.every, each.first_after);
+        self.source.ask_on();
+        self.renew(&mut schedule);
         let mut under_way = FuturesUnordered::new();
         let (mut leaving, mut farewell) = (BTreeSet::new(), interval(FAREWELL));
         farewell.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -138,14 +140,24 @@ impl Poller {
             let next = schedule.next().filter(|_| under_way.len() < each.concurrency);
             tokio::select! {
                 biased;
-                Ok(()) = edition.changed() => schedule.hurry(Instant::now()),
+                Ok(()) = edition.changed() => self.renew(&mut schedule),
                 Some((turn, polled)) = under_way.next(), if !under_way.is_empty() => {
                     schedule.finish(turn, polled, Instant::now(), self.chance.share());
                 }
+                asked = self.source.asked() => asked.into_iter().for_each(|(turn, at)| schedule.ask(turn, at)),
                 keys = touched.take() => leaving.extend(keys.into_iter().filter(|key| !self.look(&mut schedule, key))),
                 _ = farewell.tick(), if !leaving.is_empty() => leaving.retain(|key| !self.look(&mut schedule, key)),
                 () = until(next) => {}
             }
+        }
+    }
+
+    /// Has all polled at once whose things are known: another version of the component may say otherwise.
+    fn renew(&self, schedule: &mut Schedule) {
+        let now = Instant::now();
+        schedule.hurry(now);
+        if self.source.spec.waits_for_asks() {
+            self.source.polled().into_iter().for_each(|turn| schedule.ask(turn, now));
         }
     }
 

@@ -242,8 +242,9 @@ fn externals(
     let is_kin = |now: &Spec| now.gvk.is_kind_of(&primaries.gvk) && now.cluster == primaries.cluster;
     let kin = before.filter(|(now, _)| is_kin(now.spec())).map(|(_, known)| known);
     let one = |(name, spec): (&Arc<str>, &manifest::External)| {
-        let known = kin.and_then(|known| known.get(name)).filter(|known| known.spec == *spec);
-        let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec.clone())));
+        let spec = spec.unfiltered();
+        let known = kin.and_then(|known| known.get(name)).filter(|known| known.spec == spec);
+        let external = known.cloned().unwrap_or_else(|| Arc::new(External::new(name, spec)));
         (Arc::clone(name), external)
     };
     wanted.iter().map(one).collect()

@@ -236,7 +236,7 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
         "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `resource-poller` \
-         (spec.controllers.web.sources.domains.pollEach), `inbound` (spec.controllers.web.sources.hooks.inbound), `poller` \
+         (spec.controllers.web.sources.domains.pollEach), `inbound` (spec.controllers.web.sources.hooks.inbound), `resource-poller` (spec.controllers.web.sources.hooks.inbound.fetch), `poller` \
          (spec.controllers.web.sources.themes.poll), `filter` (spec.controllers.web.filters.onAdd.export), `mapper` (spec.controllers.web.sources.maps.informer.mapper.export), \
          `secondary-mapper` (spec.controllers.web.sources.maps.informer.secondaries.export), `filter` \
          (spec.controllers.web.sources.maps.informer.filters.onAdd.export), `dependent` \
@@ -249,12 +249,14 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
 
 /// Returns a source outside of the cluster of each kind.
 fn externals() -> [(std::sync::Arc<str>, External); 3] {
-    let each = Each { every: Duration::from_secs(1), first_after: Duration::ZERO, when: None, concurrency: 1 };
+    let each = Each { every: Some(Duration::from_secs(1)), first_after: Duration::ZERO, when: None, concurrency: 1 };
     let together = Polled::Together { every: Duration::from_secs(1) };
-    [("domains", Polled::Each(each)), ("hooks", Polled::Inbound), ("themes", together)].map(|(name, polled)| {
-        let id = Pointer::parse("/id").unwrap();
-        (name.into(), External { id, things: 1, memory: 1, polled })
-    })
+    [("domains", Polled::Each(each.clone())), ("hooks", Polled::Inbound(Some(each))), ("themes", together)].map(
+        |(name, polled)| {
+            let id = Pointer::parse("/id").unwrap();
+            (name.into(), External { id, things: 1, memory: 1, filters: Filters::default(), polled })
+        },
+    )
 }
 
 /// Returns a source of config maps about which the component is asked.

@@ -36,7 +36,8 @@ type Received struct {
 	Events []Told
 }
 
-// Told is what a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run.
+// Told is what a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run. Where the
+// manifest says "fetch", the latter has the function of [PollOne] read its things, and it runs if they have changed.
 type Told struct {
 	// Namespace is that of the primary; empty if it lives in none.
 	Namespace string

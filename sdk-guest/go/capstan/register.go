@@ -75,9 +75,9 @@ func Poll(source string, function func(run Run) ([]PrimaryThings, error)) {
 	Controller("").Poll(source, function)
 }
 
-// PollOne registers what reads things outside of the cluster for one primary, under the name of a source with "pollEach". An error
-// keeps what was known, and is tried again. It is called when it is time, and by the first look of a run at the things of a primary,
-// always outside of the run.
+// PollOne registers what reads things outside of the cluster for one primary, under the name of a source with "pollEach", or with
+// "inbound" and "fetch". An error keeps what was known, and is tried again. It is called when it is time, by the first look of a run at the
+// things of a primary, and when a request has only said that something has changed, always outside of the run.
 func PollOne[P any](source string, function func(run Run, primary *P) (Things, error)) {
 	Controller("").PollOne(source, function)
 }

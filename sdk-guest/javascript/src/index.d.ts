@@ -110,8 +110,9 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    */
   poll?: Record<string, () => PrimaryThings[]>;
   /**
-   * Reads things outside of the cluster for one primary, by the name of a source with `pollEach`. What it throws keeps what was known, and
-   * is tried again. Called when it is time, and by the first look of a run at the things of a primary, always outside of the run.
+   * Reads things outside of the cluster for one primary, by the name of a source with `pollEach`, or with `inbound` and `fetch`. What it
+   * throws keeps what was known, and is tried again. Called when it is time, by the first look of a run at the things of a primary, and when a
+   * request has only said that something has changed, always outside of the run.
    */
   pollOne?: Record<string, (primary: P) => unknown[] | Things | void>;
   /**
@@ -156,7 +157,10 @@ export interface Received {
   events?: Told[];
 }
 
-/** What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run. */
+/**
+ * What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run. Where the manifest says
+ * `fetch`, the latter has `pollOne` read its things, and it runs if they have changed.
+ */
 export interface Told {
   /** Left out for a cluster-scoped primary. */
   namespace?: string;

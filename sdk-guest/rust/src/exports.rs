@@ -240,8 +240,8 @@ pub trait ResourcePollers {
     type Primary: DeserializeOwned + 'static;
 
     /// Returns the things of the source `name` that belong to the primary. An error keeps what was known, and is tried again. Called
-    /// when it is time, and by the first look of a run at the things of a primary; always outside of the run:
-    /// [`context::run`](crate::context::run) is `None`.
+    /// when it is time, by the first look of a run at the things of a primary, and when a request has only said that something has changed;
+    /// always outside of the run: [`context::run`](crate::context::run) is `None`.
     fn poll_one(name: &str, primary: &Self::Primary) -> Result<Things>;
 }
 

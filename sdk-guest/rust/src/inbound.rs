@@ -82,7 +82,7 @@ impl Received {
         Self { status: 202, text: String::new(), events: Ok(Vec::new()) }
     }
 
-    /// This primary should run.
+    /// This primary should run; or, where the manifest says `fetch`, its things are read, and it runs if they have changed.
     pub fn wake<'a>(self, namespace: impl Into<Option<&'a str>>, name: &str) -> Self {
         self.learn(namespace.into(), name, Ok(Learned::Wake))
     }

@@ -261,7 +261,8 @@ pub use capstan_guest_macros::conditions;
 /// ```
 pub use capstan_guest_macros::pollers;
 
-/// Reads things outside of the cluster for one primary: each function of the block is one source of the manifest with `pollEach`.
+/// Reads things outside of the cluster for one primary: each function of the block is one source of the manifest with `pollEach`,
+/// or with `inbound` and `fetch`.
 ///
 /// A function takes the primary by reference, or nothing, and returns a `Vec` of anything that serializes, or [`Things`] to say when
 /// they are read again, or a `Result` of either. Its name is that of the source, with `-` for `_`; `#[resource_poller("name")]` above

@@ -190,6 +190,33 @@ fn a_request_with_the_token_wakes_the_primary_whose_run_sees_what_it_says() {
 }
 
 #[test]
+fn a_request_that_only_says_that_something_has_changed_has_it_read_before_the_primary_runs() {
+    // IB-6
+    let place = Place::new("inbound-fetch");
+    let _secret = Secret::new(&place);
+    let look = json!([{ "read": { "in": { "source": "hooks" }, "select": "related" }, "as": "things", "show": ["/id", "/count"] }]);
+    // Each poll of `a` finds another thing, those of `b` find the same.
+    for (name, count) in [("a", true), ("b", false)] {
+        let polls = json!({ "hooks": { "things": [{ "id": 1 }], "count": count } });
+        place.probe(name, json!({ "reconcile": { "do": look, "status": {} }, "polls": polls }));
+    }
+    let (daemon, door) = Door::of(&place, &manifest(&place, "fetch: {}, requestsPerSecond: 1000"));
+    await_things(&place, "a", json!([{ "/id": 1, "/count": 1 }]));
+    await_things(&place, "b", json!([{ "/id": 1, "/count": null }]));
+    daemon.await_quiet();
+    let runs = daemon.runs();
+    let namespace = place.namespace.name();
+    let both = json!({ "events": [{ "namespace": namespace, "name": "a" }, { "namespace": namespace, "name": "b" }] });
+    assert_eq!(door.post(both).0, 202);
+    await_things(&place, "a", json!([{ "/id": 1, "/count": 2 }]));
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), runs + 1, "nothing of b has changed");
+    // What a request says itself stands beside what was read, and nothing is read for it.
+    assert_eq!(door.post(present(&place, "a", json!({ "id": 2 }))).0, 202);
+    await_things(&place, "a", json!([{ "/id": 1, "/count": 2 }, { "/id": 2, "/count": null }]));
+}
+
+#[test]
 fn a_component_that_fails_traps_or_is_slow_over_requests_harms_no_runs() {
     // IB-4, IB-5
     let place = Place::new("inbound-bad");

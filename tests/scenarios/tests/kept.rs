@@ -388,3 +388,52 @@ fn s140_a_bounded_cache_forgets_nothing_that_primaries_of_a_namespace_need() {
     let names = [0, 1, 2].map(|i| format!("p{i}"));
     bounded(&place, ("Probe", &place.probes()), &names);
 }
+
+#[test]
+fn primaries_of_which_few_are_kept_whole_run_and_are_cleaned_up_like_others() {
+    // BC-1
+    let place = Place::new("bounded-own");
+    let daemon = place.daemon(&place.probe_manifest("bounded: { objects: 1 }\nindexes: { by-theme: { pointer: /spec/theme } }\nsources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { index: { name: by-theme } } } } }\n"));
+    for name in ["a", "b", "c"] {
+        place.probe(
+            name,
+            json!({ "theme": format!("of-{name}"), "reconcile": { "status": { "seen": format!("1 {name}") } } }),
+        );
+    }
+    let await_seen = |name: &str, what: &str| {
+        place.await_object(&place.probes(), name, what, |probe| probe["status"]["seen"] == format!("{what} {name}"))
+    };
+    for name in ["a", "b", "c"] {
+        await_seen(name, "1");
+    }
+    daemon.await_quiet();
+    let recalled = || daemon.count("capstan_reconciliations_recalled_total", "");
+    // What leads to a primary stays of it, and it is read again for its run.
+    let before = recalled();
+    for name in ["a", "b", "c"] {
+        let runs = daemon.runs_of(name);
+        place.create("v1", "ConfigMap", &place.config_maps(), &format!("of-{name}"), json!({}));
+        wait::until(SOON, "a run for what is of its theme", || (daemon.runs_of(name) > runs).then_some(())).unwrap();
+    }
+    assert!(recalled() >= before + 2, "{before} {}", recalled());
+    daemon.await_quiet();
+    let runs: usize = ["a", "b", "c"].map(|name| daemon.runs_of(name)).into_iter().sum();
+    for name in ["a", "b", "c"] {
+        place.merge(&place.probes(), name, &json!({ "metadata": { "labels": { "generation": "stays" } } }));
+    }
+    daemon.await_quiet();
+    let now: usize = ["a", "b", "c"].map(|name| daemon.runs_of(name)).into_iter().sum();
+    assert_eq!(now, runs, "an update without a new generation causes no run, of whatever is forgotten");
+    for name in ["a", "b", "c"] {
+        place.merge(
+            &place.probes(),
+            name,
+            &json!({ "spec": { "reconcile": { "status": { "seen": format!("2 {name}") } } } }),
+        );
+        await_seen(name, "2");
+    }
+    for name in ["a", "b", "c"] {
+        place.delete(&place.probes(), name);
+        place.await_gone(&place.probes(), name);
+    }
+}

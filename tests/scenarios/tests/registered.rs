@@ -350,6 +350,35 @@ sources: { maps: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { annota
 }
 
 #[test]
+fn a_source_that_a_run_registers_asks_the_component_whose_its_objects_are_and_which_changes_count() {
+    // ES-4, IM-3, IS-1
+    let place = Place::new("regexport");
+    // One call for the run that registers, and one for the mapper.
+    let plugin = format!("limits: {{ concurrency: 2 }}\n{GRANTS}");
+    let daemon = place.daemon(&place.manifest("probe", PROBES, &plugin, ""));
+    let asked = |keys: &str, accepts: bool| {
+        let spec = json!({ "mappers": { "lead": { "keys": [keys] } }, "filters": { "shown": { "accepts": accepts } } });
+        json!({ "test.capstan.dev/spec": spec.to_string() })
+    };
+    let map = |annotations: Value| json!({ "metadata": { "annotations": annotations } });
+    place.create("v1", "ConfigMap", &place.config_maps(), "m", json!({}));
+    place.merge(&place.config_maps(), "m", &map(asked("p", true)));
+    let informer = json!({ "apiVersion": "v1", "kind": "ConfigMap", "mapper": { "export": "lead" }, "filters": { "generic": { "export": "shown" } } });
+    let register = json!({ "register": { "name": "maps", "declaration": { "informer": informer } }, "as": "maps" });
+    let read = json!({ "read": { "in": { "source": "maps" }, "select": "related" } });
+    place.probe("p", json!({ "reconcile": { "do": [register, read] } }));
+    place.await_object(&place.probes(), "p", "what belongs to it", |p| p["status"]["read"] == json!(["m"]));
+    daemon.await_quiet();
+    let before = daemon.runs_of("p");
+    place.merge(&place.config_maps(), "m", &map(asked("p", false)));
+    daemon.await_quiet();
+    assert_eq!(daemon.runs_of("p"), before, "the filter does not want it");
+    place.merge(&place.config_maps(), "m", &map(asked("q", true)));
+    runs_more(&daemon, "p", before);
+    place.await_object(&place.probes(), "p", "that it belongs to another one", |p| p["status"]["read"] == json!([]));
+}
+
+#[test]
 fn what_is_registered_goes_on_in_the_namespaces_that_come_and_wakes_nobody_for_that() {
     // ES-4, NS-2
     let (own, other) = (Place::new("regns"), Place::new("regns-other"));

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::shares::{Facts, Taken};
 use super::things::LONGEST;
 use super::{External, Refused};
-use crate::manifest::polls::Polled;
 use crate::object::ObjectRef;
 
 impl External {
@@ -43,7 +42,7 @@ impl External {
     /// Takes in that it is not known any more what a primary has: nothing is read or made of its things before a poll has succeeded that
     /// begins later. Where nothing is polled, requests go on telling what there is.
     pub fn doubt(&self, primary: &ObjectRef, uid: &str) {
-        if self.spec.polled == Polled::Inbound {
+        if self.spec.is_only_told() {
             return;
         }
         let doubts = &mut self.state.lock().doubts;
@@ -53,6 +52,7 @@ impl External {
 
     /// Takes in that a poll has succeeded, of one primary or of all (`None`). Returns the primaries whose things are known again.
     pub fn settle(&self, Began(began): Began, primary: Option<&ObjectRef>) -> Vec<ObjectRef> {
+        self.asks.settle(Began(began), primary);
         let doubts = &mut self.state.lock().doubts;
         let settled = |key: &ObjectRef, since: u64| since < began && primary.is_none_or(|primary| primary == key);
         let open = doubts.open.iter().filter(|(key, (_, since))| settled(key, *since));
@@ -66,7 +66,7 @@ impl External {
 
 /// When a poll has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Began(u64);
+pub struct Began(pub(super) u64);
 
 /// The primaries of which it is not known what there is, each with its uid, and since when.
 #[derive(Default)]
@@ -76,7 +76,7 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    fn tick(&mut self) -> u64 {
+    pub(super) fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }

@@ -17,6 +17,10 @@ pub(super) struct Known {
     pub(super) written: Written,
     /// The bytes that all of it takes.
     pub(super) bytes: u64,
+    /// When a request has told something of it last, as [`super::Began`] counts.
+    pub(super) told: u64,
+    /// Whether the last answer has not seen something that was written.
+    pub(super) overruled: bool,
 }
 
 /// What a write makes of what is known of one primary.
@@ -32,7 +36,7 @@ pub(super) struct After {
 impl Known {
     pub(super) fn of((primary, uid): (&ObjectRef, &str), things: Things, standing: Standing) -> Self {
         let bytes = size(primary, &things);
-        Self { uid: uid.into(), things, standing, written: Written::default(), bytes }
+        Self { uid: uid.into(), things, standing, written: Written::default(), bytes, told: 0, overruled: false }
     }
 
     pub(super) fn taken(&self) -> Taken {

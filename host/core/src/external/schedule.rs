@@ -12,13 +12,17 @@ use crate::object::ObjectRef;
 /// The longest time to the next poll after failures, unless the period is longer.
 const LONGEST: Duration = Duration::from_mins(5);
 
+/// The time to the first repetition of a poll that has failed, where there is no period.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// By which share of it the time to the next poll may be shorter, so that not all come together.
 const JITTER: f64 = 0.1;
 
 /// When each primary is polled next. `chance` is a number from 0 to 1 everywhere.
 #[derive(Debug)]
 pub struct Schedule {
-    every: Duration,
+    /// `None`: only who is asked for is polled.
+    every: Option<Duration>,
     first_after: Duration,
     /// Those that wait, by time.
     due: BTreeSet<(Instant, ObjectRef)>,
@@ -43,8 +47,8 @@ struct Entry {
     failures: u32,
     /// It has changed while it was polled.
     changed: bool,
-    /// What is being polled may be out of date when it comes.
-    stale: bool,
+    /// What is being polled may be out of date when it comes, so that it is polled again at this time.
+    again: Option<Instant>,
 }
 
 /// How a poll of a primary has ended.
@@ -65,18 +69,39 @@ pub fn pause(every: Duration, failures: u32, chance: f64) -> Duration {
 
 impl Schedule {
     /// Returns one without primaries.
-    pub fn new(every: Duration, first_after: Duration) -> Self {
+    pub fn new(every: Option<Duration>, first_after: Duration) -> Self {
         Self { every, first_after, due: BTreeSet::new(), primaries: BTreeMap::new() }
     }
 
-    /// Takes in that a primary has appeared or changed: it is polled after the first delay, unless it is polled anyway (`PP-2`).
+    /// Takes in that a primary has appeared or changed: it is polled after the first delay, unless it is polled anyway (`PP-2`), or is not asked
+    /// for (`IB-6`).
     pub fn notice(&mut self, (primary, uid): (&ObjectRef, &str), now: Instant, chance: f64) {
         match self.primaries.get_mut(primary) {
             Some(entry) if *entry.uid == *uid => entry.changed = entry.at.is_none(),
+            Some(_) | None if self.every.is_none() => self.remove(primary),
             Some(_) | None => {
                 self.remove(primary);
                 let at = now + pause(self.first_after, 0, chance);
                 self.wait(Turn { primary: primary.clone(), uid: uid.into() }, at, 0);
+            }
+        }
+    }
+
+    /// Takes in that a primary is asked for: it is polled at this time, or earlier, and once more if it is being polled (`IB-6`).
+    pub fn ask(&mut self, turn: Turn, at: Instant) {
+        match self.primaries.get_mut(&turn.primary) {
+            Some(entry) if entry.uid == turn.uid => match entry.at {
+                None => entry.again = Some(entry.again.map_or(at, |known| known.min(at))),
+                Some(known) if known > at => {
+                    entry.at = Some(at);
+                    self.due.remove(&(known, turn.primary.clone()));
+                    self.due.insert((at, turn.primary));
+                }
+                Some(_) => {}
+            },
+            Some(_) | None => {
+                self.remove(&turn.primary);
+                self.wait(turn, at, 0);
             }
         }
     }
@@ -91,7 +116,7 @@ impl Schedule {
     /// Takes in that what was polled may be out of date: all are polled at once, those under way once more.
     pub fn hurry(&mut self, now: Instant) {
         for entry in self.primaries.values_mut() {
-            entry.stale = entry.at.is_none();
+            entry.again = entry.at.is_none().then_some(now);
         }
         for (_, primary) in std::mem::take(&mut self.due) {
             if let Some(entry) = self.primaries.get_mut(&primary) {
@@ -111,26 +136,31 @@ impl Schedule {
         self.due.first().filter(|(at, _)| *at <= now)?;
         let (_, primary) = self.due.pop_first()?;
         let entry = self.primaries.get_mut(&primary)?;
-        (entry.at, entry.changed, entry.stale) = (None, false, false);
+        (entry.at, entry.changed, entry.again) = (None, false, None);
         Some(Turn { uid: entry.uid.clone(), primary })
     }
 
     /// Takes in how a poll has ended. Of a primary that has gone meanwhile nothing follows.
     pub fn finish(&mut self, turn: Turn, polled: Polled, now: Instant, chance: f64) {
-        let Some(Entry { uid, at: None, failures, changed, stale }) = self.primaries.get(&turn.primary).cloned() else {
+        let Some(Entry { uid, at: None, failures, changed, again: asked }) = self.primaries.get(&turn.primary).cloned()
+        else {
             return;
         };
         if uid != turn.uid {
             return;
         }
         match polled {
-            _ if stale => self.wait(turn, now, 0),
-            Polled::Well(Some(again)) => self.wait(turn, now + again.max(SHORTEST), 0),
-            Polled::Well(None) => self.wait(turn, now + pause(self.every, 0, chance), 0),
             Polled::Badly => {
                 let failures = failures.saturating_add(1);
-                self.wait(turn, now + pause(self.every, failures, chance), failures);
+                let at = now + pause(self.every.unwrap_or(RETRY), failures, chance);
+                self.wait(turn, asked.map_or(at, |asked| asked.min(at)), failures);
             }
+            Polled::Well(_) | Polled::Unwanted if asked.is_some() => self.wait(turn, asked.unwrap_or(now), 0),
+            Polled::Well(Some(again)) => self.wait(turn, now + again.max(SHORTEST), 0),
+            Polled::Well(None) => match self.every {
+                Some(every) => self.wait(turn, now + pause(every, 0, chance), 0),
+                None => drop(self.primaries.remove(&turn.primary)),
+            },
             Polled::Unwanted => {
                 self.primaries.remove(&turn.primary);
                 if changed {
@@ -142,7 +172,7 @@ impl Schedule {
 
     fn wait(&mut self, Turn { primary, uid }: Turn, at: Instant, failures: u32) {
         self.due.insert((at, primary.clone()));
-        self.primaries.insert(primary, Entry { uid, at: Some(at), failures, changed: false, stale: false });
+        self.primaries.insert(primary, Entry { uid, at: Some(at), failures, changed: false, again: None });
     }
 }
 
@@ -185,7 +215,7 @@ mod tests {
         // PP-2
         let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
         let at = |n| start + seconds(n);
-        let mut schedule = Schedule::new(seconds(10), seconds(3));
+        let mut schedule = Schedule::new(Some(seconds(10)), seconds(3));
         assert_eq!(schedule.next(), None);
         schedule.notice((&a, "u"), at(0), 0.0);
         schedule.notice((&a, "u"), at(2), 0.0);
@@ -210,7 +240,7 @@ mod tests {
         // PP-2, XC-6
         let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
         let at = |n| start + seconds(n);
-        let mut schedule = Schedule::new(seconds(10), seconds(0));
+        let mut schedule = Schedule::new(Some(seconds(10)), seconds(0));
         schedule.notice((&a, "u"), at(0), 0.0);
         for (begun, next) in [(0, 10), (10, 30), (30, 70)] {
             assert_eq!(schedule.take(at(begun)), Some(turn("a", "u")));
@@ -231,11 +261,50 @@ mod tests {
     }
 
     #[test]
+    fn who_is_asked_for_is_polled_then_or_earlier_and_again_if_it_is_being_polled() {
+        // IB-6
+        let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
+        let at = |n| start + seconds(n);
+        let mut schedule = Schedule::new(None, seconds(0));
+        schedule.notice((&a, "u"), at(0), 0.0);
+        assert_eq!(schedule.next(), None, "nobody has asked");
+        for (asked, next) in [(9, 9), (5, 5), (7, 5)] {
+            schedule.ask(turn("a", "u"), at(asked));
+            assert_eq!(schedule.next(), Some(at(next)));
+        }
+        assert_eq!(schedule.take(at(5)), Some(turn("a", "u")));
+        schedule.ask(turn("a", "u"), at(6));
+        schedule.ask(turn("a", "u"), at(8));
+        assert_eq!(schedule.next(), None, "it is being polled");
+        schedule.finish(turn("a", "u"), Polled::Well(None), at(6), 0.0);
+        assert_eq!((schedule.next(), schedule.take(at(6))), (Some(at(6)), Some(turn("a", "u"))));
+        schedule.finish(turn("a", "u"), Polled::Well(None), at(7), 0.0);
+        assert_eq!(schedule.next(), None, "there is no period");
+        // One that is made again is another one.
+        schedule.ask(turn("a", "u"), at(8));
+        schedule.notice((&a, "v"), at(8), 0.0);
+        assert_eq!(schedule.next(), None);
+    }
+
+    #[test]
+    fn a_poll_that_was_asked_for_and_fails_is_tried_again_later_each_time() {
+        // IB-6
+        let (start, mut schedule) = (Instant::now(), Schedule::new(None, seconds(0)));
+        let at = |n| start + seconds(n);
+        schedule.ask(turn("a", "u"), at(0));
+        for (begun, next) in [(0, 1), (1, 3), (3, 7)] {
+            assert_eq!(schedule.take(at(begun)), Some(turn("a", "u")));
+            schedule.finish(turn("a", "u"), Polled::Badly, at(begun), 0.0);
+            assert_eq!(schedule.next(), Some(at(next)));
+        }
+    }
+
+    #[test]
     fn a_primary_that_is_not_wanted_waits_for_a_change() {
         // PP-2
         let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
         let at = |n| start + seconds(n);
-        let mut schedule = Schedule::new(seconds(10), seconds(3));
+        let mut schedule = Schedule::new(Some(seconds(10)), seconds(3));
         for (changed, next) in [(false, None), (true, Some(at(7)))] {
             schedule.notice((&a, "u"), at(0), 0.0);
             assert_eq!(schedule.take(at(3)), Some(turn("a", "u")));
@@ -250,7 +319,7 @@ mod tests {
     #[test]
     fn after_a_swap_all_that_wait_are_polled_at_once() {
         let start = Instant::now();
-        let mut schedule = Schedule::new(seconds(10), seconds(3));
+        let mut schedule = Schedule::new(Some(seconds(10)), seconds(3));
         for name in ["a", "b", "c"] {
             schedule.notice((&ObjectRef::cluster(name), "u"), start, 0.0);
         }
@@ -271,7 +340,7 @@ mod tests {
         // PP-2
         let (start, a) = (Instant::now(), ObjectRef::cluster("a"));
         let at = |n| start + seconds(n);
-        let mut schedule = Schedule::new(seconds(100), seconds(3));
+        let mut schedule = Schedule::new(Some(seconds(100)), seconds(3));
         schedule.notice((&a, "u"), at(0), 0.0);
         let old = schedule.take(at(3)).unwrap();
         schedule.finish(old, Polled::Well(None), at(3), 0.0);

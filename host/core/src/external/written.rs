@@ -94,18 +94,27 @@ impl Written {
         mark.now = now;
     }
 
-    /// Returns what an answer means after these writes: where it shows what was replaced, or nothing, what was written stands (`XC-5`).
-    pub(super) fn confirm(self, mut answer: Things) -> Things {
+    /// Returns what an answer means after these writes, and whether that is otherwise than it says: where it shows what was replaced, or nothing,
+    /// what was written stands (`XC-5`).
+    pub(super) fn confirm(self, mut answer: Things) -> (Things, bool) {
+        let mut overruled = false;
         for (id, Mark { replaced, now }) in self.0 {
             let seen = answer.get(&id);
             let is_old = seen.is_none() || replaced.iter().any(|before| before.as_ref() == seen);
-            match now {
-                Some(now) if is_old => drop(answer.insert(id, now)),
-                None if is_old => drop(answer.remove(&id)),
-                Some(_) | None => {}
+            if is_old && seen != now.as_ref() {
+                overruled = true;
+                match now {
+                    Some(now) => drop(answer.insert(id, now)),
+                    None => drop(answer.remove(&id)),
+                }
             }
         }
-        answer
+        (answer, overruled)
+    }
+
+    /// Returns what a thing is since the last write of it; what it is `otherwise`, if it was not written.
+    pub(super) fn now<'a>(&'a self, id: &Arc<str>, otherwise: Option<&'a Arc<str>>) -> Option<&'a Arc<str>> {
+        self.0.get(id).map_or(otherwise, |mark| mark.now.as_ref())
     }
 
     /// Whether nothing has been written.
@@ -179,7 +188,7 @@ mod tests {
                 now = written.take(&now, &id, write).unwrap_or(now);
             }
             assert_eq!(texts(&now), after, "{known:?} {writes:?}");
-            assert_eq!(texts(&written.confirm(things(answer))), confirmed, "{known:?} {writes:?}, then {answer:?}");
+            assert_eq!(texts(&written.confirm(things(answer)).0), confirmed, "{known:?} {writes:?}, then {answer:?}");
         }
     }
 
@@ -194,7 +203,7 @@ mod tests {
             assert!(step < 8 || written.size() <= size + 20, "{step}: {} {size}", written.size());
             size = written.size();
         }
-        assert_eq!(texts(&written.clone().confirm(things("a=12"))), "a=20");
-        assert_eq!(texts(&written.confirm(things("a=11"))), "a=11");
+        assert_eq!(texts(&written.clone().confirm(things("a=12")).0), "a=20");
+        assert_eq!(texts(&written.confirm(things("a=11")).0), "a=11");
     }
 }

@@ -380,6 +380,7 @@ impl<'a> Check<'a> {
         let workflows = ([&workflow].into_iter().chain(standalone.values()), &reconciler);
         let looks_at = keep::of_primaries((&filters, &events, conditions), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
+        self.primaries_forgettable(raw, &indexes, &sources.watched);
         self.not_too_many(*place);
         Some(Controller {
             name: Arc::clone(name),
@@ -395,6 +396,7 @@ impl<'a> Check<'a> {
             page_size: page_size(&raw.page_size),
             keep,
             stored: keep::stored(&raw.packed),
+            bounded: get(&raw.bounded).map(keep::bound),
             generation_aware: filters::generation_aware(raw, defaults),
             triggered_by: self.triggered_by(raw),
             filters,

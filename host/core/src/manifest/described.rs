@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
-use super::Operator;
 use super::fit::{LONGEST, Misfit, listed};
-use super::needs::{Need, needs};
+use super::needs::{Need, needs, of_registered};
+use super::{Operator, Source};
 use crate::budget::{Budget, Exceeded};
 use crate::guest::{Description, Interface, KnownNames, Names};
 use crate::yaml::{Quoted, similar};
@@ -46,12 +47,30 @@ pub fn lacking(
     description: &Description,
     budget: &mut Budget,
 ) -> Result<Vec<Misfit>, Exceeded> {
-    let mut found = Vec::new();
-    for need in needs(operator, name) {
-        budget.step(u64::try_from(description.entries.len()).unwrap_or(u64::MAX))?;
-        found.extend(description.lacks(need, budget)?);
+    description.lacking(needs(operator, name), budget)
+}
+
+/// Returns what is wrong with a source that a run of a controller registers: what it asks its component that this does not answer to. `None` if
+/// nothing is, as far as it is known.
+///
+/// # Errors
+/// [`Exceeded`] if that costs too much to find out.
+pub fn unanswered(
+    (controller, source): (&Arc<str>, &Source),
+    exports: impl Fn(Interface) -> bool,
+    description: Option<&Description>,
+    budget: &mut Budget,
+) -> Result<Option<String>, Exceeded> {
+    let needs = of_registered(controller, source);
+    if let Some(Need { interface, field, .. }) = needs.iter().find(|need| !exports(need.interface)) {
+        return Ok(Some(format!("{field}: the component does not export `{}`", interface.name())));
     }
-    Ok(found)
+    let lacking = description.map(|description| description.lacking(needs, budget)).transpose()?.unwrap_or_default();
+    let told = lacking.iter().map(|misfit| {
+        let help = misfit.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+        format!("{}: {}{help}", misfit.field, misfit.message)
+    });
+    Ok(Some(told.collect::<Vec<_>>().join("; ")).filter(|told| !told.is_empty()))
 }
 
 /// Returns the names of a component that none of these plugins, whose component it is, uses.
@@ -86,6 +105,16 @@ pub fn unused<'d>(description: &'d Description, plugins: &[(&Operator, &str)]) -
 }
 
 impl Description {
+    /// Returns what of this the component does not answer to.
+    fn lacking(&self, needs: Vec<Need>, budget: &mut Budget) -> Result<Vec<Misfit>, Exceeded> {
+        let mut found = Vec::new();
+        for need in needs {
+            budget.step(u64::try_from(self.entries.len()).unwrap_or(u64::MAX))?;
+            found.extend(self.lacks(need, budget)?);
+        }
+        Ok(found)
+    }
+
     /// Returns what a component answers to for a controller.
     fn known(&self, interface: Interface, controller: &str) -> Known<'_> {
         let of = self.entries.iter().filter(|entry| entry.exported == interface.name());
@@ -179,10 +208,11 @@ fn noun(interface: Interface) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::path::Path;
 
     use super::*;
-    use crate::manifest::{fit, parse};
+    use crate::manifest::{Registration, fit, parse};
 
     const MANIFEST: &str = "apiVersion: capstan.dev/v1alpha1
 kind: Operator
@@ -248,6 +278,49 @@ spec:
             format!("{}: {} ({})", short(&misfit.field), misfit.message, misfit.help.as_deref().unwrap())
         };
         found.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_source_that_a_run_registers_may_ask_the_component_what_it_answers_to() {
+        // LC-15, ES-4
+        let all = description(&["mapper to-pages to-maps", "filter@pages renamed", "filter@themes shown"]);
+        let declared = |fields: &str| {
+            let text = format!(r#"{{"informer": {{"apiVersion": "v1", "kind": "Secret", {fields}}}}}"#);
+            Registration::parse("keys", &text, &BTreeMap::new()).unwrap().source
+        };
+        for (fields, exported, described, expected) in [
+            (r#""mapper": {"export": "to-maps"}"#, true, true, None),
+            (r#""mapper": {"labels": {}}"#, false, true, None),
+            (
+                r#""mapper": {"export": "to-map"}"#,
+                true,
+                true,
+                Some(
+                    "informer.mapper.export: the component has no mapper `to-map`; did you mean `to-maps`? (it has: `to-maps`, `to-pages`)",
+                ),
+            ),
+            (r#""mapper": {"export": "to-map"}"#, true, false, None),
+            (
+                r#""mapper": {"export": "to-maps"}"#,
+                false,
+                true,
+                Some("informer.mapper.export: the component does not export `mapper`"),
+            ),
+            (r#""filters": {"onAdd": {"export": "renamed"}}"#, true, true, None),
+            (
+                r#""filters": {"onAdd": {"export": "shown"}, "generic": {"export": "rename"}}"#,
+                true,
+                true,
+                Some(
+                    "informer.filters.onAdd.export: the component has no filter `shown` (it has: `renamed`); informer.filters.generic.export: the component has no filter `rename`; did you mean `renamed`? (it has: `renamed`)",
+                ),
+            ),
+        ] {
+            let source = declared(fields);
+            let described = Some(&all).filter(|_| described);
+            let said = unanswered((&"pages".into(), &source), |_| exported, described, &mut Budget::of_run());
+            assert_eq!(said.unwrap().as_deref(), expected, "{fields}");
+        }
     }
 
     /// LC-15

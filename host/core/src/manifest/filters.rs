@@ -36,14 +36,6 @@ impl Question {
     }
 }
 
-impl Filters {
-    /// Returns true if the component is asked anything.
-    pub fn asks_exports(&self) -> bool {
-        let Self { on_add, on_update, on_delete, generic } = self;
-        [on_add, on_update, on_delete, generic].into_iter().flatten().any(|question| question.cel().is_none())
-    }
-}
-
 /// The variable that holds the object as it is, or as it was last seen.
 pub const OBJECT: &str = "object";
 /// The variable that holds an object as it was before an update.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::filters::Question;
 use super::filters::{OBJECT, OLD_OBJECT};
-use super::{ByIndex, Filters, Keys, Mapper, Secondaries, Source};
+use super::{ByIndex, Controller, Filters, Keys, Mapper, Secondaries, Source};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 
@@ -65,14 +65,19 @@ pub struct Bound {
     pub unused: Option<Duration>,
 }
 
-impl Source {
-    /// Returns true if the component is asked about its objects.
-    pub fn asks_exports(&self) -> bool {
-        let mapped =
-            matches!(self.mapper, Mapper::Export(_)) || matches!(self.secondaries, Some(Secondaries::Export(_)));
-        mapped || self.filters.asks_exports()
+impl Controller {
+    /// Returns the fields that stay of primaries that are forgotten: what leads from them to secondaries and to keys of indexes.
+    pub fn stays(&self) -> Fields {
+        let secondaries = self.sources.values().filter_map(|source| source.secondaries.as_ref());
+        let named = secondaries.filter_map(|secondaries| match secondaries {
+            Secondaries::Named(keys) => Some(keys),
+            Secondaries::Export(_) => None,
+        });
+        Fields::only(pointers(self.indexes.values().chain(named))).meet(&self.keep.fields())
     }
+}
 
+impl Source {
     /// Returns the fields that stay of objects that are forgotten: what leads from them to primaries and to keys of indexes.
     pub fn stays(&self) -> Fields {
         let mapper = match &self.mapper {
@@ -84,11 +89,7 @@ impl Source {
             Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
         };
         let keys = mapper.into_iter().chain(self.indexes.values());
-        let pointers = keys.filter_map(|keys| match keys {
-            Keys::Pointer(pointer) => Some(pointer),
-            Keys::Cel(_) => None,
-        });
-        self.with_mapped(Fields::only(pointers)).meet(&self.fields())
+        self.with_mapped(Fields::only(pointers(keys))).meet(&self.fields())
     }
 
     /// Returns the fields that it keeps of its objects, with the annotations by which it finds their primaries.
@@ -144,4 +145,12 @@ pub(super) fn of_keys(keys: &Keys, variable: &str) -> Vec<Path> {
 /// Returns fields with the name of the setting that looks at them.
 pub(super) fn named(setting: &'static str, paths: Vec<Path>) -> impl Iterator<Item = (&'static str, Path)> {
     paths.into_iter().map(move |path| (setting, path))
+}
+
+/// Returns the pointers among keys.
+fn pointers<'k>(keys: impl Iterator<Item = &'k Keys>) -> impl Iterator<Item = &'k Pointer> {
+    keys.filter_map(|keys| match keys {
+        Keys::Pointer(pointer) => Some(pointer),
+        Keys::Cel(_) => None,
+    })
 }

@@ -47,6 +47,13 @@ pub(super) fn beside(controller: &Controller) -> Vec<Need> {
     needs.found
 }
 
+/// Returns what a source needs that a run of a controller registers, with the fields of its declaration.
+pub(super) fn of_registered(controller: &Arc<str>, source: &Source) -> Vec<Need> {
+    let mut needs = Needs { controller, found: Vec::new() };
+    needs.source(source, "informer");
+    needs.found
+}
+
 /// Returns what the plugin `name` may not export for this manifest, with the fields that say so (`LC-5`).
 pub fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
     let all_events = users(operator, name).filter(|controller| controller.all_events());
@@ -69,12 +76,20 @@ impl Needs<'_> {
     fn controller(&mut self, controller: &Controller) {
         let field = format!("spec.controllers.{}", controller.name);
         for (name, external) in &controller.externals {
-            let (interface, polls) = match external.polled {
-                Polled::Together { .. } => (Interface::Poller, "poll"),
-                Polled::Each(_) => (Interface::ResourcePoller, "pollEach"),
-                Polled::Inbound => (Interface::Inbound, "inbound"),
+            let needs: &[_] = match external.polled {
+                Polled::Together { .. } => &[(Interface::Poller, "poll")],
+                Polled::Each(_) => &[(Interface::ResourcePoller, "pollEach")],
+                Polled::Inbound(None) => &[(Interface::Inbound, "inbound")],
+                Polled::Inbound(Some(_)) => {
+                    &[(Interface::Inbound, "inbound"), (Interface::ResourcePoller, "inbound.fetch")]
+                }
             };
-            self.add(interface, Some(name), format!("{field}.sources.{name}.{polls}"));
+            let field = format!("{field}.sources.{name}");
+            for (interface, polls) in needs {
+                self.add(*interface, Some(name), format!("{field}.{polls}"));
+            }
+            let form = needs.first().map_or("", |(_, polls)| polls);
+            self.filters(&external.filters, &format!("{field}.{form}"));
         }
         self.filters(&controller.filters, &field);
         for (name, source) in &controller.sources {

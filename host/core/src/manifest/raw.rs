@@ -36,7 +36,7 @@ pub(super) use dependent::{
 };
 pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
-pub(super) use inbound::{BodyForm, Inbound, Token, TokenKey};
+pub(super) use inbound::{BodyForm, Fetch, Inbound, Token, TokenKey};
 pub(super) use outside::{Outside, StateKind, ThingKey};
 pub(super) use plugin::{Bounded, Capabilities, Component, Grant, Instances, Limits, Memo, Plugin};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
@@ -193,6 +193,9 @@ pub(super) struct Controller {
     /// what it reads. One watch packs for all who share it, if one of them says so (`BC-4`).
     #[schemars(extend("default" = false))]
     pub(super) packed: Maybe<bool>,
+    /// Keep only so many primaries whole, those that came or have run last. Of the others only what says which they are and how they are found
+    /// stays: before one of them runs, it is read from the API server (`BC-1`).
+    pub(super) bounded: Maybe<CacheBound>,
     /// Ignore updates that change neither generation nor deletion (`CF-2`).
     #[schemars(extend("default" = true))]
     pub(super) generation_aware: Maybe<bool>,

@@ -39,6 +39,7 @@ impl Controller {
             "pageSize": self.page_size,
             "keep": keep(&self.keep),
             "drop": drop(&self.keep),
+            "bounded": self.bounded.map(bounded),
             "packed": self.stored.is_packed(),
             "generationAware": self.generation_aware,
             "triggerOnAllEvents": self.all_events(),
@@ -105,29 +106,35 @@ fn sources(controller: &Controller) -> Value {
 }
 
 fn external(external: &External, inbound: Option<&Inbound>) -> Value {
-    let External { id, things, memory, polled } = external;
+    let External { id, things, memory, filters: asked, polled } = external;
+    let filters = filters(asked);
     let id = &**id.text();
     let bounded = json!({ "things": things, "memory": Bytes(*memory).to_string() });
     match polled {
-        Polled::Together { every } => json!({ "poll": { "every": written(*every), "id": id, "bounded": bounded } }),
+        Polled::Together { every } => {
+            json!({ "poll": { "every": written(*every), "id": id, "filters": filters, "bounded": bounded } })
+        }
         Polled::Each(each) => json!({ "pollEach": {
-            "every": written(each.every),
+            "every": each.every.map(written),
             "id": id,
+            "filters": filters,
             "firstAfter": written(each.first_after),
             "when": each.when.as_ref().map(|cel| json!({ "cel": cel.as_str() })),
             "concurrency": each.concurrency,
             "bounded": bounded,
         } }),
-        Polled::Inbound => json!({ "inbound": inbound.map(|inbound| json!({
+        Polled::Inbound(fetch) => json!({ "inbound": inbound.map(|inbound| json!({
             "token": match &inbound.senders {
                 Senders::Token(at) => json!({ "secret": { "name": &*at.name, "key": &*at.key } }),
                 Senders::Anybody => json!("none"),
             },
             "id": id,
+            "filters": filters,
             "body": inbound.body.name(),
             "bodySize": Bytes(inbound.body_size).to_string(),
             "requestsPerSecond": inbound.per_second,
             "bounded": bounded,
+            "fetch": fetch.as_ref().map(|each| json!({ "every": each.every.map(written), "concurrency": each.concurrency })),
         })) }),
     }
 }

@@ -93,15 +93,22 @@ impl Callbacks {
     }
 }
 
+impl Callbacks {
+    /// Returns whether a change of something that is no object matters, by the filter `name`.
+    ///
+    /// # Errors
+    /// That of the component.
+    pub(super) async fn accepts_change(&self, name: &str, change: Changed<'_>) -> Result<bool, Failure> {
+        let open = self.open()?;
+        let answer = open.session.accepts(name, change).await;
+        self.put(open);
+        answer
+    }
+}
+
 impl Exports for Callbacks {
     fn accepts<'a>(&'a self, name: &'a str, change: &'a Change) -> BoxFuture<'a, Result<bool, Failure>> {
-        async move {
-            let open = self.open()?;
-            let answer = open.session.accepts(name, changed(change)).await;
-            self.put(open);
-            answer
-        }
-        .boxed()
+        self.accepts_change(name, changed(change)).boxed()
     }
 
     fn primaries<'a>(&'a self, name: &'a str, secondary: &'a Object) -> BoxFuture<'a, Result<Vec<ObjectRef>, Failure>> {

@@ -124,7 +124,8 @@ impl Controller {
     ) -> Result<(), Unwritten> {
         let key = primary.key();
         let newest = match self.primaries.look(key) {
-            Ok(newest) => newest,
+            Ok(Some(newest)) => self.whole(newest).await?,
+            Ok(None) => None,
             Err(_) => self.cluster.get(&self.spec.primary, key).await?,
         };
         let Some(newest) = newest.filter(|newest| newest.header().uid == primary.header().uid) else {

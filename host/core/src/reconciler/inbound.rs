@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::beside::Beside;
 use super::controller::Controller;
-use super::polling::tell;
-use crate::external::{self, External};
+use super::passing::{End, tell, tell_of};
+use crate::external::{self, Differs, External};
 use crate::guest::{Cause, Failure, InboundAnswer, InboundRequest, Learned, SourceEvent};
 use crate::object::ObjectRef;
 use crate::text;
@@ -103,8 +105,9 @@ pub async fn receive(
     }
     let Answer { events, dropped, doubt } = read(&now, source, events, &beside)?;
     source.understood();
-    let taken = take(&now, source, &events);
+    let (changed, taken) = take(&now, source, &events);
     forget_gone(&now, source, &events);
+    tell_of(&now, source, changed, End::Told).await;
     taken.and(doubt.map_or(Ok(()), Err))?;
     Ok(Received { status, body, dropped })
 }
@@ -151,18 +154,23 @@ fn read(
     Ok(answer)
 }
 
-/// Keeps what was learned, and has those primaries run that it changes something for.
-///
-/// # Errors
-/// [`Problem::Full`], as the first event says it that finds no room. The others are kept.
-fn take(controller: &Controller, source: &External, events: &[Event]) -> Result<(), Problem> {
-    let (mut woken, mut result) = (Vec::new(), Ok(()));
+/// Keeps what was learned, and has those primaries run that are only to run. Returns the others that it changes something for, and
+/// [`Problem::Full`], as the first event says it that finds no room: the others are kept.
+fn take(controller: &Controller, source: &External, events: &[Event]) -> (Vec<Differs>, Result<(), Problem>) {
+    let (mut woken, mut changed, mut result) = (Vec::new(), Vec::new(), Ok(()));
     for Event { primary, uid, what } in events {
-        let changed = match what {
-            What::Wake => Ok(true),
-            What::Thing(id, now) => source.learn((primary, uid), id, now.clone(), || controller.guest.lasting()),
+        let learned = match what {
+            What::Wake => Ok(!source.hint(primary, uid, Instant::now())),
+            What::Thing(id, now) => {
+                let learned = source.learn((primary, uid), id, now.clone(), || controller.guest.lasting());
+                let differs = |things| Differs { primary: primary.clone(), things };
+                learned.map(|change| {
+                    changed.extend(change.map(|change| differs(vec![change])));
+                    false
+                })
+            }
         };
-        match changed {
+        match learned {
             Ok(true) => woken.push(primary.clone()),
             Ok(false) => {}
             Err(refused) => {
@@ -172,7 +180,7 @@ fn take(controller: &Controller, source: &External, events: &[Event]) -> Result<
         }
     }
     tell(controller, source, woken);
-    result
+    (changed, result)
 }
 
 /// Forgets what was kept of primaries that have gone meanwhile, or have been made again (`XC-6`).

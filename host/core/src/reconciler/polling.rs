@@ -9,14 +9,13 @@ use tokio::time::Instant;
 
 use super::beside::Beside;
 use super::controller::Controller;
+use super::passing::{End, tell, tell_of};
 use crate::external::schedule::{Polled, Turn};
-use crate::external::{self, External, Standing};
+use crate::external::{self, Change, Differs, External, Standing};
 use crate::guest::{CallError, CallReason, Failure, Session};
 use crate::manifest::polls::PRIMARY;
 use crate::object::{Object, ObjectRef};
-use crate::queue::Urgency;
 use crate::source::callback::{Asked, Callback, wanted};
-use crate::source::{Trigger, TriggerKind};
 
 /// Polls a source for all primaries at once (`PP-1`). Those whose things have changed run; if nothing was known before, all do.
 ///
@@ -27,6 +26,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
     let session = controller.guest.open(Arc::<Beside>::clone(&polling));
     let began = source.begin();
     let answer = session.poll(&source.name).await?;
+    drop(session);
     let mut primaries = BTreeMap::<ObjectRef, Vec<String>>::new();
     for one in answer.primaries {
         primaries.entry(one.primary).or_default().extend(one.things);
@@ -53,10 +53,13 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
     if let Some((key, why)) = first.filter(|_| changed.refused_anew && useless.is_none()) {
         tracing::warn!(source = %source.name, %key, %why, primaries = more, "what the poller answers about these primaries is of no use: what was known of them stays");
     }
-    tell(controller, source, changed.primaries);
     tell(controller, source, source.settle(began, None));
     if changed.known_now {
+        // All run, whatever a filter says.
+        tell(controller, source, changed.primaries.into_iter().map(|Differs { primary, .. }| primary).collect());
         controller.queue.event_for_all(Instant::now());
+    } else {
+        tell_of(controller, source, changed.primaries, End::Missed).await;
     }
     useless.map_or(Ok(()), Err)
 }
@@ -68,7 +71,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
 /// As [`poll`].
 pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Turn) -> Result<Polled, Failure> {
     let Turn { primary: key, uid } = turn;
-    let Some(primary) = current(controller, turn) else {
+    let Some(primary) = whole(controller, turn).await? else {
         return Ok(Polled::Unwanted);
     };
     if !is_wanted(controller, source, &primary) {
@@ -82,7 +85,7 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
     let session = controller.guest.open(Arc::<Beside>::clone(&polling));
     // A run that waits for the same things may have the turn that this call needs.
     session.ready().await?;
-    let _alone = source.alone(key).await;
+    let alone = source.alone(key).await;
     if current(controller, turn).is_none() {
         return Ok(Polled::Unwanted);
     }
@@ -91,13 +94,14 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
     if answer.is_err() && there {
         source.note(key, uid, Standing::Failed);
     }
-    let (changed, again) = answer?;
-    if changed {
-        tell(controller, source, vec![key.clone()]);
-    }
+    let (things, again) = answer?;
     // XC-6: it may have gone meanwhile.
     if !there && !controller.queue.knows(key) {
         source.forget_one(key, uid);
+    }
+    drop((session, alone));
+    if !things.is_empty() {
+        tell_of(controller, source, vec![Differs { primary: key.clone(), things }], End::Missed).await;
     }
     Ok(Polled::Well(again))
 }
@@ -105,6 +109,14 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
 /// Returns a primary as it is now, if it is still the one whose turn it is.
 fn current(controller: &Controller, Turn { primary, uid }: &Turn) -> Option<Object> {
     controller.primaries.get(primary).filter(|now| *now.header().uid == **uid)
+}
+
+/// Returns the same with all that is kept of it.
+async fn whole(controller: &Controller, turn: &Turn) -> Result<Option<Object>, Failure> {
+    let Some(primary) = current(controller, turn) else {
+        return Ok(None);
+    };
+    controller.whole(primary).await.map_err(|error| Failure::other(format!("reading the primary: {error}")))
 }
 
 /// Polls a source for a primary whose things a run wants to see, unless that was done before. It causes no run (`PP-2`).
@@ -143,13 +155,13 @@ pub(super) async fn needed(controller: &Arc<Controller>, source: &External, prim
     asked.map(drop).map_err(|failure| unreachable(failure.message))
 }
 
-/// Asks the component for the things of a primary. Returns whether they have changed, and when to ask again.
+/// Asks the component for the things of a primary. Returns what has become of them, and when to ask again.
 async fn ask(
     session: &dyn Session,
     polling: &Beside,
     source: &External,
     primary: &Object,
-) -> Result<(bool, Option<Duration>), Failure> {
+) -> Result<(Vec<Change>, Option<Duration>), Failure> {
     let began = source.begin();
     let answer = session.poll_one(&source.name, primary.json()).await?;
     let things = external::read(&answer.things, &source.spec.id, &mut polling.budget.lock());
@@ -157,7 +169,11 @@ async fn ask(
     let holding = || polling.controller.guest.lasting();
     let changed = source.take_one(primary.key(), &primary.header().uid, things, holding);
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
-    source.settle(began, Some(primary.key()));
+    let (key, uid) = (primary.key(), &primary.header().uid);
+    source.settle(began, Some(key));
+    if let Some(at) = source.leaves_open(began, key, Instant::now()) {
+        source.ask((key, uid), at);
+    }
     Ok((changed, answer.again))
 }
 
@@ -171,21 +187,4 @@ fn is_wanted(controller: &Controller, source: &External, primary: &Object) -> bo
         asked.tell(Callback::Poller, "when", primary.key(), &problem);
         true
     })
-}
-
-/// Has primaries run whose things have changed, if they are there, or may be.
-pub(super) fn tell(controller: &Controller, source: &External, primaries: Vec<ObjectRef>) {
-    let own = &controller.primaries;
-    let may_be = |key: &ObjectRef| !matches!(own.look(key), Ok(None));
-    let triggers: Vec<_> = primaries
-        .into_iter()
-        .filter(may_be)
-        .map(|primary| {
-            let what = TriggerKind::Related { source: Arc::clone(&source.name), object: primary.clone() };
-            Trigger { primary, what, urgency: Urgency::Fresh }
-        })
-        .collect();
-    if !triggers.is_empty() {
-        (controller.tell)(triggers);
-    }
 }

@@ -23,6 +23,17 @@ enum Settled {
 }
 
 impl Controller {
+    /// Returns a primary with all that is kept of it: from the API server, if its source has forgotten it (`BC-1`). `None` if it is gone, or has been
+    /// made again, which its watch will tell.
+    pub(super) async fn whole(&self, primary: Object) -> Result<Option<Object>, cluster::Error> {
+        if !self.primaries.has_forgotten(&primary) {
+            return Ok(Some(primary));
+        }
+        let found = self.cluster.get(&self.spec.primary, primary.key()).await?;
+        let same = found.filter(|found| found.header().uid == primary.header().uid);
+        Ok(same.map(|found| self.primaries.recall(found)))
+    }
+
     /// Writes to a primary unless the write would change nothing; the answer is visible to the next reader at once
     /// (`UC-5`). Returns the version of the answer; `None` if nothing was written, or the object is gone.
     pub(super) async fn write_primary(

@@ -1,12 +1,12 @@
-//! Decides which sources a run may register and deregister: by their names, by what they are declared to be, and by the permissions of the
-//! component (`ES-4`).
+//! Decides which sources a run may register and deregister: by their names, by what they are declared to be, by what the component answers to,
+//! and by its permissions (`ES-4`).
 
 use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::run::Run;
 use crate::guest::{CallError, CallReason};
-use crate::manifest::Registration;
+use crate::manifest::{Registration, described};
 use crate::source::registered::Refused;
 
 /// The longest declaration, in bytes.
@@ -58,5 +58,16 @@ fn read(run: &Run, name: &str, declaration: &str) -> Result<Registration, CallEr
         return Err(invalid(format!("found {size} bytes; a declaration has at most {LONGEST}")));
     }
     run.budget.lock().read(declaration).map_err(|error| invalid(error.to_string()))?;
-    Registration::parse(name, declaration, &run.controller.spec.indexes).map_err(invalid)
+    let Controller { spec, guest, .. } = &*run.controller;
+    let registration = Registration::parse(name, declaration, &spec.indexes).map_err(invalid)?;
+    if spec.bounded.is_some() && registration.source.secondaries.is_some() {
+        return Err(invalid("informer.secondaries: primaries are `bounded`, so that only the manifest says what leads from one that is forgotten: declare the source there".into()));
+    }
+    let asked = (&spec.name, &registration.source);
+    let exports = |interface| guest.exports(interface);
+    let unanswered = described::unanswered(asked, exports, guest.description(), &mut run.budget.lock());
+    match unanswered.map_err(|error| invalid(error.to_string()))? {
+        None => Ok(registration),
+        Some(why) => Err(invalid(why)),
+    }
 }

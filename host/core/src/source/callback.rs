@@ -120,6 +120,14 @@ pub fn wanted(question: &Expression, variable: &str, object: &Object) -> Result<
     Ok(question.holds(&[(variable, &tree)], &mut cost())?)
 }
 
+/// Returns what a question says over these variables.
+///
+/// # Errors
+/// [`Problem`].
+pub fn holds(question: &Expression, variables: &[(&str, &Value)]) -> Result<bool, Problem> {
+    Ok(question.holds(variables, &mut cost())?)
+}
+
 /// Returns an object as a tree, at a cost that depends on its size alone, and once for all that is asked about a change.
 pub(super) fn read(object: &Object) -> Result<Arc<Value>, Problem> {
     LAST.with_borrow_mut(|last| {
@@ -180,7 +188,7 @@ impl Asked<'_> {
 
     /// Counts that an export which a field of the manifest names has no answer about an object, and logs it if nothing was logged for
     /// the same cause lately.
-    pub(super) fn tell_of_export(self, callback: Callback, field: &str, object: &ObjectRef, failure: &Failure) {
+    pub fn tell_of_export(self, callback: Callback, field: &str, object: &ObjectRef, failure: &Failure) {
         let Self { source, faults } = self;
         if !faults.takes(callback, format!("{source} {field}: {failure}")) {
             return;

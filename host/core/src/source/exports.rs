@@ -20,7 +20,7 @@ use crate::object::pointer::MOST;
 use crate::object::{Change, Object, ObjectRef};
 
 /// Why nobody is asked: an export that took too long would hold up all that waits behind it.
-const RESTS: &str = "it took too long, and is not asked for a while";
+pub const RESTS: &str = "it took too long, and is not asked for a while";
 
 /// The exports of a component that are asked about objects.
 pub trait Exports: Send + Sync {

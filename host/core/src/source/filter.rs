@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::callback::{Asked, Callback, Problem, cost, questions, read};
+use super::callback::{self, Asked, Callback, Problem, questions, read};
 use crate::cel::Expression;
 use crate::manifest::Filters;
 use crate::manifest::filters::{OBJECT, OLD_OBJECT, Question, UNKNOWN};
@@ -78,6 +78,13 @@ impl Filter {
         }
     }
 
+    /// Returns true if a change matters of which not all is there any more: by the headers alone, whatever the user asks (`BC-1`).
+    pub(super) fn accepts_unseen(&self, change: &Change, sort: Sort) -> bool {
+        self.primary.as_ref().is_none_or(|filter| {
+            sort != Sort::One || is_awaited(change, filter.finalizer.as_deref()) || accepts(change, filter)
+        })
+    }
+
     /// Returns true if the user asks anything.
     pub(super) fn is_costly(&self) -> bool {
         self.user != Filters::default()
@@ -144,7 +151,7 @@ fn holds(question: &Expression, change: &Change) -> Result<bool, Problem> {
         Change::Updated { old, .. } => (OLD_OBJECT, tree(OLD_OBJECT, old)?),
         Change::Deleted { unknown, .. } => (UNKNOWN, Arc::new(Value::Bool(*unknown))),
     };
-    Ok(question.holds(&[(OBJECT, &object), (name, &other)], &mut cost())?)
+    callback::holds(question, &[(OBJECT, &object), (name, &other)])
 }
 
 /// Returns true if a change of a primary matters by the built-in rules: every addition (`CF-1`) and deletion
@@ -312,6 +319,19 @@ mod tests {
         ] {
             assert_eq!(said(&Filter::secondary(user), &changes()), accepted, "{case}");
         }
+    }
+
+    #[test]
+    fn of_what_is_not_all_there_any_more_the_headers_alone_decide() {
+        // BC-1
+        let no = || Filters { generic: cel("false"), on_update: cel("false"), ..Filters::default() };
+        let unseen = |filter: &Filter, sort| changes().map(|change| filter.accepts_unseen(&change, sort));
+        let primary = Filter::primary(built_in(true, None), no());
+        let by_rules = said(&Filter::primary(built_in(true, None), Filters::default()), &changes());
+        assert_eq!(unseen(&primary, Sort::One).to_vec(), by_rules.to_vec());
+        assert!(by_rules.contains(&false), "an update of the status is one of them");
+        assert_eq!(unseen(&primary, Sort::Mixed), [true; 4]);
+        assert_eq!(unseen(&Filter::secondary(no()), Sort::One), [true; 4]);
     }
 
     #[test]

@@ -108,7 +108,14 @@ impl Source {
 
     /// Returns the triggers for a change that no window holds back (`FW-6`).
     pub(super) fn triggers(&self, change: &Change, primaries: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        let accepts = || !self.can_be_asked(change) || self.spec.filter.accepts(change, self.asked());
+        let filter = &self.spec.filter;
+        let accepts = || {
+            if self.can_be_asked(change) {
+                filter.accepts(change, self.asked())
+            } else {
+                filter.accepts_unseen(change, Sort::One)
+            }
+        };
         if self.concerns_nobody(&primaries) || !accepts() {
             return Vec::new();
         }
@@ -373,7 +380,12 @@ impl Source {
             return Vec::new();
         }
         let sort = if mixed { Sort::Mixed } else { Sort::One };
-        if self.can_be_asked(&change) && !self.accepts(&change, sort, exports).await {
+        let accepted = if self.can_be_asked(&change) {
+            self.accepts(&change, sort, exports).await
+        } else {
+            self.spec.filter.accepts_unseen(&change, sort)
+        };
+        if !accepted {
             return Vec::new();
         }
         self.accepted(&change, primaries)

@@ -135,7 +135,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Told:
-    """What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run."""
+    """What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run. Where the manifest
+    says `fetch`, the latter has `@poll_one` read its things, and it runs if they have changed."""
 
     namespace: str | None
     """The primary's namespace; `None` if it lives in none."""

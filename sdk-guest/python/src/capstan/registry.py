@@ -319,11 +319,12 @@ def poll_one(function: PollOne, /) -> PollOne: ...
 @overload
 def poll_one(name: str | None = None, /, *, controller: str | None = None) -> Callable[[PollOne], PollOne]: ...
 def poll_one(name: Any = None, /, *, controller: str | None = None) -> Any:
-    """Marks a function that reads things outside of the cluster for one primary. Its name is that of a source with `pollEach`.
+    """Marks a function that reads things outside of the cluster for one primary. Its name is that of a source with `pollEach`, or with
+    `inbound` and `fetch`.
 
     It is given the primary, and returns a list of things, or `Things(…)` to say when they are read again; `None` if there are none. What
-    it raises keeps what was known, and is tried again. It is called when it is time, and by the first look of a run at the things of a
-    primary, always outside of the run: `context.run()` is `None`.
+    it raises keeps what was known, and is tried again. It is called when it is time, by the first look of a run at the things of a
+    primary, and when a request has only said that something has changed, always outside of the run: `context.run()` is `None`.
     """
     return _named(Interface.RESOURCE_POLLER, name, controller)
 

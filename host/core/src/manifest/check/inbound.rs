@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::super::inbound::{BodyForm, Inbound, LARGEST_BODY, Senders, TOKEN_KEY};
 use super::super::names::{DataKey, HolderName};
-use super::super::polls::{External, Polled};
+use super::super::polls::{Each, External, Polled};
 use super::super::raw::{self, Maybe, MaybeLeaf};
 use super::super::units::{Bytes, Times};
 use super::super::{ConfigValue, Holder};
-use super::{Check, get, located, polls};
+use super::{Check, get, located, polls, workers};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Located, OrWord, Scalar};
 
@@ -26,8 +26,16 @@ impl Check<'_> {
         let body_size = self.body_size(&raw.body_size);
         let per_second = get(&raw.requests_per_second).map_or(10, |Scalar(Times(times))| *times);
         let body = body_form(&raw.body);
-        let external = External { id: id?, things, memory, polled: Polled::Inbound };
+        let fetch = get(&raw.fetch).map(|fetch| self.fetch(fetch));
+        let filters = self.filters(&raw.filters);
+        let external = External { id: id?, things, memory, filters, polled: Polled::Inbound(fetch) };
         Some((external, Inbound { senders: senders?, body, body_size, per_second }))
+    }
+
+    fn fetch(&mut self, raw: &raw::Fetch) -> Each {
+        let every = located(&raw.every).map(|every| self.period(every));
+        let concurrency = workers(&raw.concurrency, 1);
+        Each { every, first_after: every.unwrap_or_default(), when: None, concurrency }
     }
 
     fn senders(&mut self, raw: &raw::Inbound, around: usize) -> Option<Senders> {

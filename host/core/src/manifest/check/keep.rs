@@ -113,6 +113,31 @@ impl Check<'_> {
         }
     }
 
+    /// Finds what primaries that are forgotten could not be asked about.
+    pub(super) fn primaries_forgettable(
+        &mut self,
+        raw: &raw::Controller,
+        indexes: &BTreeMap<Arc<str>, Keys>,
+        sources: &BTreeMap<Arc<str>, Source>,
+    ) {
+        let Some(Located { place, .. }) = located(&raw.bounded) else {
+            return;
+        };
+        if flag(&raw.trigger_on_all_events, false) {
+            self.fault(*place, "found `bounded` together with `triggerOnAllEvents`, which runs for primaries that are gone as they were last; expected one of them");
+        }
+        let secondaries = sources.values().filter_map(|source| source.secondaries.as_ref());
+        let by_cel = |keys: &Keys| matches!(keys, Keys::Cel(_));
+        let indexed = indexes.values().any(by_cel).then_some("CEL in `indexes`");
+        let mut named = secondaries.filter_map(|secondaries| match secondaries {
+            Secondaries::Named(keys) => by_cel(keys).then_some("CEL in `secondaries` of a source"),
+            Secondaries::Export(_) => Some("an export in `secondaries` of a source"),
+        });
+        if let Some(what) = indexed.or_else(|| named.next()) {
+            self.fault(*place, format!("found `bounded` beside {what}, which can't be asked about primaries that are forgotten; expected a pointer there"));
+        }
+    }
+
     /// Finds settings that look at fields which are not kept: they would find nothing there, and nobody would know why.
     pub(super) fn looked_at(
         &mut self,

@@ -8,7 +8,7 @@ use crate::yaml::{Located, Scalar};
 
 use super::super::names::Name;
 use super::super::outside::{State, THING};
-use super::super::polls::Polled;
+use super::super::polls::External;
 use super::super::raw::{self, Maybe};
 use super::super::{Condition, Conditions, Dependent, GenericMatching, Matching, Outside};
 use super::{Check, Scope, flag, get, located, object};
@@ -98,10 +98,10 @@ impl Check<'_> {
         if !self.known(*place, "source", source, scope.source_names().iter().copied()) {
             return None;
         }
-        if bulk && sources.polled.get(source).is_some_and(|known| known.polled == Polled::Inbound) {
+        if bulk && sources.polled.get(source).is_some_and(External::is_only_told) {
             self.fault(
                 *place,
-                format!("found `{source}` together with `bulk: true`: requests don't say all that there is, so that it is not known what is too much; expected a source with `poll` or `pollEach`"),
+                format!("found `{source}` together with `bulk: true`: requests don't say all that there is, so that it is not known what is too much; expected a source with `poll` or `pollEach`, or `fetch` at this one"),
             );
         }
         if let Some(other) = scope.shares_source(name, source, bulk) {

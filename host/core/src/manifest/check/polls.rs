@@ -16,7 +16,8 @@ impl Check<'_> {
         let Located { value: raw, place } = poll;
         let (every, id) = (self.every(&raw.every, *place), self.id(&raw.id, *place));
         let (things, memory) = bounds(&raw.bounded);
-        Some(External { id: id?, things, memory, polled: Polled::Together { every: every? } })
+        let filters = self.filters(&raw.filters);
+        Some(External { id: id?, things, memory, filters, polled: Polled::Together { every: every? } })
     }
 
     pub(super) fn poll_each(&mut self, poll: &Located<raw::PollEach>) -> Option<External> {
@@ -27,17 +28,21 @@ impl Check<'_> {
             self.cel(cel, *place, (&[PRIMARY], Right::Boolean))
         });
         let (every, concurrency) = (every?, workers(&raw.concurrency, 1));
-        let each = Each { every, first_after: time(&raw.first_after, every), when, concurrency };
-        Some(External { id: id?, things, memory, polled: Polled::Each(each) })
+        let each = Each { every: Some(every), first_after: time(&raw.first_after, every), when, concurrency };
+        let filters = self.filters(&raw.filters);
+        Some(External { id: id?, things, memory, filters, polled: Polled::Each(each) })
     }
 
     fn every(&mut self, field: &Leaf<Time>, around: usize) -> Option<Duration> {
-        let Located { value: Scalar(Time(every)), place } = self.need(field, around, "every")?;
+        self.need(field, around, "every").map(|every| self.period(every))
+    }
+
+    pub(super) fn period(&mut self, Located { value: Scalar(Time(every)), place }: &Located<Scalar<Time>>) -> Duration {
         if *every < SHORTEST {
             let (found, least) = (Time(*every), Time(SHORTEST));
             self.fault(*place, format!("found {found} from one poll to the next; expected at least {least}"));
         }
-        Some(*every)
+        *every
     }
 
     fn id(&mut self, field: &Leaf<Pointer>, around: usize) -> Option<Pointer> {

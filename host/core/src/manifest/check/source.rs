@@ -104,9 +104,6 @@ impl Check<'_> {
                     | Mapper::Index(_)
                     | Mapper::Export(_) => source.across_namespaces,
                 };
-                if source.asks_exports() {
-                    self.fault(*place, "found an `export`; which exports of its component are asked only a manifest says: declare the source there");
-                }
                 if source.start_priority.is_some() {
                     self.fault(
                         *place,

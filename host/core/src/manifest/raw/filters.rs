@@ -20,7 +20,7 @@ pub(in crate::manifest) struct PrimaryFilters {
     pub(in crate::manifest) generic: Maybe<AddFilter>,
 }
 
-/// Which changes of an object make its primaries run.
+/// Which changes of an object, or of a thing outside of the cluster, make its primaries run.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::manifest) struct Filters {

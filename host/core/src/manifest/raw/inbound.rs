@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::names::{DataKey, HolderName};
-use super::super::units::{Bytes, Times};
+use super::super::units::{Bytes, Time, Times, Workers};
 use super::polls::KeptThings;
-use super::{Maybe, MaybeLeaf, Nothing};
+use super::{Filters, Maybe, MaybeLeaf, Nothing};
 use crate::object::pointer::Pointer;
 use crate::yaml::{self, Leaf, OrWord, Slot};
 
@@ -29,9 +29,27 @@ pub(in crate::manifest) struct Inbound {
     /// The most requests a second, five times as many at once after a rest. What is beyond is refused (`IB-4`).
     #[schemars(extend("default" = 10))]
     pub(in crate::manifest) requests_per_second: MaybeLeaf<Times>,
+    /// Which changes of things make their primary run (`XC-7`).
+    #[schemars(extend("default" = {}))]
+    pub(in crate::manifest) filters: Maybe<Filters>,
     /// How much of what was told is kept, of all primaries together. What is beyond is refused.
     #[schemars(extend("default" = {}))]
     pub(in crate::manifest) bounded: Maybe<KeptThings>,
+    /// That the plugin is asked for the things of a primary, by its export `resource-poller`, when a request only says that something has
+    /// changed, and when a run reads what nobody has told; without it, only what requests say is known (`IB-6`).
+    pub(in crate::manifest) fetch: Maybe<Fetch>,
+}
+
+/// When the plugin is asked for the things of a primary, beside what requests say.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Fetch {
+    /// The time after which it is asked without a request, 100 ms or longer, in case one was lost; without it, only when there is a reason
+    /// (`IB-6`).
+    pub(in crate::manifest) every: MaybeLeaf<Time>,
+    /// For how many primaries it is asked at once (`IB-6`).
+    #[schemars(extend("default" = 1))]
+    pub(in crate::manifest) concurrency: MaybeLeaf<Workers>,
 }
 
 /// Where a token is.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::units::{Bytes, Time, Times, Workers};
-use super::{Maybe, MaybeLeaf};
+use super::{Filters, Maybe, MaybeLeaf};
 use crate::object::pointer::Pointer;
 use crate::yaml::{Leaf, Slot};
 
@@ -17,6 +17,9 @@ pub(in crate::manifest) struct Poll {
     pub(in crate::manifest) every: Leaf<Time>,
     /// Where the id of a thing is: a JSON pointer to a text or a whole number. No two things of a primary have the same (`XC-3`).
     pub(in crate::manifest) id: Leaf<Pointer>,
+    /// Which changes of things make their primary run (`XC-7`).
+    #[schemars(extend("default" = {}))]
+    pub(in crate::manifest) filters: Maybe<Filters>,
     /// How much of it is kept. An answer with more is a failure.
     #[schemars(extend("default" = {}))]
     pub(in crate::manifest) bounded: Maybe<KeptThings>,
@@ -38,6 +41,9 @@ pub(in crate::manifest) struct PollEach {
     /// How many primaries are polled at once (`PP-2`).
     #[schemars(extend("default" = 1))]
     pub(in crate::manifest) concurrency: MaybeLeaf<Workers>,
+    /// Which changes of things make their primary run (`XC-7`).
+    #[schemars(extend("default" = {}))]
+    pub(in crate::manifest) filters: Maybe<Filters>,
     /// How much of it is kept, of all primaries together. An answer with more is a failure.
     #[schemars(extend("default" = {}))]
     pub(in crate::manifest) bounded: Maybe<KeptThings>,

@@ -86,7 +86,7 @@ pub(in crate::manifest) struct Informer {
     pub(in crate::manifest) indexes: Maybe<Named<Index>>,
 }
 
-/// How many objects of a source are kept whole.
+/// How many objects of a source, or primaries, are kept whole.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::manifest) struct CacheBound {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::visitor::{Stopped, Visitor};
 use crate::external::{self, External, Keyed, Things, Write};
 use crate::guest::{Cause, Created, Failure, MatchResult, Operation};
-use crate::manifest::polls::Polled;
 use crate::manifest::{GenericMatching, Matching, Outside};
 use crate::reconciler::polling;
 use crate::reconciler::run::Run;
@@ -142,7 +141,7 @@ impl Visitor<'_> {
     /// Returns the thing that is to go. Of what requests tell it may not be known, as after a start of the daemon: then the component gets
     /// what is desired in its place.
     async fn to_be_removed(&self, site: &Site<'_>) -> Result<Option<Actual>, Stopped> {
-        let told = site.source.spec.polled == Polled::Inbound;
+        let told = site.source.spec.is_only_told();
         if site.things.is_empty() && !told {
             return Ok(None);
         }

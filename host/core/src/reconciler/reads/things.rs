@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::{Reader, doubtful, too_much};
 use crate::external::{External, Things};
 use crate::guest::{CallError, CallReason, Page, Place, Query, Selection};
@@ -9,6 +11,9 @@ use crate::object::{Object, ObjectRef};
 use crate::reconciler::mask::Mask;
 use crate::reconciler::page::Bounds;
 use crate::source::Within;
+
+/// The most primaries that one look asks for: the next one asks for more.
+const MOST_ASKED: usize = 1000;
 
 /// A thing, with its primary and its id.
 type Found = (ObjectRef, Arc<str>, Arc<str>);
@@ -70,7 +75,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the things of all primaries of a namespace, or of all. Those of a primary that could never be polled with success are left
-    /// out, as objects are that can't be read; but one whose turn has not come yet is not one without things.
+    /// out, as objects are that can't be read; but one whose turn has not come yet is not one without things. Where nobody has a turn without
+    /// being asked for, they are asked for now (`IB-6`).
     fn of_all(self, external: &External, namespace: Option<&str>) -> Result<Vec<(ObjectRef, Things)>, CallError> {
         if external.spec.each().is_some() {
             let within = namespace.map_or(Within::Everywhere, Within::Namespace);
@@ -78,6 +84,11 @@ impl<'a> Reader<'a> {
             let primaries = self.controller.primaries.list(namespace);
             self.budget.lock().step(u64::try_from(primaries.len()).unwrap_or(u64::MAX)).map_err(too_much)?;
             let waits = |primary: &&Object| external.standing(primary.key(), &primary.header().uid).is_none();
+            if external.spec.waits_for_asks() {
+                let now = Instant::now();
+                let asked = primaries.iter().filter(waits).take(MOST_ASKED);
+                asked.for_each(|primary| external.ask((primary.key(), &primary.header().uid), now));
+            }
             let mut waiting = primaries.iter().filter(waits);
             if let Some(first) = waiting.next() {
                 let message = format!(

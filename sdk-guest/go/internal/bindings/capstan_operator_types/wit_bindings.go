@@ -94,7 +94,8 @@ func MakeMatchResultDiffers(value string) MatchResult {
 }
 
 const (
-	// Only that the primary should be reconciled (IB-1).
+	// Only that the primary should be reconciled (IB-1). Where the manifest says `fetch`, that something of it has changed: `poll-one` is asked
+	// for its things, and it is reconciled if these differ from what was known (IB-6).
 	LearnedWake uint8 = 0
 	// A resource is there or has changed (IB-2). Its id is read where the manifest says.
 	LearnedPresent uint8 = 1

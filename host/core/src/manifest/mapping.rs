@@ -1,52 +1,9 @@
-//! What a source of secondaries is: what it watches, and how primaries and secondaries find each other.
+//! What a manifest declares of how objects and primaries are found by one another.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Bound, Filters, Keep, Namespaces, Stored};
 use crate::cel::Expression;
-use crate::object::Gvk;
 use crate::object::pointer::Pointer;
-use crate::object::shard::Shard;
-
-/// A watched kind of secondaries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The kind.
-    pub gvk: Gvk,
-    /// The cluster, by its name; `None`: that of the controller.
-    pub cluster: Option<Arc<str>>,
-    /// Where; `None`: where the primaries are.
-    pub namespaces: Option<Namespaces>,
-    /// Only those with these labels.
-    pub label_selector: Option<Arc<str>>,
-    /// Only those that these fields select.
-    pub field_selector: Option<Arc<str>>,
-    /// Only those whose hash is in these ranges.
-    pub shard_selector: Option<Shard>,
-    /// Objects in a page where they are listed in pages; default 500.
-    pub page_size: u32,
-    /// What is kept of them (`BC-2`); default everything.
-    pub keep: Keep,
-    /// How caches have that (`BC-4`); default plain.
-    pub stored: Stored,
-    /// Whether others that watch the same share its informer (`PO-4`); default true.
-    pub shared: bool,
-    /// Its turn when the controller starts (`ES-2`), the lowest first; `None`: with the primaries, after all others.
-    pub start_priority: Option<u32>,
-    /// How much of them is in memory whole (`BC-1`); `None`: all.
-    pub bounded: Option<Bound>,
-    /// How the primaries are found (IM rules).
-    pub mapper: Mapper,
-    /// How the objects of a primary are found (`IM-4`); `None`: that follows from the mapper.
-    pub secondaries: Option<Secondaries>,
-    /// Whether texts in objects and primaries, and indexes, may lead from one namespace into another; default false.
-    pub across_namespaces: bool,
-    /// Which changes make the primaries run (`IS-1`).
-    pub filters: Filters,
-    /// Indexes, by name (IX rules).
-    pub indexes: BTreeMap<Arc<str>, Keys>,
-}
 
 /// How the primaries of a secondary are found (`IM-1`, `IM-2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,8 +63,6 @@ pub struct MappingKeys {
     /// Whether an object in one namespace may name a primary in another; default false.
     pub across_namespaces: bool,
 }
-
-// === impl ===
 
 impl Default for MappingKeys {
     fn default() -> Self {
