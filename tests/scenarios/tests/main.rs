@@ -40,6 +40,7 @@ mod kept;
 mod kinds;
 mod languages;
 mod lifecycle;
+mod mysql_schema;
 mod names;
 mod namespaces;
 mod neighbours;
