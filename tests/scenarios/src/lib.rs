@@ -16,6 +16,7 @@
     reason = "calls read like sentences: values are given as they are written"
 )]
 
+pub mod mariadb;
 pub mod proxy;
 
 use std::fs::{self, File};
@@ -90,6 +91,9 @@ impl Place {
             let kinds = [
                 "crd/webpages.sample.capstan.dev",
                 "crd/configmapcopies.sample.capstan.dev",
+                "crd/mysqlschemas.sample.capstan.dev",
+                "crd/tomcats.sample.capstan.dev",
+                "crd/webapps.sample.capstan.dev",
                 "crd/probes.test.capstan.dev",
                 "crd/clusterprobes.test.capstan.dev",
             ];
@@ -685,7 +689,8 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
 /// Returns the options of the shared control plane of the scenarios: workloads run, and the garbage collector knows
 /// the kinds of samples and probe from its start.
 pub fn options() -> Options {
-    let kinds = ["plugins/webpage", "plugins/configmap-copy", "tests/guests/probe"];
+    let kinds =
+        ["plugins/webpage", "plugins/configmap-copy", "plugins/mysql-schema", "plugins/tomcat", "tests/guests/probe"];
     let kinds = kinds.map(|folder| repository().join(folder).join("crd.yaml"));
     Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
 }

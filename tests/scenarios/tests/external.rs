@@ -141,10 +141,14 @@ impl Street {
     }
 
     fn manifest(&self, fields: &str) -> String {
-        let plugin = format!("capabilities: {{ http: [\"{}\"] }}\n", self.url);
+        self.manifest_of("probe-external", "", fields)
+    }
+
+    fn manifest_of(&self, guest: &str, capabilities: &str, fields: &str) -> String {
+        let plugin = format!("capabilities: {{ http: [\"{}\"]{capabilities} }}\n", self.url);
         let retry = "retry: { initialInterval: 200ms, multiplier: 1, maxAttempts: unlimited }\nrateLimit: none\n";
         let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
-        self.place.manifest("probe-external", primary, &plugin, &format!("{retry}{fields}"))
+        self.place.manifest(guest, primary, &plugin, &format!("{retry}{fields}"))
     }
 
     fn probe(&self, name: &str, data: Value) {
@@ -368,4 +372,59 @@ fn of_many_things_each_has_an_object_that_remembers_it_and_goes_first() {
     assert_eq!(street.shop.count(), 0);
     street.place.await_gone(&maps, "p-b");
     wait::until(Duration::from_secs(1), "the log", || (!street.shop.log().is_empty()).then_some(())).unwrap();
+}
+
+/// Has a component write a thing and the config map that remembers its id by hand, with these fields of its manifest.
+fn by_hand(prefix: &str, capabilities: &str, fields: &str) {
+    let street = Street::new(prefix);
+    let manifest = street.manifest_of("probe-external-by-hand", capabilities, fields);
+    let daemon = street.place.daemon(&manifest);
+    let maps = street.place.config_maps();
+    street.probe("p", json!({ "thing": "first" }));
+    street.shop.await_data(json!({ "thing": "first" }));
+    street.place.await_object(&maps, "p", "the id", |map| map["data"]["id"] == "1");
+    let sees = |data: &str| {
+        let seen = json!([data]);
+        street.place.await_object(&street.place.probes(), "p", data, |probe| probe["status"]["seen"] == seen);
+    };
+    sees("first");
+    street.shop.await_polls(3);
+    assert_eq!(street.shop.log(), ["POST thing"]);
+    daemon.await_quiet();
+    assert_eq!(daemon.runs_of("p"), 2, "after the finalizer, the run that makes it reads it");
+    street.change("p", json!({ "thing": "second" }));
+    street.shop.await_data(json!({ "thing": "second" }));
+    sees("second");
+    street.shop.await_polls(3);
+    assert_eq!(street.shop.log(), ["PUT thing"]);
+    // The config map is all that leads to the thing for a daemon that starts.
+    daemon.await_quiet();
+    drop(daemon);
+    let _daemon = street.place.daemon(&manifest);
+    street.shop.await_polls(3);
+    assert_eq!(street.shop.log(), Vec::<String>::new());
+    street.delete("p");
+    street.await_gone("p");
+    assert_eq!((street.shop.count(), street.shop.log()), (0, vec!["DELETE thing".to_owned()]));
+    street.place.await_gone(&maps, "p");
+}
+
+#[test]
+fn s099_a_component_writes_what_is_outside_of_the_cluster_itself() {
+    // XD-5, ES-2
+    let grant = ", kubernetes: [{ apiVersion: v1, kind: ConfigMap, verbs: [create, delete] }]";
+    let sources = "sources:
+  maps: { informer: { apiVersion: v1, kind: ConfigMap, startPriority: 1 } }
+  things: { pollEach: { every: 300ms, id: /id } }
+";
+    by_hand("s099", grant, sources);
+}
+
+#[test]
+fn s099_a_component_has_a_standalone_workflow_write_what_is_outside_of_the_cluster() {
+    // XD-5, WF-2
+    let fields = "sources: { things: { pollEach: { every: 300ms, id: /id } } }
+standalone: { alone: { dependents: { thing: { external: { source: things, state: { apiVersion: v1, kind: ConfigMap } } } } } }
+";
+    by_hand("s099-alone", "", fields);
 }

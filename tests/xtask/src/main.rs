@@ -3,6 +3,7 @@
 mod bench;
 mod control_plane;
 mod copies;
+mod database;
 mod demo;
 mod files;
 mod first_hour;

@@ -79,13 +79,16 @@ struct Run<'a> {
     /// The control plane that all scenarios share.
     cluster: Option<Cluster>,
     image: Option<PathBuf>,
+    /// The folder below which the database server is.
+    database: Option<PathBuf>,
 }
 
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     let watch = Stopwatch::start();
     let Args { only, stress, times, filter } = args;
     let filter = filter.as_deref();
-    let mut run = Run { ui, workspace, filter, stress: *stress, times: *times, cluster: None, image: None };
+    let mut run =
+        Run { ui, workspace, filter, stress: *stress, times: *times, cluster: None, image: None, database: None };
     let mut rows: Vec<Row> = Vec::new();
     for step in plan(only, filter.is_some()) {
         let row = run.step(step, &rows)?;
@@ -198,12 +201,12 @@ mod tests {
 
     #[test]
     fn steps_run_by_speed_with_what_they_need() {
-        use Step::{Cluster, Core, Daemon, Fmt, Init, Plugins, Scenarios, Unit};
+        use Step::{Cluster, Core, Daemon, Database, Fmt, Init, Plugins, Scenarios, Unit};
         let table = [
             (vec![], false, Step::value_variants().to_vec()),
             (vec![Core, Fmt], false, vec![Fmt, Core]),
-            (vec![Scenarios], true, vec![Plugins, Daemon, Cluster, Scenarios]),
-            (vec![], true, vec![Core, Plugins, Daemon, Unit, Cluster, Init, Scenarios]),
+            (vec![Scenarios], true, vec![Plugins, Daemon, Database, Cluster, Scenarios]),
+            (vec![], true, vec![Core, Plugins, Daemon, Unit, Database, Cluster, Init, Scenarios]),
         ];
         for (only, filtered, expected) in table {
             assert_eq!(plan(&only, filtered), expected, "{only:?}");

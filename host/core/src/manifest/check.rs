@@ -7,8 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use crate::cluster::FieldValidation;
 use crate::object::Gvk;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
@@ -33,6 +31,7 @@ mod conditions;
 mod config;
 mod dependent;
 mod events;
+mod fields;
 mod filters;
 mod inbound;
 mod keep;
@@ -46,10 +45,10 @@ mod source;
 mod template;
 
 use dependent::Scope;
+use fields::{
+    field_validation, flag, get, located, max_interval, min_reschedule, object, or, page_size, run_timeout, time, workers,
+};
 use source::Sources;
-
-/// A time, or none.
-type Interval = Maybe<OrWord<raw::Nothing, Scalar<Time>>>;
 
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
@@ -68,70 +67,6 @@ pub(super) struct Check<'a> {
 
 /// The most expressions and pointers of a controller that are looked at for each event.
 const MOST_ASKED: usize = 32;
-
-/// Returns the value of a field, if it is there and right.
-fn get<T>(field: &Maybe<T>) -> Option<&T> {
-    located(field).map(|located| &located.value)
-}
-
-fn located<T>(field: &Maybe<T>) -> Option<&Located<T>> {
-    field.as_ref().and_then(Slot::read)
-}
-
-/// Returns the field of a manifest, or that of the defaults if it is left out.
-fn or<'f, T>(field: &'f Maybe<T>, default: &'f Maybe<T>) -> &'f Maybe<T> {
-    match field {
-        Some(Slot::Read(_) | Slot::Wrong) => field,
-        Some(Slot::Missing) | None => default,
-    }
-}
-
-fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
-    get(field).map_or(default, |Scalar(Time(duration))| *duration)
-}
-
-fn min_reschedule(field: &Interval) -> Duration {
-    match get(field) {
-        None => Duration::from_millis(100),
-        Some(OrWord::Word(_)) => Duration::ZERO,
-        Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
-    }
-}
-
-fn max_interval(field: &Interval) -> Option<Duration> {
-    match get(field) {
-        None => Some(Duration::from_hours(10)),
-        Some(OrWord::Word(_)) => None,
-        Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
-    }
-}
-
-fn run_timeout(field: &Interval) -> Option<Duration> {
-    match get(field) {
-        None | Some(OrWord::Word(_)) => None,
-        Some(OrWord::Value(Scalar(Time(timeout)))) => Some(*timeout),
-    }
-}
-
-fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {
-    get(field).map_or(default, |Scalar(Workers(n))| usize::try_from(*n).unwrap_or(default))
-}
-
-fn field_validation(raw: &raw::Controller, defaults: &defaults::Controllers) -> FieldValidation {
-    get(or(&raw.field_validation, &defaults.field_validation)).copied().unwrap_or_default()
-}
-
-fn page_size(field: &MaybeLeaf<Objects>) -> u32 {
-    get(field).map_or(500, |Scalar(Objects(n))| *n)
-}
-
-fn flag(field: &Maybe<bool>, default: bool) -> bool {
-    get(field).copied().unwrap_or(default)
-}
-
-fn object(field: &Maybe<Map<String, Value>>) -> Value {
-    Value::Object(get(field).cloned().unwrap_or_default())
-}
 
 // === impl Check ===
 

@@ -295,6 +295,16 @@ async fn a_finalizer_comes_before_what_has_to_be_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_component_may_have_written_by_hand_needs_no_finalizer_of_the_daemon() {
+    // XD-5, DI-2
+    let fields = "sources: { things: { pollEach: { every: 1h, id: /id } } }\nstandalone: { alone: { dependents: { thing: { external: { source: things } } } } }";
+    let (mut bench, shop) = bench(fields);
+    shop.stock.lock().things.insert("id-1".to_owned(), json!({ "id": "id-1", "data": "x" }));
+    bench.page_of(json!({ "uid": "page" }), spec("y"));
+    assert_eq!(bench.does().await, ["sees [\"x\"]"], "nothing is written, nor a finalizer");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_created_or_taken_for_gone_because_a_poll_has_failed() {
     // XD-1: what is not known is not absent.
     let (mut bench, shop) = bench(&one(""));

@@ -1,59 +1,17 @@
 //! Has dependents on an HTTP server: the test guest of scenarios about what is outside of the cluster. Its spec is in `README.md`.
 #![cfg(target_arch = "wasm32")]
 
-use std::collections::BTreeMap;
-
 use capstan_guest::{
     Bulks, Created, Dependents, External, Json, Reconciler, ResourcePollers, Result, Things, Update, cache, context,
     resource_pollers,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use shop::{Probe, Thing};
 use wasip2::http::types::Method;
 
-#[path = "../../probe-http/src/http.rs"]
-mod http;
-
-/// The longest answer, in bytes.
-const LONGEST: usize = 1 << 20;
+mod shop;
 
 struct Prober;
-
-/// A primary.
-#[derive(Deserialize)]
-struct Probe {
-    metadata: Metadata,
-    spec: Spec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    uid: String,
-}
-
-#[derive(Deserialize)]
-struct Spec {
-    url: String,
-    data: BTreeMap<String, Value>,
-}
-
-#[derive(Default, Deserialize)]
-struct Status {
-    id: Option<String>,
-}
-
-/// A thing on the server.
-#[derive(Deserialize, Serialize)]
-struct Thing {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    owner: String,
-    name: String,
-    data: Value,
-}
 
 impl Reconciler for Prober {
     type Primary = Probe;
@@ -137,32 +95,3 @@ impl Prober {
 }
 
 capstan_guest::export!(Prober: Reconciler, Dependents, Bulks, External, ResourcePollers);
-
-impl Probe {
-    fn thing(&self, name: &str, data: &Value) -> Thing {
-        Thing { id: None, owner: self.metadata.uid.clone(), name: name.to_owned(), data: data.clone() }
-    }
-
-    /// Reads the things with these ids.
-    fn those(&self, ids: impl Iterator<Item = String>) -> Result<Vec<Thing>> {
-        let mut things = Vec::new();
-        for id in ids {
-            if let Some(thing) = self.send(&Method::Get, &format!("/things/{id}"), "")? {
-                things.push(serde_json::from_str(&thing)?);
-            }
-        }
-        Ok(things)
-    }
-
-    /// Sends a request, and returns what is answered; nothing if there is nothing at the path.
-    fn send(&self, method: &Method, path: &str, body: &str) -> Result<Option<String>> {
-        let parts = body.as_bytes().chunks(http::PART).map(<[u8]>::to_vec);
-        let response = http::sent(method, &format!("{}{path}", self.spec.url), parts)?;
-        let http::Body { text, error, .. } = http::read(&response, LONGEST);
-        match (response.status(), error) {
-            (404, _) => Ok(None),
-            (200, None) => Ok(Some(text)),
-            (code, error) => Err(format!("the server says {code}: {}", error.unwrap_or(text)).into()),
-        }
-    }
-}

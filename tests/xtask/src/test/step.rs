@@ -12,7 +12,7 @@ use super::{Outcome, Run, Shown};
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{control_plane, first_hour, image, packages, plugins, process};
+use crate::{control_plane, database, first_hour, image, packages, plugins, process};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Languages,
     /// Are the packages of the SDKs whole?
     Packages,
+    /// Get the database server of a sample.
+    Database,
     /// Start a control plane for the scenarios.
     Cluster,
     /// From an empty folder to a running operator, in each language.
@@ -73,15 +75,16 @@ impl Step {
     /// Returns the steps without which it can't run.
     pub(crate) fn needs(self) -> &'static [Self] {
         use Step::{
-            Cluster, Core, Daemon, Deny, Doc, Fmt, Image, Init, Languages, Lint, Packages, Plugins, Scenarios, Unit,
+            Cluster, Core, Daemon, Database, Deny, Doc, Fmt, Image, Init, Languages, Lint, Packages, Plugins,
+            Scenarios, Unit,
         };
         match self {
-            Scenarios => &[Plugins, Daemon, Cluster],
+            Scenarios => &[Plugins, Daemon, Database, Cluster],
             Init => &[Daemon, Cluster],
             Image => &[Plugins, Cluster],
             // Tests of the daemon load built plugins.
             Unit => &[Plugins],
-            Fmt | Core | Lint | Doc | Plugins | Daemon | Languages | Packages | Cluster | Deny => &[],
+            Fmt | Core | Lint | Doc | Plugins | Daemon | Languages | Packages | Database | Cluster | Deny => &[],
         }
     }
 
@@ -124,6 +127,12 @@ impl Run<'_> {
             }
             Step::Languages => self.languages(task),
             Step::Packages => self.packages(task),
+            Step::Database => {
+                let folder = database::prepare(task)?;
+                let detail = self.workspace.short(&folder).display().to_string();
+                self.database = Some(folder);
+                Ok(Shown::new(Outcome::Passed, detail))
+            }
             Step::Cluster => self.start_cluster(task),
             Step::Init => self.init(task),
             Step::Scenarios => {
@@ -149,6 +158,7 @@ impl Run<'_> {
             command.arg("--").args(names).args(harness);
             command.envs(self.cluster.as_ref().map(|cluster| (SHARED, cluster.dir())));
             command.envs(self.image.as_ref().map(|image| (IMAGE, image)));
+            command.envs(self.database.as_ref().map(|folder| (database::SERVER, folder)));
             command
         };
         let all: &[&str] = if ignored { &["--include-ignored"] } else { &[] };
