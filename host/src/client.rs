@@ -31,6 +31,7 @@ pub(crate) mod request;
 pub mod transit;
 
 use crate::backoff::Chance;
+use crate::logging::runs;
 use answer::About;
 pub use link::Link;
 use link::Way;
@@ -356,7 +357,9 @@ impl Access {
         let kind = api.resolve(&write.target.gvk).await?;
         let (about, mut load) = (About::write(who, &write), transit.load());
         let answer = api.request(&about, pulse::Kind::Write, request::write(who, &kind, &write), &mut load).await;
-        about.written(&write.verb, answer, &api.managers())
+        let written = about.written(&write.verb, answer, &api.managers());
+        runs::wrote(&write.target, &write.verb, written.as_ref().map(|_| ()));
+        written
     }
 }
 

@@ -34,6 +34,7 @@ use super::sources::Sources;
 use super::taking::Taking;
 use crate::informer::Scope;
 use crate::informer::pool::Subscription;
+use crate::logging::runs;
 use crate::metrics::ControllerRuns;
 
 mod shown;
@@ -263,7 +264,9 @@ impl Handle {
     pub(super) fn listener(&self) -> Listener {
         let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
         let (wanted, departed) = (self.wanted.subscribe(), Arc::clone(&self.gone));
+        let name = Arc::clone(&self.name);
         Arc::new(move |triggers| {
+            runs::caused(&name, &triggers);
             if triggers.iter().any(|trigger| matches!(trigger.what, TriggerKind::Deleted { .. })) {
                 departed.notify_one();
             }
@@ -473,7 +476,10 @@ impl Handle {
             self.queue.finalizers_changed(Instant::now());
         }
         match follows {
-            OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
+            OnSwap::ReconcileAll => {
+                runs::swapped(&self.name);
+                self.queue.event_for_all(Instant::now());
+            }
             OnSwap::Nothing => {}
         }
     }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::failing::LastError;
 use super::handle::Handle;
+use crate::logging::runs;
 use crate::metrics::ControllerRuns;
 
 /// Executes one run, which computes when it is its plugin's turn.
@@ -30,6 +31,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     let metrics = &handle.metrics;
     let started = Instant::now();
     metrics.start(ticket.retry().is_some());
+    runs::retried(ticket.retry());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
     let Ended { finished, error, origin: _, blame, exceeded, recalled } = {
@@ -97,6 +99,7 @@ impl Drop for Counted<'_> {
 /// Logs how a run ended, in one line (`EP-36`).
 fn log(what: &Settled, error: Option<(&str, FailureClass)>, took: Duration) {
     let next = next(&what.next);
+    runs::ended(error.map(|(error, _)| error), &next, took);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     let (error, class) = error.unwrap_or(("ended without a result", FailureClass::Other));
     let class = class.name();
