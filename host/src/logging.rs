@@ -65,8 +65,8 @@ fn begin(format: LogFormat, usual: &str, tells_runs: bool) -> Log {
     let lines = |form, ansi| {
         let lines = tracing_subscriber::fmt::layer().fmt_fields(JsonFields::new()).event_format(Lined(form));
         let lines = lines.with_ansi(ansi).log_internal_errors(false).with_writer(log.queue.lines(form));
-        // Where runs are told, they are not told twice.
-        lines.with_filter(filter_fn(move |about| !tells_runs || about.target() != RUNS))
+        // They have lines of another sort.
+        lines.with_filter(filter_fn(|about| about.target() != RUNS))
     };
     let lines = match format {
         LogFormat::Json => lines(Form::Json, false),

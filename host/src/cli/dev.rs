@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,14 +14,17 @@ use tokio::time::Instant;
 
 mod apply;
 mod build;
+mod deployed;
 mod place;
 mod project;
 mod sources;
+mod takeover;
 
 use crate::cli::args::{Check, Cli, Command, Dev, Output, Run};
 use crate::cli::check;
 use crate::client::ApiServer;
 use crate::logging::Log;
+use crate::operators;
 use crate::run;
 use crate::shutdown::Signals;
 use crate::supervisor::held::Held;
@@ -30,6 +34,7 @@ use build::Built;
 use place::Place;
 use project::Project;
 use sources::Sources;
+use takeover::Takeover;
 
 /// The exit status if nobody has said that a cluster may be used.
 const REFUSED: u8 = 3;
@@ -52,20 +57,61 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("listen to signals")?;
     let daemon = daemon(&args, &project)?;
     let client = kube::Client::try_from(place.config).context("make a client for the API server")?;
-    let api = Arc::new(ApiServer::new(client, Managers::default()));
-    let applier = Applier::new(api, &place.namespace);
+    let api = Arc::new(ApiServer::new(client.clone(), Managers::default()));
+    let applier = Applier::new(Arc::clone(&api), &place.namespace);
+    let applier = args.takeover.is_none().then_some(applier);
+    let manifest = project.manifest.clone();
     let mut author = Author { project, check: checked(&daemon), applier, built: None, log: log.clone() };
     let seen = tokio::select! {
         biased;
         () = signals.next() => return Ok(ExitCode::SUCCESS),
         seen = author.first() => seen?,
     };
+    let mut takeover = match args.takeover {
+        Some(label) => Some(Takeover::new((client, api), manifest, label, log.clone()).await?),
+        None => {
+            alone(&client, &manifest, &log).await?;
+            None
+        }
+    };
     let released = Arc::new(Notify::new());
     let supply = Arc::clone(&released);
-    tokio::select! {
+    let supply = |disk| Box::new(Held::new(disk, supply)) as Box<dyn Supply>;
+    let holder = takeover.as_ref().map(|takeover| Arc::clone(&takeover.name));
+    let held = async {
+        match &mut takeover {
+            Some(takeover) => takeover.keep().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = tokio::select! {
         // The daemon obeys the signals, and ends in order.
-        ended = run::run_with(daemon, log, (None, |disk| Box::new(Held::new(disk, supply)) as Box<dyn Supply>)) => ended,
+        ended = run::run_with(daemon, log, (holder, supply)) => ended,
         failed = author.go_on(seen, &released) => failed.map(|()| ExitCode::SUCCESS),
+        () = held => Ok(ExitCode::SUCCESS),
+    };
+    // Only now, for nothing is written any more.
+    if let Some(takeover) = &mut takeover {
+        takeover.give_back().await;
+    }
+    ended
+}
+
+/// Makes sure that no daemon which is deployed there works on the same primaries, as far as that can be seen.
+async fn alone(client: &kube::Client, manifest: &Path, log: &Log) -> anyhow::Result<()> {
+    let places = takeover::places(&operators::valid(&[manifest.to_owned()])?);
+    match deployed::find(client, &places).await {
+        Ok(found) if found.is_empty() => Ok(()),
+        Ok(found) => anyhow::bail!(
+            "{}, and would write what this one writes: scale it to 0, or take some of its primaries by --takeover KEY=VALUE",
+            found.join("; ")
+        ),
+        Err(error) => {
+            log.say(&format!(
+                "whether a daemon for the same primaries is deployed there can't be found out: {error:#}"
+            ));
+            Ok(())
+        }
     }
 }
 
@@ -93,7 +139,8 @@ fn checked(daemon: &Run) -> Check {
 struct Author {
     project: Project,
     check: Check,
-    applier: Applier,
+    /// Applies CRDs and examples; `None`: what is there is worked on.
+    applier: Option<Applier>,
     /// Of what the component was built last.
     built: Option<Sources>,
     log: Log,
@@ -173,13 +220,18 @@ impl Author {
     }
 
     async fn applies_definitions(&mut self) -> bool {
-        let applied = self.applier.apply(&self.project.definitions).await;
+        let Some(applier) = &mut self.applier else {
+            return true;
+        };
+        let applied = applier.apply(&self.project.definitions).await;
         self.told(applied)
     }
 
     async fn apply_examples(&mut self) {
-        let applied = self.applier.apply(&self.project.examples).await;
-        self.told(applied);
+        if let Some(applier) = &mut self.applier {
+            let applied = applier.apply(&self.project.examples).await;
+            self.told(applied);
+        }
     }
 
     fn told(&self, applied: anyhow::Result<Vec<String>>) -> bool {

@@ -263,8 +263,7 @@ impl Handle {
     /// Returns the listener that passes on triggers of its sources: to the queue, the verdicts and the metrics.
     pub(super) fn listener(&self) -> Listener {
         let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
-        let (wanted, departed) = (self.wanted.subscribe(), Arc::clone(&self.gone));
-        let name = Arc::clone(&self.name);
+        let (wanted, departed, name) = (self.wanted.subscribe(), Arc::clone(&self.gone), Arc::clone(&self.name));
         Arc::new(move |triggers| {
             runs::caused(&name, &triggers);
             if triggers.iter().any(|trigger| matches!(trigger.what, TriggerKind::Deleted { .. })) {
@@ -476,10 +475,7 @@ impl Handle {
             self.queue.finalizers_changed(Instant::now());
         }
         match follows {
-            OnSwap::ReconcileAll => {
-                runs::swapped(&self.name);
-                self.queue.event_for_all(Instant::now());
-            }
+            OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
             OnSwap::Nothing => {}
         }
     }

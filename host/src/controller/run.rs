@@ -74,7 +74,11 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         metrics.counts.outages.inc();
     }
     counted.end(what.outcome == Outcome::Succeeded);
-    log(&what, error.as_deref().map(|error| (error, blame.class)), now.duration_since(started));
+    let took = now.duration_since(started);
+    if !controller.verdicts.is_paused(&key) {
+        runs::ended(error.as_deref(), &next(&what.next), took);
+    }
+    log(&what, error.as_deref().map(|error| (error, blame.class)), took);
 }
 
 /// Counts the end of a run, also of one that is dropped.
@@ -99,7 +103,6 @@ impl Drop for Counted<'_> {
 /// Logs how a run ended, in one line (`EP-36`).
 fn log(what: &Settled, error: Option<(&str, FailureClass)>, took: Duration) {
     let next = next(&what.next);
-    runs::ended(error.map(|(error, _)| error), &next, took);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     let (error, class) = error.unwrap_or(("ended without a result", FailureClass::Other));
     let class = class.name();

@@ -1,6 +1,6 @@
 //! Tells of each run in one line: why it began, what it has written, how it ended. `capstan dev` shows these lines.
 //!
-//! The daemon tells of all that as events of the target [`RUNS`], which are on where `RUST_LOG` has `capstan::runs=debug`.
+//! The daemon tells of all that as events of the target [`RUNS`], which nobody else hears.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Write as _};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use capstan_core::object::labels::Selector;
 use clap::Args;
 
 /// `capstan dev`.
@@ -10,7 +11,7 @@ use clap::Args;
 Examples:
   capstan dev                              in the folder that `capstan init` has made
   capstan dev greeting --context kind-dev
-  KUBECONFIG=~/.kube/shared capstan dev --yes
+  KUBECONFIG=~/.kube/shared capstan dev --yes --takeover dev=ana
 
 At each change of the folder: runs the command `build` of dev.yaml, checks manifest and component as `capstan check` does,
 applies crd.yaml, puts the new version in place while the operator runs, applies example.yaml, and prints each run with its
@@ -29,7 +30,18 @@ pub struct Dev {
     /// The context of the kubeconfig; without it the current one.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// Work beside a daemon that is deployed there: on primaries with this label alone, which others leave alone meanwhile. CRD and example are
+    /// not applied then.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub takeover: Option<String>,
     /// Use the cluster, wherever it is.
     #[arg(short, long)]
     pub yes: bool,
+}
+
+fn label(text: &str) -> Result<String, String> {
+    let right = "expected a label as in `kubectl get -l`, such as dev=ana";
+    let is_label = text.split_once('=').is_some_and(|(key, _)| !key.is_empty() && !key.contains(['!', ' ', ',']));
+    let is_selector = Selector::parse(text).is_ok();
+    if is_label && is_selector { Ok(text.to_owned()) } else { Err(right.to_owned()) }
 }
