@@ -3,8 +3,10 @@
 pub mod args;
 pub mod check;
 pub mod component;
+pub mod dev;
 pub mod graph;
 pub mod init;
+mod objects;
 pub mod plugins;
 pub mod rbac;
 pub mod test;

@@ -33,6 +33,7 @@ pub mod transit;
 mod warned;
 
 use crate::backoff::Chance;
+use crate::logging::runs;
 use answer::About;
 pub use link::Link;
 use link::Way;
@@ -366,9 +367,13 @@ impl Access {
         fits(&write.target)?;
         let kind = api.resolve(&write.target.gvk).await?;
         let (about, mut load) = (About::write(who, &write), transit.load());
-        let answer =
-            api.request(&about, pulse::Kind::Write, request::write(who, &kind, &write, manner), &mut load).await;
-        about.written(&write.verb, answer, &api.managers())
+        let asked = request::write(who, &kind, &write, manner);
+        let answer = api.request(&about, pulse::Kind::Write, asked, &mut load).await;
+        let written = about.written(&write.verb, answer, &api.managers());
+        if manner == request::Manner::CarriedOut {
+            runs::wrote(&write.target, &write.verb, written.as_ref().map(|_| ()));
+        }
+        written
     }
 }
 

@@ -24,13 +24,25 @@ enum Origin {
 /// # Errors
 /// What is wrong with the kubeconfig, or that there is none.
 pub(crate) async fn find(file: Option<PathBuf>, context: Option<String>) -> anyhow::Result<kube::Config> {
+    Ok(find_named(file, context).await?.0)
+}
+
+/// Returns the same, and the context; `None` in a pod.
+///
+/// # Errors
+/// As for [`find`].
+pub(crate) async fn find_named(
+    file: Option<PathBuf>,
+    context: Option<String>,
+) -> anyhow::Result<(kube::Config, Option<String>)> {
     let named = std::env::var_os("KUBECONFIG");
     let usual = std::env::home_dir().map(|home| home.join(".kube/config")).filter(|file| file.exists());
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let files = match origin(file, named.as_deref(), usual, in_pod) {
         Origin::Files(files) => files,
         Origin::Pod if context.is_none() => {
-            return kube::Config::incluster().map_err(|error| anyhow!("use the service account of the pod: {error}"));
+            let config = kube::Config::incluster();
+            return Ok((config.map_err(|error| anyhow!("use the service account of the pod: {error}"))?, None));
         }
         Origin::Pod | Origin::Nowhere => bail!(
             "no kubeconfig found; give --kubeconfig, set KUBECONFIG, have ~/.kube/config, or, without --context, run in a pod with a service account"
@@ -39,9 +51,10 @@ pub(crate) async fn find(file: Option<PathBuf>, context: Option<String>) -> anyh
     let said = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
     let kubeconfig = read_all(&files)?;
     has_context(&kubeconfig, context.as_deref()).with_context(|| format!("kubeconfig {said}"))?;
+    let name = context.clone().or_else(|| kubeconfig.current_context.clone());
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    config.map_err(|error| anyhow!("kubeconfig {said}: {error}"))
+    Ok((config.map_err(|error| anyhow!("kubeconfig {said}: {error}"))?, name))
 }
 
 /// Decides where the cluster is said, given the file of the command line, that of the environment, and one at the usual place.

@@ -5,7 +5,7 @@
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
 //! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
-//! [`init`](cli::init), [`component`](cli::component), [`check`](cli::check), [`test`](cli::test),
+//! [`init`](cli::init), [`dev`](cli::dev), [`component`](cli::component), [`check`](cli::check), [`test`](cli::test),
 //! [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
 
 use std::io::Write;
@@ -55,6 +55,10 @@ use plugin::loader::CompileLimits;
 pub fn main(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Init(args) => cli::init::run(&args),
+        Command::Dev(args) => {
+            let log = logging::start_for_author();
+            return ended(block_on(cli::dev::run(args, log.clone())), &log);
+        }
         Command::Run(args) => {
             let log = logging::start(args.log_format);
             return ended(block_on(run::run(args, log.clone())), &log);

@@ -1,7 +1,7 @@
 //! Sets up the log: to standard error, as text or JSON, filtered by `RUST_LOG`; logging never waits for a reader.
 //!
 //! [`mod@line`] decides how a line looks, whatever the code that logs has done about it, [`meter`] how many similar lines pass, and
-//! [`writer`] writes them on a thread of its own.
+//! [`writer`] writes them on a thread of its own; [`runs`] has a line of another sort about each run.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -11,24 +11,30 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::cli::args::LogFormat;
 
 pub mod line;
 pub mod meter;
+pub mod runs;
 pub mod writer;
 
 use line::Lined;
 use meter::Meter;
+use runs::RUNS;
 use writer::{Form, Queue, Speaker};
 
 /// The filter if `RUST_LOG` is not set or not valid. Of kube's client nothing is logged, as we log failed requests
 /// ourselves.
 const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+
+/// The same for an author, who sees the lines of [`runs`] instead of what is logged of runs.
+const AUTHORS: &str = "warn,capstan::supervisor=info,capstan_core::dispatcher=info,capstan::runs=debug,guest=info,kube_client=off,capstan::controller::run=off";
 
 /// How long the last lines may take to be written when the process ends.
 pub const LAST_LINES: Duration = Duration::from_secs(1);
@@ -42,21 +48,38 @@ pub struct Log {
 
 /// Starts logging for the whole process. A second call does nothing.
 pub fn start(format: LogFormat) -> Log {
+    begin(format, DEFAULT, false)
+}
+
+/// Starts logging for whoever writes an operator: each run in one line, and of the rest what is of interest then.
+pub fn start_for_author() -> Log {
+    begin(LogFormat::Auto, AUTHORS, true)
+}
+
+fn begin(format: LogFormat, usual: &str, tells_runs: bool) -> Log {
     let log = Log::default();
     log.queue.start();
     let said = std::env::var_os(EnvFilter::DEFAULT_ENV);
-    let (filter, wrong) = filter(said.as_ref().map(|said| said.to_string_lossy()).as_deref());
+    let (filter, wrong) = filter(said.as_ref().map(|said| said.to_string_lossy()).as_deref(), usual);
+    let terminal = std::io::stderr().is_terminal();
     let lines = |form, ansi| {
         let lines = tracing_subscriber::fmt::layer().fmt_fields(JsonFields::new()).event_format(Lined(form));
-        lines.with_ansi(ansi).log_internal_errors(false).with_writer(log.queue.lines(form))
+        let lines = lines.with_ansi(ansi).log_internal_errors(false).with_writer(log.queue.lines(form));
+        // They have lines of another sort.
+        lines.with_filter(filter_fn(|about| about.target() != RUNS))
     };
     let lines = match format {
         LogFormat::Json => lines(Form::Json, false),
         LogFormat::Text => lines(Form::Text, false),
-        LogFormat::Auto => lines(Form::Text, std::io::stderr().is_terminal()),
+        LogFormat::Auto => lines(Form::Text, terminal),
     };
-    let started =
-        tracing_subscriber::registry().with(filter).with(meter::Layer(Arc::clone(&log.meter))).with(lines).try_init();
+    let say = {
+        let log = log.clone();
+        move |line: &str| log.say(line)
+    };
+    let runs = tells_runs.then(|| runs::Layer::new(Box::new(say), terminal));
+    let layers = tracing_subscriber::registry().with(filter).with(meter::Layer(Arc::clone(&log.meter)));
+    let started = layers.with(runs).with(lines).try_init();
     if started.is_ok() {
         // The default hook would wait for the reader of standard error.
         std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a bug: please report it")));
@@ -67,18 +90,18 @@ pub fn start(format: LogFormat) -> Log {
     log
 }
 
-/// Returns what is logged where `RUST_LOG` says this, and what is wrong with it.
-fn filter(said: Option<&str>) -> (EnvFilter, Option<String>) {
+/// Returns what is logged where `RUST_LOG` says this, or else what is usual, and what is wrong with it.
+fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
     let Some(said) = said else {
-        return (EnvFilter::new(DEFAULT), None);
+        return (EnvFilter::new(usual), None);
     };
     match EnvFilter::try_new(said) {
         Ok(filter) => (filter, None),
         Err(error) => {
             let wrong = format!(
-                "RUST_LOG is {said:?}, which can't be read: {error}; expected levels by target, such as info,capstan=debug. What is logged is {DEFAULT}"
+                "RUST_LOG is {said:?}, which can't be read: {error}; expected levels by target, such as info,capstan=debug. What is logged is {usual}"
             );
-            (EnvFilter::new(DEFAULT), Some(wrong))
+            (EnvFilter::new(usual), Some(wrong))
         }
     }
 }
@@ -151,7 +174,7 @@ mod tests {
     fn a_filter_that_can_not_be_read_is_named_and_the_usual_one_is_used() {
         let usual = EnvFilter::new(DEFAULT).to_string();
         for (said, wrong) in [(None, false), (Some("capstan=debug,info"), false), (Some("info,capstan=loud=x"), true)] {
-            let (filter, found) = filter(said);
+            let (filter, found) = filter(said, DEFAULT);
             assert_eq!(found.is_some(), wrong, "{said:?} {found:?}");
             assert_eq!(filter.to_string() == usual, said.is_none() || wrong, "{said:?}");
             let begin = "RUST_LOG is \"info,capstan=loud=x\", which can't be read: ";

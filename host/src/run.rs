@@ -40,6 +40,7 @@ use crate::readiness::{Matter, Unready};
 use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::status::{self, Status};
+use crate::supervisor::supply::Supply;
 use crate::workers::{self, Workers};
 use crate::{descriptors, kubeconfig};
 
@@ -63,6 +64,19 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// # Errors
 /// What keeps it from starting at all: no valid operator, no kubeconfig, an address that is taken.
 pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
+    run_with(args, log, (None, |disk| Box::new(disk) as Box<dyn Supply>)).await
+}
+
+/// Runs the daemon for primaries that are held for it by this name, if it has one; with what a function makes of the files as the supply of
+/// manifests and components.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn run_with(
+    args: args::Run,
+    log: Log,
+    own: (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
+) -> anyhow::Result<ExitCode> {
     descriptors::raise();
     let stop = CancellationToken::new();
     let control = Control::start(control::Start {
@@ -78,12 +92,17 @@ pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
     });
     let control = control.await?;
     tracing::info!(address = %control.address(), "serving probes and metrics");
-    serve(&args, stop, &control, log).await?;
+    serve(&args, stop, (&control, log), own).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 #[expect(clippy::too_many_lines, reason = "wiring, in the order in which parts need each other")]
-async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log: Log) -> anyhow::Result<()> {
+async fn serve(
+    args: &args::Run,
+    stop: CancellationToken,
+    (control, log): (&Control, Log),
+    (holder, supply): (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
+) -> anyhow::Result<()> {
     check(&args.source)?;
     let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
@@ -124,10 +143,11 @@ async fn serve(args: &args::Run, stop: CancellationToken, control: &Control, log
         drain: args.drain,
         workers,
         swapped: Notify::new(),
+        holder,
     });
     let status = Arc::new(Status::default());
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;
-    let supervisor = Supervisor::new(Box::new(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
+    let supervisor = Supervisor::new(supply(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .capped(args.plugin_concurrency());
     let desk = Desk::new(&status, supervisor.tokens(), &metrics, environment.workers.runtime());
     let requests = match port {

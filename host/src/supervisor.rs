@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 pub mod disk;
+pub mod held;
 mod inbound;
 mod leaving;
 mod load;

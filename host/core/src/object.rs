@@ -11,6 +11,7 @@ use crate::budget::{self, Budget};
 
 mod change;
 pub mod fields;
+pub mod hold;
 pub mod labels;
 mod names;
 pub mod packed;
@@ -78,6 +79,8 @@ pub struct Header {
     pub shares: Box<[Share]>,
     /// The value of the annotation [`PAUSED`]; `None` without it.
     pub paused: Option<Box<str>>,
+    /// The value of the annotation [`HELD`](hold::HELD); `None` without it.
+    pub held: Option<Box<str>>,
     /// True if it may have the annotation [`MARK`]: without it the text need not be looked at.
     pub marked: bool,
 }
@@ -255,6 +258,7 @@ impl Object {
             owners: Box::default(),
             shares: Box::default(),
             paused: None,
+            held: None,
             marked: false,
             ..self.header().clone()
         };

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster;
 use crate::guest::{
@@ -14,6 +15,7 @@ use crate::guest::{
     PrimaryUpdate, RetryInfo, RunInfo, Session, UpdateControl,
 };
 use crate::manifest::{self, Reconciler};
+use crate::object::hold::{self, Apart, HELD};
 use crate::object::{Object, ObjectRef, PAUSED};
 use crate::queue::{self, Finished, Ticket};
 use crate::text;
@@ -58,6 +60,9 @@ use ended::Failed;
 use pause::Pause;
 use run::Run;
 
+/// How often it is looked whether the primary of a run has another holder meanwhile.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// When a run began: by the time of day, and by the clock.
 type Began = (Timestamp, Instant);
 
@@ -89,6 +94,33 @@ async fn upon(controller: Arc<Controller>, primary: Object, ticket: &mut Ticket,
     if let Some(ended) = paused(&controller, &primary, began.0) {
         return ended;
     }
+    let (key, held) = (ticket.key().clone(), Arc::clone(&controller));
+    tokio::select! {
+        biased;
+        ended = decided(controller, primary, (ticket, began)) => ended,
+        // PA-6: what it waits for is given up, and nothing more is written.
+        ended = taken(&held, &key, began) => ended,
+    }
+}
+
+/// Waits until a primary is held for another daemon than this one, and returns how the run ends then.
+async fn taken(controller: &Controller, key: &ObjectRef, (now, since): Began) -> Ended {
+    loop {
+        sleep(LOOK).await;
+        let now = now.saturating_add(since.elapsed()).unwrap_or(now);
+        let Ok(Some(primary)) = controller.primaries.look(key) else {
+            continue;
+        };
+        let held = hold::apart(primary.header().held.as_deref(), controller.holder.as_deref(), now);
+        if let Some(Apart::Held(left)) = held {
+            tracing::info!("the run is broken off: its primary is held by another daemon");
+            return Ended::again(left);
+        }
+    }
+}
+
+/// Decides what is done for a primary that is not paused, and does it.
+async fn decided(controller: Arc<Controller>, primary: Object, (ticket, began): (&Ticket, Began)) -> Ended {
     if controller.spec.all_events() {
         // AE-1: finalizers are the component's own.
         return run(controller, primary, (ticket, began), Decision::Reconcile).await;
@@ -137,13 +169,14 @@ async fn upon(controller: Arc<Controller>, primary: Object, ticket: &mut Ticket,
 
 /// Returns how a run ends that finds its primary paused; `None` if it is not.
 fn paused(controller: &Controller, primary: &Object, now: Timestamp) -> Option<Ended> {
-    let found = primary.header().paused.as_deref();
-    let pause = Pause::of(controller.spec.paused, found, now);
+    let header = primary.header();
+    let pause = Pause::of_primary(header, controller.spec.paused, controller.holder.as_deref(), now);
     controller.verdicts.note_pause(primary.key(), pause.is_some());
     let pause = pause?;
     if pause == Pause::Unclear {
-        let found = text::said(found.unwrap_or_default());
-        tracing::warn!(%found, "paused: the annotation {PAUSED} should be true, false or a time such as 2027-01-31T12:00:00Z");
+        let [paused, held] =
+            [&header.paused, &header.held].map(|found| text::said(found.as_deref().unwrap_or_default()));
+        tracing::warn!(%paused, %held, "paused: the annotation {PAUSED} should be true, false or a time such as 2027-01-31T12:00:00Z, and {HELD} as `capstan dev` writes it");
     }
     Some(Ended::again(pause.left()))
 }
@@ -183,6 +216,10 @@ async fn depart(controller: Arc<Controller>, ticket: &Ticket, began: Began) -> E
     let Some(last) = controller.verdicts.departed.get(ticket.key()) else {
         return Ended::DONE;
     };
+    if hold::apart(last.header().held.as_deref(), controller.holder.as_deref(), began.0).is_some() {
+        // Whoever holds it runs about its end.
+        return Ended::DONE;
+    }
     run(controller, last, (ticket, began), Decision::Reconcile).await
 }
 

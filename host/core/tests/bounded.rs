@@ -12,6 +12,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("budget.rs", "the place itself"),
             ("object.rs", "reads a header and passes over the rest"),
+            ("object/hold.rs", "reads an annotation of 512 characters at most, and makes no tree"),
             ("object/read.rs", "reads a header and passes over the rest"),
             ("dependent/managed_fields/set.rs", "reads a set of fields, and pays for it"),
             ("object/fields.rs", "passes over what is not kept, once for each level of a pointer, and makes no tree"),

@@ -255,6 +255,7 @@ impl Bench {
             verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({ "controller": { "name": "pages" } }),
+            holder: None,
             events: Box::new(|_, _, _| {}),
             conditions: Arc::default(),
             spec,

@@ -26,6 +26,7 @@ use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
 use capstan_core::external::External;
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Keep, Mapper as Mapping};
+use capstan_core::object::hold::Hold;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope, Version};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{self, Finished, Policy, Queue, Urgency};
@@ -512,6 +513,7 @@ impl Bench {
             verdicts: Arc::new(Verdicts::default()),
             edition: 1,
             settings: json!({}),
+            holder: None,
             events: {
                 let published = Arc::clone(&published);
                 Box::new(move |_, event, _| {
@@ -629,6 +631,37 @@ async fn nothing_is_done_for_a_primary_while_it_is_paused() {
     bench.page(paused(None));
     assert_eq!(bench.run().await, (DONE, vec![], strings(&["patch Page a"])));
     assert_eq!(bench.controller.verdicts.paused(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_is_done_by_its_holder_alone_for_as_long_as_it_holds_it() {
+    // PA-6
+    let nothing = |again| (Finished::Done { finalizer_removed: false, again }, vec![], vec![]);
+    let hold = Hold::new("ana", NOW, NOW + Duration::from_mins(1)).text();
+    let held = json!({ "annotations": { "capstan.dev/held": hold } });
+    let script = Script { ask: Some(Arc::new(|_| std::future::pending().boxed())), ..Script::default() };
+    let mut bench = Bench::new(script, EXPLICIT);
+    let with = |bench: &mut Bench, holder: Option<&str>| {
+        Arc::get_mut(&mut bench.controller).unwrap().holder = holder.map(Arc::from);
+    };
+    bench.page(held.clone());
+    assert_eq!(bench.run().await, nothing(Some(Duration::from_mins(1))), "not even the finalizer is added");
+    assert_eq!(bench.controller.verdicts.paused(), 1);
+    with(&mut bench, Some("bo"));
+    assert_eq!(bench.run().await, nothing(None));
+    with(&mut bench, Some("ana"));
+    assert_eq!(bench.run().await, (DONE, vec![], strings(&["patch Page a"])));
+    // It is not renewed while a run goes on.
+    let mut protected = held;
+    protected["finalizers"] = json!(["sample.dev/finalizer"]);
+    bench.page(protected);
+    let begun = Instant::now();
+    let (finished, calls, _) = bench.run().await;
+    assert_eq!((finished, calls), (DONE, strings(&["desired cm", "reconcile"])));
+    assert_eq!(begun.elapsed().as_secs(), 45, "the margin before its end");
+    with(&mut bench, None);
+    bench.page(json!({ "annotations": { "capstan.dev/held": "ana" } }));
+    assert_eq!(bench.run().await, nothing(None), "whoever set it wants something to stop");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,10 +12,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::machine;
 
 mod component;
+mod dev;
 mod init;
 mod test;
 
 pub use component::Component;
+pub use dev::Dev;
 pub use init::{Init, Language};
 pub use test::Test;
 
@@ -25,6 +27,7 @@ pub use test::Test;
 #[command(after_help = "\
 Examples:
   capstan init --lang python greeting      begin an operator in a new folder
+  capstan dev                              build, check and run it at each change
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
   capstan test -m webpage.yaml             does it still write what its cases expect?
   capstan run -m operators/                run all operators of a folder
@@ -47,6 +50,8 @@ pub struct Cli {
 pub enum Command {
     /// Begin an operator: make a folder with one that works.
     Init(Init),
+    /// Build, check and run the operator of a folder, again at each change, and show what its runs do.
+    Dev(Dev),
     /// Run the operators that manifests declare.
     Run(Run),
     /// Check manifests and components without a cluster.

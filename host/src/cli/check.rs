@@ -21,15 +21,15 @@ use crate::read;
 
 /// The result for one manifest, plugin or controller.
 #[derive(Debug, Serialize)]
-struct Finding {
+pub struct Finding {
     /// `manifest`, `crd`, `plugin`, `controller`, or `warning`.
-    kind: &'static str,
+    pub kind: &'static str,
     /// Its name, or the file.
-    name: String,
+    pub name: String,
     /// True if it can be used.
-    ok: bool,
+    pub ok: bool,
     /// The problem, or a short description if there is none.
-    detail: String,
+    pub detail: String,
 }
 
 /// Checks, prints the findings, and exits with 1 if something is wrong.
@@ -42,7 +42,11 @@ pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
     Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
+/// Checks, and returns what was found, in the order in which it is shown.
+///
+/// # Errors
+/// If a path can't be read.
+pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     let Read { operators, problems } =
         operators::read(&Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?)?;
     let mut findings = Vec::new();
@@ -157,24 +161,32 @@ fn misfits(operator: &Operator, defined: &[Definition]) -> anyhow::Result<Option
     Ok(Some(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail }))
 }
 
+impl Finding {
+    /// Returns it as people read it, in one or several lines.
+    pub fn said(&self) -> String {
+        let Self { kind, name, ok, detail } = self;
+        let (name, detail) = (text::one_line(name), text::lines(detail));
+        let mark = match (*ok, *kind) {
+            (false, _) => "wrong",
+            (true, "warning") => "risk",
+            (true, _) => "ok",
+        };
+        if detail.contains('\n') || !ok {
+            format!("{mark:<6} {kind:<11} {name}\n{detail}")
+        } else {
+            format!("{mark:<6} {kind:<11} {name:<20} {detail}")
+        }
+    }
+}
+
 fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match output {
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(findings)?)?,
         Output::Yaml => write!(out, "{}", serde_yaml::to_string(&findings)?)?,
         Output::Table => {
-            for Finding { kind, name, ok, detail } in findings {
-                let (name, detail) = (text::one_line(name), text::lines(detail));
-                let mark = match (*ok, *kind) {
-                    (false, _) => "wrong",
-                    (true, "warning") => "risk",
-                    (true, _) => "ok",
-                };
-                if detail.contains('\n') || !ok {
-                    writeln!(out, "{mark:<6} {kind:<11} {name}\n{detail}")?;
-                } else {
-                    writeln!(out, "{mark:<6} {kind:<11} {name:<20} {detail}")?;
-                }
+            for finding in findings {
+                writeln!(out, "{}", finding.said())?;
             }
         }
     }

@@ -46,6 +46,7 @@ fn files(args: &Init) -> anyhow::Result<Vec<(&'static str, String)>> {
         ("source", facts.source.to_owned()),
         ("test", facts.test.to_owned()),
         ("component", facts.component.to_owned()),
+        ("build", facts.build.to_owned()),
         ("instances", facts.instances.to_owned()),
         ("version", version.to_owned()),
         ("sdk", sdk(*language, version, path.as_deref())),

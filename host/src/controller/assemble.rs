@@ -91,6 +91,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         verdicts,
         edition,
         settings: settings(spec, environment),
+        holder: environment.holder.clone(),
         events: events(declared, environment, Access::new(own, who), counters.dropped),
         conditions,
         spec: spec.clone(),

@@ -54,6 +54,8 @@ pub struct Environment {
     pub workers: Workers,
     /// Is told that another version of a controller runs.
     pub swapped: Notify,
+    /// The name under which primaries are held for this daemon, which then does nothing for others (`PA-6`).
+    pub holder: Option<Arc<str>>,
 }
 
 /// A version of a controller, as its manifest declares it, with its plugin.

@@ -34,6 +34,7 @@ use super::sources::Sources;
 use super::taking::Taking;
 use crate::informer::Scope;
 use crate::informer::pool::Subscription;
+use crate::logging::runs;
 use crate::metrics::ControllerRuns;
 
 mod shown;
@@ -262,8 +263,9 @@ impl Handle {
     /// Returns the listener that passes on triggers of its sources: to the queue, the verdicts and the metrics.
     pub(super) fn listener(&self) -> Listener {
         let (queue, verdicts, metrics) = (self.queue.clone(), Arc::clone(&self.verdicts), self.metrics.clone());
-        let (wanted, departed) = (self.wanted.subscribe(), Arc::clone(&self.gone));
+        let (wanted, departed, name) = (self.wanted.subscribe(), Arc::clone(&self.gone), Arc::clone(&self.name));
         Arc::new(move |triggers| {
+            runs::caused(&name, &triggers);
             if triggers.iter().any(|trigger| matches!(trigger.what, TriggerKind::Deleted { .. })) {
                 departed.notify_one();
             }

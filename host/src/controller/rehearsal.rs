@@ -246,6 +246,7 @@ fn assemble(
             "controller": spec.settings(),
             "daemon": { "identity": "capstan test", "namespace": NAMESPACE, "version": env!("CARGO_PKG_VERSION") },
         }),
+        holder: None,
         events: Box::new(move |_, event, _| {
             let sort = if event.warning { "Warning" } else { "Normal" };
             events.lock().push((sort, event.reason, event.message));

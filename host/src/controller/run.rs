@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::failing::LastError;
 use super::handle::Handle;
+use crate::logging::runs;
 use crate::metrics::ControllerRuns;
 
 /// Executes one run, which computes when it is its plugin's turn.
@@ -30,6 +31,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     let metrics = &handle.metrics;
     let started = Instant::now();
     metrics.start(ticket.retry().is_some());
+    runs::retried(ticket.retry());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
     let Ended { finished, error, origin: _, blame, exceeded, recalled } = {
@@ -72,7 +74,11 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         metrics.counts.outages.inc();
     }
     counted.end(what.outcome == Outcome::Succeeded);
-    log(&what, error.as_deref().map(|error| (error, blame.class)), now.duration_since(started));
+    let took = now.duration_since(started);
+    if !controller.verdicts.is_paused(&key) {
+        runs::ended(error.as_deref(), &next(&what.next), took);
+    }
+    log(&what, error.as_deref().map(|error| (error, blame.class)), took);
 }
 
 /// Counts the end of a run, also of one that is dropped.

@@ -96,6 +96,7 @@ fn environment_of(
         drain: Duration::ZERO,
         workers: Workers::here(Runtime::current(), slots),
         swapped: Notify::new(),
+        holder: None,
     };
     (Arc::new(environment), asked)
 }

@@ -13,8 +13,8 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{
     Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
-    Matching, Namespaces, OnImmutable, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler, TriggeredBy,
-    Workflow,
+    Matching, Namespaces, OnImmutable, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler,
+    TriggeredBy, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};

@@ -27,6 +27,7 @@ mod conditions;
 mod config;
 mod contests;
 mod dependents;
+mod dev;
 mod endless;
 mod expectations;
 mod exports;

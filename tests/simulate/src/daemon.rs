@@ -83,6 +83,7 @@ impl Daemon {
             drain: Duration::from_secs(30),
             workers: Workers::here(runtime, slots),
             swapped: Notify::new(),
+            holder: None,
         });
         let status = Arc::<Status>::default();
         let supervisor = Supervisor::new(folder.supply(), environment, Arc::clone(&status), stop.clone());

@@ -16,13 +16,13 @@ use crate::workspace::{self, Workspace};
 use crate::{files, packages, plugins};
 
 const PAGE: &str = "docs/first-hour.md";
-/// The languages, as `capstan init` calls them, with their sections of the page.
-const LANGUAGES: [(&str, &str); 5] = [
-    ("rust", "In Rust"),
-    ("python", "In Python"),
-    ("javascript", "In JavaScript"),
-    ("typescript", "In TypeScript"),
-    ("go", "In Go"),
+/// The languages, as `capstan init` calls them, with their sections of the page, and the file that an author changes.
+const LANGUAGES: [(&str, &str, &str); 5] = [
+    ("rust", "In Rust", "src/lib.rs"),
+    ("python", "In Python", "app.py"),
+    ("javascript", "In JavaScript", "src/operator.js"),
+    ("typescript", "In TypeScript", "src/operator.ts"),
+    ("go", "In Go", "main.go"),
 ];
 /// The section that follows each of them.
 const RUN: &str = "Run it";
@@ -31,12 +31,42 @@ const PROJECT: &str = "greeting";
 /// What they all define in the cluster.
 const KIND: &str = "greetings.example.com";
 /// The command that goes on until it is told to end.
-const DAEMON: &str = "capstan run ";
+const DAEMON: &str = "capstan dev";
 
-/// Ends the daemon with the script, and shows its log if something has failed.
+/// Ends the daemon with the script, and shows its log if something has failed. `told` waits until the daemon has said something, `until_ok` until
+/// a command succeeds.
 const PROLOGUE: &str = r#"set -e
 ended() { code=$?; [ -z "$daemon" ] || { kill "$daemon"; wait "$daemon"; } || true; [ $code = 0 ] || cat "$HOUR/daemon.log" 2>/dev/null; exit $code; }
 trap ended EXIT
+until_ok() { for _ in $(seq 1200); do if "$@" >/dev/null 2>&1; then return 0; fi; kill -0 "$daemon" || return 1; sleep 0.5; done; echo "never: $*"; return 1; }
+told() { until_ok grep -q -- "$1" "$HOUR/daemon.log"; }
+"#;
+
+/// What the page says under "Change it": a change is swapped in, a broken one is shown with its place while the last good version goes on, and the
+/// daemon ends at once.
+const CHANGES: &str = r#"echo '- the source changes'
+sed -i 's/spec.greeting needs/spec.greeting wants/' "$SOURCE"
+told 'run ok .*there is a new version'
+sed -i 's/Hello, {name}!/Hello!/' example.yaml
+told 'spec.greeting wants {name}'
+sed -i 's/Hello!/Hello, {name}!/' example.yaml
+until_ok kubectl wait --for=condition=Ready -f example.yaml --timeout=1s
+echo '- the source is broken'
+cp "$SOURCE" "$HOUR/good"
+printf '\n) this is no program (\n' >> "$SOURCE"
+told 'the last good version goes on'
+grep -q "$(basename "$SOURCE")" "$HOUR/daemon.log"
+kubectl delete configmap hello
+until_ok kubectl get configmap hello
+echo '- the manifest names what the component does not have'
+cp "$HOUR/good" "$SOURCE"
+sed -i 's/          configmap:/          configmaps:/' operator.yaml
+told 'configmaps'
+kubectl delete configmap hello
+until_ok kubectl get configmap hello
+kill -INT "$daemon"
+wait "$daemon"
+daemon=
 "#;
 
 /// What the hours of all languages share.
@@ -57,7 +87,7 @@ pub(crate) fn run(
     cluster: &Cluster,
     filter: &str,
 ) -> Result<Vec<(&'static str, Finished)>> {
-    let languages: Vec<_> = LANGUAGES.into_iter().filter(|(language, _)| language.contains(filter)).collect();
+    let languages: Vec<_> = LANGUAGES.into_iter().filter(|(language, ..)| language.contains(filter)).collect();
     if languages.is_empty() {
         return Ok(Vec::new());
     }
@@ -71,9 +101,9 @@ pub(crate) fn run(
     let page = files::text(&workspace.root.join(PAGE))?;
     let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk };
     let mut hours = Vec::new();
-    for (language, title) in languages {
+    for (language, title, source) in languages {
         let watch = Stopwatch::start();
-        let finished = hour.play(task, title, &folder.path().join(language))?;
+        let finished = hour.play(task, (title, source), &folder.path().join(language))?;
         task.announce(&format!("{language}: {}", said(watch.spent())));
         hours.push((language, finished));
     }
@@ -82,13 +112,13 @@ pub(crate) fn run(
 }
 
 impl Hour<'_> {
-    fn play(&self, task: &mut Task, title: &str, home: &Path) -> Result<Finished> {
+    fn play(&self, task: &mut Task, (title, source): (&str, &str), home: &Path) -> Result<Finished> {
         files::folder(home)?;
         let told: Vec<&str> = commands(section(self.page, title)?).chain(commands(section(self.page, RUN)?)).collect();
         let namespace = self.cluster.namespace("first-hour")?;
         let mut shell = self.command("bash", home);
         shell.arg("-c").arg(script(&told)).env("KUBECONFIG", self.kubeconfig(task, home, namespace.name())?);
-        shell.env("HOUR", home).env("CAPSTAN_SDK", self.sdk);
+        shell.env("HOUR", home).env("SOURCE", source).env("CAPSTAN_SDK", self.sdk);
         shell.env("CAPSTAN_CODE_CACHE", home.join("code")).env("CAPSTAN_LISTEN", "127.0.0.1:0");
         // The toolchain that is there already.
         shell.env("GOTOOLCHAIN", plugins::go_toolchain(self.workspace)?);
@@ -145,13 +175,13 @@ fn script(commands: &[&str]) -> String {
     let lines = commands.iter().map(|command| {
         let quoted = command.replace('\'', r"'\''");
         let run = if command.starts_with(DAEMON) {
-            format!("{command} >\"$HOUR/daemon.log\" 2>&1 & daemon=$!")
+            format!("{command} >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\ntold 'run ok '")
         } else {
             (*command).to_owned()
         };
         format!("echo '$ {quoted}'\n{run}\n")
     });
-    std::iter::once(PROLOGUE.to_owned()).chain(lines).collect()
+    std::iter::once(PROLOGUE.to_owned()).chain(lines).chain([CHANGES.to_owned()]).collect()
 }
 
 #[cfg(test)]
@@ -191,8 +221,9 @@ mod tests {
 
     #[test]
     fn the_daemon_runs_beside_what_follows_it() {
-        let said = script(&["it's", "capstan run -m a.yaml", "ls"]);
-        let expected = "echo '$ it'\\''s'\nit's\necho '$ capstan run -m a.yaml'\ncapstan run -m a.yaml >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\necho '$ ls'\nls\n";
-        assert_eq!(said.strip_prefix(PROLOGUE), Some(expected));
+        let said = script(&["it's", "capstan dev", "ls"]);
+        let expected = "echo '$ it'\\''s'\nit's\necho '$ capstan dev'\ncapstan dev >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\ntold 'run ok '\necho '$ ls'\nls\n";
+        let said = said.strip_prefix(PROLOGUE).and_then(|said| said.strip_suffix(CHANGES));
+        assert_eq!(said, Some(expected));
     }
 }

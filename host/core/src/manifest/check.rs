@@ -13,7 +13,6 @@ use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slo
 
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
-use super::units::{Objects, Time, Workers};
 use super::{Controller, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow};
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -46,7 +45,8 @@ mod template;
 
 use dependent::Scope;
 use fields::{
-    field_validation, flag, get, located, max_interval, min_reschedule, object, or, page_size, run_timeout, time, workers,
+    field_validation, flag, get, located, max_interval, min_reschedule, object, or, page_size, run_timeout, time,
+    workers,
 };
 use source::Sources;
 

@@ -9,6 +9,7 @@ use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::hold::HELD;
 use super::pointer::Pointer;
 use super::{Gvk, MARK, PAUSED, Text};
 
@@ -216,7 +217,7 @@ impl Node {
             node.set(&[name], true);
         }
         node.set(&["metadata", "annotations"], false);
-        for key in [MARK, PAUSED] {
+        for key in [HELD, MARK, PAUSED] {
             node.set(&["metadata", "annotations", key], true);
         }
         node

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::hold::HELD;
 use super::{Error, Header, MARK, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
 
 /// The part that is read of an object that is unreadable as a whole.
@@ -104,6 +105,7 @@ impl View<'_> {
             owners,
             shares,
             paused: meta.annotations.and_then(paused),
+            held: meta.annotations.and_then(held),
             marked: meta.annotations.is_some_and(|annotations| annotations.get().contains(MARK)),
         })
     }
@@ -146,6 +148,20 @@ fn paused(annotations: &RawValue) -> Option<Box<str>> {
     // A time is shorter than this, and what is no time pauses, however long it is.
     let begin = |value: Text<'_>| value.0.chars().take(64).collect::<String>().into();
     text.contains(PAUSED).then(read).flatten().map(begin)
+}
+
+/// Returns the value of the annotation that says who holds a primary.
+fn held(annotations: &RawValue) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Annotations<'a> {
+        #[serde(borrow, rename = "capstan.dev/held")]
+        held: Option<Text<'a>>,
+    }
+    let text = annotations.get();
+    let read = || serde_json::from_str::<Annotations<'_>>(text).ok()?.held;
+    // A hold is shorter than this, and what is none pauses, however long it is.
+    let begin = |value: Text<'_>| value.0.chars().take(512).collect::<String>().into();
+    text.contains(HELD).then(read).flatten().map(begin)
 }
 
 /// Returns the text before and after the member whose value is `value`, which is a part of `json`. One of the commas

@@ -62,6 +62,8 @@ pub struct Controller {
     pub edition: u64,
     /// The answer of `context.settings`.
     pub settings: Value,
+    /// The name under which primaries are held for this daemon, which does nothing for others; `None`: it does what nobody else holds.
+    pub holder: Option<Arc<str>>,
     /// Takes Kubernetes Events about a primary.
     pub events: Events,
     /// Whether its kind can have the standard conditions; of interest only if the manifest asks for them.

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::object::Header;
+use crate::object::hold::{self, Apart};
+
 /// Why nothing is done for a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -13,14 +16,26 @@ pub enum Pause {
     Primary,
     /// Its annotation says so, and for how much longer (`PA-1`).
     For(Duration),
+    /// Another daemon holds it, or this one does not hold it, which does nothing else; and for how much longer, if a time ends that (`PA-6`).
+    Held(Option<Duration>),
     /// Its annotation says neither `true` nor `false` nor a time: whoever set it wants something to stop (`PA-4`).
     Unclear,
 }
 
 impl Pause {
+    /// Returns why nothing is done for a primary, `None` if something is; from what the manifest says of its controller, the name under which the
+    /// daemon holds primaries, if it does nothing else, and the time.
+    pub fn of_primary(primary: &Header, controller: bool, holder: Option<&str>, now: Timestamp) -> Option<Self> {
+        let apart = || match hold::apart(primary.held.as_deref(), holder, now)? {
+            Apart::Held(left) => Some(Self::Held(left)),
+            Apart::Unclear => Some(Self::Unclear),
+        };
+        Self::of(controller, primary.paused.as_deref(), now).or_else(apart)
+    }
+
     /// Returns why a primary is paused, `None` if it is not; from what the manifest says of its controller, the annotation's
     /// value, and the time.
-    pub fn of(controller: bool, annotation: Option<&str>, now: Timestamp) -> Option<Self> {
+    fn of(controller: bool, annotation: Option<&str>, now: Timestamp) -> Option<Self> {
         if controller {
             return Some(Self::Controller);
         }
@@ -41,6 +56,7 @@ impl Pause {
     pub fn left(self) -> Option<Duration> {
         match self {
             Self::For(left) => Some(left),
+            Self::Held(left) => left,
             Self::Controller | Self::Primary | Self::Unclear => None,
         }
     }

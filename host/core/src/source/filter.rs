@@ -11,7 +11,7 @@ use super::callback::{self, Asked, Callback, Problem, questions, read};
 use crate::cel::Expression;
 use crate::manifest::Filters;
 use crate::manifest::filters::{OBJECT, OLD_OBJECT, Question, UNKNOWN};
-use crate::object::{Change, Header, Object};
+use crate::object::{Change, Header, Object, hold};
 
 /// The filter of one source: built-in rules, and what the user asks. Both must accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn is_awaited(change: &Change, finalizer: Option<&str>) -> bool {
             let (old, new) = (old.header(), new.header());
             let ours = |header: &Header| finalizer.is_some_and(|name| header.has_finalizer(name));
             let protected = ours(new) && !ours(old);
-            old.uid != new.uid || old.paused != new.paused || protected || (new.deleting && !old.deleting)
+            old.uid != new.uid || is_paused_otherwise(old, new) || protected || (new.deleting && !old.deleting)
         }
     }
 }
@@ -175,8 +175,13 @@ fn accepts_update(old: &Header, new: &Header, filter: &PrimaryFilter) -> bool {
     // (c)
     let marked = !old.deleting && new.deleting;
     // PA-3: nothing else tells of it, for annotations leave the generation as it is.
-    let paused = old.paused != new.paused;
+    let paused = is_paused_otherwise(old, new);
     made_again || unprotected || changed || marked || paused
+}
+
+/// Returns true if a primary is paused or held otherwise than before.
+fn is_paused_otherwise(old: &Header, new: &Header) -> bool {
+    old.paused != new.paused || hold::passed_on(old.held.as_deref(), new.held.as_deref())
 }
 
 #[cfg(test)]

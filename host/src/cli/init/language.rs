@@ -20,6 +20,8 @@ pub(super) struct Facts {
     pub(super) component: &'static str,
     /// How the manifest wants its instances: a language that starts slowly keeps them.
     pub(super) instances: &'static str,
+    /// The command that builds it.
+    pub(super) build: &'static str,
     /// The part of the README on building and testing.
     pub(super) steps: &'static str,
     /// The files beside those that all languages have.
@@ -41,7 +43,7 @@ macro_rules! steps {
 }
 
 /// The files that a folder has in all languages.
-pub(super) const COMMON: &[Template] = files!("common": "README.md" "operator.yaml" "crd.yaml" "example.yaml" "cases/hello/primary.yaml" "cases/hello/expected.yaml");
+pub(super) const COMMON: &[Template] = files!("common": "README.md" "dev.yaml" "operator.yaml" "crd.yaml" "example.yaml" "cases/hello/primary.yaml" "cases/hello/expected.yaml");
 
 const RUST: Facts = Facts {
     title: "Rust",
@@ -49,6 +51,7 @@ const RUST: Facts = Facts {
     test: "src/tests.rs",
     component: "target/wasm32-wasip2/release/operator.wasm",
     instances: "fresh",
+    build: "cargo build --release --target wasm32-wasip2",
     steps: steps!("rust"),
     files: files!("rust": "src/lib.rs" "src/tests.rs" "Cargo.toml" ".gitignore"),
     sdk: "rust",
@@ -60,6 +63,7 @@ const PYTHON: Facts = Facts {
     test: "test_app.py",
     component: "operator.wasm",
     instances: "warm",
+    build: "python -m capstan build app.py -o operator.wasm",
     steps: steps!("python"),
     files: files!("python": "app.py" "test_app.py" "requirements.txt" ".gitignore"),
     sdk: "python",
@@ -71,6 +75,7 @@ const JAVASCRIPT: Facts = Facts {
     test: "test/operator.test.js",
     component: "operator.wasm",
     instances: "fresh",
+    build: "npm run build",
     steps: steps!("javascript"),
     files: files!("javascript": "src/operator.js" "test/operator.test.js" "package.json" ".npmrc" ".gitignore"),
     sdk: "javascript",
@@ -82,6 +87,7 @@ const TYPESCRIPT: Facts = Facts {
     test: "test/operator.test.ts",
     component: "operator.wasm",
     instances: "fresh",
+    build: "npm run build",
     steps: steps!("typescript"),
     files: files!("typescript": "src/operator.ts" "test/operator.test.ts" "package.json" "tsconfig.json" ".npmrc" ".gitignore"),
     sdk: "javascript",
@@ -93,6 +99,7 @@ const GO: Facts = Facts {
     test: "main_test.go",
     component: "operator.wasm",
     instances: "warm",
+    build: "go tool component -o operator.wasm",
     steps: steps!("go"),
     files: files!("go": "main.go" "main_test.go" "go.mod" ".gitignore"),
     sdk: "go",

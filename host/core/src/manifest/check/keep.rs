@@ -14,6 +14,7 @@ use super::conditions::looked_at;
 use super::{Check, flag, get, located};
 use crate::cel::Template;
 use crate::object::fields::Fields;
+use crate::object::hold::HELD;
 use crate::object::pointer::Pointer;
 use crate::object::{MARK, PAUSED};
 use crate::yaml::{Leaf, Located, OrWord, Quoted, Scalar, Slot};
@@ -75,7 +76,7 @@ impl Check<'_> {
             let path: Vec<&str> = pointer.path().iter().map(|name| &**name).collect();
             let found = Quoted(pointer.text());
             match *path.as_slice() {
-                ["metadata", "annotations", MARK | PAUSED, ..] => {
+                ["metadata", "annotations", HELD | MARK | PAUSED, ..] => {
                     self.fault(
                         *place,
                         format!("found {found}, an annotation that the daemon itself reads; expected another one"),

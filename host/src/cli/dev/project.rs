@@ -1,0 +1,125 @@
+//! Reads what an operator's folder says of itself: how it is built, and which files are its manifest, definitions and examples.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::cli::objects::{placed, text};
+
+/// The file that says it.
+pub(super) const FILE: &str = "dev.yaml";
+
+/// An operator's folder.
+#[derive(Debug)]
+pub(super) struct Project {
+    /// The folder.
+    pub(super) folder: PathBuf,
+    /// The command that makes the component, for a shell in the folder; `None` if there is none to make.
+    pub(super) build: Option<String>,
+    /// The manifest.
+    pub(super) manifest: PathBuf,
+    /// Files with definitions of kinds, which are applied before it runs.
+    pub(super) definitions: Vec<PathBuf>,
+    /// Files with objects that are applied once it runs.
+    pub(super) examples: Vec<PathBuf>,
+}
+
+/// The content of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    #[serde(default)]
+    build: Option<String>,
+    #[serde(default = "manifest")]
+    manifest: PathBuf,
+    #[serde(default)]
+    crds: Option<Vec<PathBuf>>,
+    #[serde(default)]
+    examples: Option<Vec<PathBuf>>,
+}
+
+fn manifest() -> PathBuf {
+    "operator.yaml".into()
+}
+
+impl Project {
+    /// Reads the folder.
+    ///
+    /// # Errors
+    /// If it is none of an operator, or what is wrong with its file at which line.
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
+        let file = at(folder, Path::new(FILE));
+        anyhow::ensure!(
+            file.is_file(),
+            "{} is not the folder of an operator: there is no {FILE}; expected a folder that `capstan init` has made, or a {FILE} with `build: COMMAND` in it beside the manifest operator.yaml",
+            folder.display()
+        );
+        let Said { build, manifest, crds, examples } =
+            serde_yaml::from_str(&text(&file)?).map_err(|error| placed(&file, &error))?;
+        let usual = |said: Option<Vec<PathBuf>>, usual: &str| {
+            let found = || Some(at(folder, Path::new(usual))).filter(|file| file.is_file()).into_iter().collect();
+            said.map_or_else(found, |said| said.iter().map(|file| at(folder, file)).collect())
+        };
+        let project = Self {
+            build,
+            manifest: at(folder, &manifest),
+            definitions: usual(crds, "crd.yaml"),
+            examples: usual(examples, "example.yaml"),
+            folder: folder.to_owned(),
+        };
+        for missing in project.beside().filter(|file| !file.is_file()) {
+            anyhow::bail!(
+                "{} is not the folder of an operator: there is no {}, which {} names",
+                folder.display(),
+                missing.display(),
+                file.display()
+            );
+        }
+        Ok(project)
+    }
+}
+
+impl Project {
+    /// Returns the files of which the component is not built.
+    pub(super) fn beside(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.manifest].into_iter().chain(&self.definitions).chain(&self.examples)
+    }
+}
+
+/// Returns a file of the folder, by the path that people know.
+fn at(folder: &Path, file: &Path) -> PathBuf {
+    if folder == Path::new(".") { file.to_owned() } else { folder.join(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_says_how_it_is_built_and_the_rest_is_usual() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
+        let read = || Project::read(folder.path()).map_err(|error| error.to_string());
+        let said = read().unwrap_err();
+        assert!(said.contains("there is no dev.yaml; expected a folder that `capstan init` has made"), "{said}");
+        write("dev.yaml", "build: make\n");
+        let said = read().unwrap_err();
+        assert!(said.contains("there is no ") && said.contains("operator.yaml, which "), "{said}");
+        write("operator.yaml", "");
+        write("example.yaml", "");
+        let project = read().unwrap();
+        assert_eq!((project.build.as_deref(), project.definitions.len()), (Some("make"), 0));
+        assert_eq!(project.examples, [folder.path().join("example.yaml")]);
+        write("dev.yaml", "crds: []\nbuilds: make\n");
+        let said = read().unwrap_err();
+        assert!(said.contains("dev.yaml:2:1: ") && said.contains("builds"), "{said}");
+    }
+
+    #[test]
+    fn files_of_the_folder_that_one_is_in_are_named_as_they_are() {
+        assert_eq!(at(Path::new("."), Path::new("a.yaml")), Path::new("a.yaml"));
+        assert_eq!(at(Path::new("x"), Path::new("a.yaml")), Path::new("x/a.yaml"));
+    }
+}
