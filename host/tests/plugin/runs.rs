@@ -228,6 +228,7 @@ fn controller(workflow: Workflow) -> Controller {
         cluster: None,
         remotes: BTreeMap::new(),
         page_size: 500,
+        bounded: None,
         keep: capstan_core::manifest::Keep::Whole,
         stored: capstan_core::manifest::Stored::Plain,
         filters: capstan_core::manifest::Filters::default(),

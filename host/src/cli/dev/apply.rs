@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use capstan_core::cluster::{Cluster as _, Reason, Target, Verb, Write};
+use capstan_core::cluster::{Cluster as _, FieldValidation, Reason, Target, Verb, Write};
 use capstan_core::object::{Gvk, ObjectRef, Scope};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -62,7 +62,10 @@ impl Applier {
         let defined = defined(&object);
         let (name, target, write) = self.write(gvk, object, scope);
         let access = Access::new(Arc::clone(&self.api), Identity::Daemon);
-        access.write(Write { target, verb: write }).await.with_context(|| format!("apply {}", file.display()))?;
+        access
+            .write(Write { target, verb: write, validation: FieldValidation::Strict })
+            .await
+            .with_context(|| format!("apply {}", file.display()))?;
         for gvk in defined {
             self.served(&gvk).await.with_context(|| format!("wait until {} is served", file.display()))?;
         }
