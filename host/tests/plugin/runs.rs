@@ -230,6 +230,7 @@ fn controller(workflow: Workflow) -> Controller {
         page_size: 500,
         keep: capstan_core::manifest::Keep::Whole,
         stored: capstan_core::manifest::Stored::Plain,
+        bounded: None,
         filters: capstan_core::manifest::Filters::default(),
         generation_aware: true,
         triggered_by: TriggeredBy::Changes,

@@ -365,14 +365,12 @@ impl<'a> Check<'a> {
         let former_finalizers = self.former_finalizers(&raw.finalizers);
         let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
-        let filters = self.primary_filters(raw);
-        let indexes = self.indexes(&raw.indexes);
+        let (filters, indexes) = (self.primary_filters(raw), self.indexes(&raw.indexes));
         let sources = self.sources(&raw.sources, &indexes);
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), &sources);
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
-        let conditions = self.status_conditions(name, raw, primary.as_ref());
-        let reconciler = self.reconciler(raw);
+        let (conditions, reconciler) = (self.status_conditions(name, raw, primary.as_ref()), self.reconciler(raw));
         let workflows = ([&workflow].into_iter().chain(standalone.values()), &reconciler);
         let looks_at = keep::of_primaries((&filters, &events, conditions), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
