@@ -310,8 +310,7 @@ impl<'a> Check<'a> {
         let (workflow, standalone) = self.workflows(raw, primary.as_ref(), (&sources, field_validation(raw, defaults)));
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
-        let conditions = self.status_conditions(name, raw, primary.as_ref());
-        let reconciler = self.reconciler(raw);
+        let (conditions, reconciler) = (self.status_conditions(name, raw, primary.as_ref()), self.reconciler(raw));
         let workflows = ([&workflow].into_iter().chain(standalone.values()), &reconciler);
         let looks_at = keep::of_primaries((&filters, &events, conditions), &indexes, &sources.watched, workflows);
         self.looked_at((&raw.keep, &raw.drop), &keep.fields(), looks_at);
