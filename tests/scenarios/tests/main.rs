@@ -57,6 +57,7 @@ mod sources;
 mod swap;
 mod takeover;
 mod templates;
+mod validation;
 mod web;
 mod webpage;
 mod workflows;
