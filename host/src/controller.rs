@@ -45,7 +45,6 @@ mod taking;
 #[cfg(test)]
 mod tests;
 
-use crate::logging::runs;
 use asking::Asking;
 use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
@@ -324,7 +323,6 @@ impl Task<'_> {
         let follows = handle.put(&mut in_force, &wanted, controller, environment);
         drop(in_force);
         handle.set(Phase::Running);
-        runs::swapped(&handle.name);
         handle.after_swap(follows);
         true
     }
@@ -422,7 +420,6 @@ impl Task<'_> {
         // Only now, for what they ask is asked of the version that is in place.
         let asker = handle.asker(environment);
         self.asking.extend(new.iter().map(|source| asker.begin(source)));
-        runs::swapped(&handle.name);
         handle.after_swap(follows);
     }
 

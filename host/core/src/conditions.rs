@@ -19,6 +19,9 @@ pub use possible::Possible;
 /// The types of the standard conditions, in the order in which they are written.
 pub const TYPES: [&str; 3] = ["Ready", "Progressing", "Degraded"];
 
+/// Why a primary that the component found wrong is not ready.
+const INVALID: &str = "Invalid";
+
 /// The fields of a condition.
 pub const FIELDS: [&str; 6] = ["type", "status", "observedGeneration", "lastTransitionTime", "reason", "message"];
 
@@ -81,6 +84,8 @@ pub enum Next {
     Retry,
     /// Nothing: all attempts are used up.
     Exhausted,
+    /// Nothing, until the primary is another one, or whoever found it wrong (`VA-2`).
+    Corrected,
     /// Nothing: the component wants it so.
     Stopped,
 }
@@ -104,9 +109,10 @@ pub fn decide(facts: &Facts<'_>) -> [Verdict; 3] {
     let lacking = dependents.iter().map(|dependent| dependent.lacks).min_by_key(|lacks| lacks.rank());
     let broken = lacking.filter(|lacks| matches!(lacks, Lacks::Success | Lacks::Peace)).map(Lacks::reason);
     if let Some(Failed { text, of_workflow, next }) = failed {
-        let cause = broken.filter(|_| *of_workflow).unwrap_or("RunFailed");
+        let cause =
+            broken.filter(|_| *of_workflow).unwrap_or(if *next == Next::Corrected { INVALID } else { "RunFailed" });
         let text = if text.is_empty() { "without an explanation" } else { text };
-        let told = if cause == "RunFailed" { Cow::Borrowed(text) } else { awaited };
+        let told = if cause == "RunFailed" || cause == INVALID { Cow::Borrowed(text) } else { awaited };
         let (coming, why, then) = next.explained();
         return [
             verdict(false, if *cleanup { "Deleting" } else { cause }, &told),
@@ -299,6 +305,9 @@ impl Next {
             Self::Retry => (true, "Retrying", "the run is retried"),
             Self::Exhausted => {
                 (false, "RetriesExhausted", "that was the last attempt: the next run follows the next change")
+            }
+            Self::Corrected => {
+                (false, INVALID, "the next run follows a change of it, of the component, or of its settings")
             }
             Self::Stopped => {
                 (false, "RetriesStopped", "the component wants no retry: the next run follows the next change")

@@ -5,6 +5,7 @@
 //! process and back derive serde's traits. Lists in them that a component writes are bounded, because a few bytes may
 //! stand for a long list.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,8 +143,28 @@ pub enum FailureOrigin {
     Timeout,
     /// The component wanted too much memory.
     OutOfMemory,
+    /// `validate` found the primary wrong (`VA-1`).
+    Invalid,
     /// Anything else.
     Other,
+}
+
+/// What is wrong with a primary (`VA-1`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invalid {
+    /// The field, as people write it; `None` for the primary as a whole.
+    pub field: Option<String>,
+    /// What was found, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "{field}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
 }
 
 /// The classes of failures, by which retries may differ (`RT-7`). An outage of the API server is none of them.

@@ -50,6 +50,7 @@ mod remembering;
 mod retry;
 mod run;
 pub mod triggers;
+mod validating;
 pub mod verdicts;
 
 use concluding::End;
@@ -284,6 +285,7 @@ async fn in_time<T>(run: &Run, doing: impl Future<Output = Result<T, Failed>>) -
 /// for.
 async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl, Failed> {
     let controller = &run.controller;
+    validating::validate(run).await?;
     initialize(run, session).await?;
     if controller.spec.workflow.is_managed() {
         managed::managed(run, session, Mode::Reconcile)
@@ -355,6 +357,7 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
     let outage = failed.sort == queue::Failure::Outage;
     let mut retry = ticket.retry_if(failed.class);
     retry.last &= !outage;
+    retry.last |= failed.origin == FailureOrigin::Invalid;
     let Failed { origin, message, refused, dependents, sort, class } = failed;
     let info = FailureInfo { origin, message: message.clone(), refused, dependents, retry };
     let control = match session.handle_error(run.primary.json(), Cow::Borrowed(&info)).await {
@@ -370,7 +373,7 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
     if let Some(status) = status.filter(|_| !run.info.primary_deleted) {
         write_error_status(run, status, info.retry).await;
     }
-    if outage {
+    if outage || origin == FailureOrigin::Invalid {
         return Ended::failed(message, sort, class).from(origin);
     }
     tracing::info!(error = %message, "the run failed, and the component has dealt with it");

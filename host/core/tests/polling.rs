@@ -141,6 +141,7 @@ impl Session for Scene {
                 | Call::Cleanup { .. }
                 | Call::HandleError { .. }
                 | Call::DecideRetry { .. }
+                | Call::Validate { .. }
                 | Call::Initialize { .. }
                 | Call::Desired { .. }
                 | Call::Match { .. }

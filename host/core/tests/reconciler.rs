@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
-use capstan_core::cluster::{Cluster, Error, Reason, Verb, Write};
+use capstan_core::cluster::{Cluster, Deletion, Error, Reason, Verb, Write};
 use capstan_core::external::External;
 use capstan_core::guest::*;
 use capstan_core::manifest::{self, Keep, Mapper as Mapping};
@@ -268,6 +268,7 @@ impl Cluster for Server {
 #[derive(Clone)]
 struct Script {
     exports: &'static [Interface],
+    validate: Result<Vec<Invalid>, Failure>,
     initialize: Result<(), Failure>,
     reconcile: Result<UpdateControl, Failure>,
     cleanup: Result<DeleteControl, Failure>,
@@ -291,6 +292,7 @@ impl Default for Script {
     fn default() -> Self {
         Self {
             exports: &[Interface::Reconciler, Interface::Dependent],
+            validate: Ok(Vec::new()),
             initialize: Ok(()),
             reconcile: Ok(UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None }),
             cleanup: Ok(DeleteControl::RemoveFinalizer),
@@ -353,6 +355,10 @@ impl Session for Script {
     fn call<'a>(&'a self, call: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
         match call {
             Call::Start => unreachable!("nothing is loaded"),
+            Call::Validate { old, .. } => {
+                assert_eq!(old, None);
+                self.asking("validate", self.validate.clone().map(Answer::Validate))
+            }
             Call::Initialize { .. } => {
                 self.answer("initialize".to_owned(), self.initialize.clone().map(Answer::Initialize))
             }
@@ -685,6 +691,67 @@ async fn a_primary_that_is_deleted_while_it_is_paused_is_cleaned_up_once_it_is_n
     let (finished, _, writes) = bench.run().await;
     assert_eq!(finished, Finished::Done { finalizer_removed: true, again: None });
     assert_eq!(writes.last().map(String::as_str), Some("patch Page a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_wrong_is_told_so_and_nothing_is_written_for_it_but_that() {
+    // VA-1, VA-2, VA-3
+    let exports = &[Interface::Reconciler, Interface::Dependent, Interface::Validator, Interface::RetryPolicy];
+    let wrong = |field: &str, message: &str| Invalid { field: Some(field.to_owned()), message: message.to_owned() };
+    let found = vec![wrong("spec.a", "no"), Invalid { field: None, message: "so".to_owned() }];
+    let script = || Script { exports, validate: Ok(found.clone()), ..Script::default() };
+    let mut bench = Bench::new(script(), EXPLICIT);
+    let held = json!({ "finalizers": ["sample.dev/finalizer"] });
+    bench.page(json!({}));
+    assert_eq!(bench.run().await, (DONE, vec![], strings(&["patch Page a"])), "its finalizer is no matter of that");
+    bench.page(held.clone());
+    let failed = Finished::Failed(queue::Failure::Unhandled);
+    assert_eq!(bench.run().await, (failed, strings(&["validate"]), vec![]));
+    assert!(matches!(*bench.next.lock(), Some(queue::Next::Exhausted(_))), "nobody is asked for a retry");
+    assert_eq!(
+        *bench.published.lock(),
+        [(
+            "Invalid".to_owned(),
+            "spec.a: no; so; the next run follows a change of it, of the component, or of its settings".to_owned()
+        )]
+    );
+    let mut going = held;
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    bench.page(going);
+    let (finished, calls, writes) = bench.run().await;
+    assert_eq!(finished, Finished::Done { finalizer_removed: true, again: None });
+    assert_eq!((calls, writes.last().map(String::as_str)), (vec![], Some("patch Page a")));
+    // That it can't say is a failure like others.
+    let mut bench = Bench::new(Script { validate: returned("can't say"), ..script() }, WORKFLOW);
+    bench.page(json!({}));
+    assert_eq!(
+        bench.run().await,
+        (failed, strings(&["validate", "decide-retry Returned \"can't say\" attempt 0"]), vec![])
+    );
+    assert!(matches!(*bench.next.lock(), Some(queue::Next::Retry(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_validates_sees_the_primary_alone() {
+    // VA-1
+    let ask: Ask = Arc::new(|run| {
+        async move {
+            let kind = ObjectTarget { gvk: config_map(), key: ObjectRef::namespaced("n", "a") };
+            let read = run.find_named(Place::Kind(kind.gvk.clone()), kind.key.clone()).await;
+            let removed = run.remove(kind, Deletion::default()).await;
+            let reason = |error: Option<CallError>| format!("{:?}", error.map(|error| error.reason));
+            let memo = run.set_memo(Lifetime::Primary, "a", None);
+            vec![reason(read.err()), reason(removed.err()), reason(memo.err()), run.info().beside.to_string()]
+        }
+        .boxed()
+    });
+    let exports = &[Interface::Validator, Interface::Reconciler, Interface::Dependent];
+    let found = Ok(vec![Invalid { field: None, message: "no".to_owned() }]);
+    let mut bench = Bench::new(Script { exports, validate: found, ask: Some(ask), ..Script::default() }, WORKFLOW);
+    bench.page(json!({}));
+    let misplaced = "Some(Misplaced)";
+    let calls = strings(&["validate", misplaced, misplaced, misplaced, "true"]);
+    assert_eq!(bench.run().await, (Finished::Failed(queue::Failure::Unhandled), calls, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

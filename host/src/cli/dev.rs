@@ -51,7 +51,7 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let place = Place::find(args.kubeconfig.clone(), args.context.clone()).await?;
     log.say(&format!("capstan dev: {place}"));
     log.flush(crate::logging::LAST_LINES);
-    if !args.yes && !place.is_local() && !place.confirmed()? {
+    if !args.yes && !place.is_local() && !Place::confirmed()? {
         return Ok(ExitCode::from(REFUSED));
     }
     let mut signals = Signals::listen().context("listen to signals")?;
@@ -67,13 +67,12 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
         () = signals.next() => return Ok(ExitCode::SUCCESS),
         seen = author.first() => seen?,
     };
-    let mut takeover = match args.takeover {
-        Some(label) => Some(Takeover::new((client, api), manifest, label, log.clone()).await?),
-        None => {
-            alone(&client, &manifest, &log).await?;
-            None
-        }
-    };
+    let mut takeover = None;
+    if let Some(label) = args.takeover {
+        takeover = Some(Takeover::new((client, api), manifest, label, log.clone()).await?);
+    } else {
+        alone(&client, &manifest, &log).await?;
+    }
     let released = Arc::new(Notify::new());
     let supply = Arc::clone(&released);
     let supply = |disk| Box::new(Held::new(disk, supply)) as Box<dyn Supply>;
@@ -125,10 +124,10 @@ fn daemon(args: &Dev, project: &Project) -> anyhow::Result<Run> {
     {
         line.extend(value.into_iter().flat_map(|value| [flag.into(), value]));
     }
-    match Cli::try_parse_from(line)?.command {
-        Command::Run(run) => Ok(run),
-        _ => anyhow::bail!("the command line is none of `capstan run`"),
-    }
+    let Command::Run(run) = Cli::try_parse_from(line)?.command else {
+        anyhow::bail!("the command line is none of `capstan run`");
+    };
+    Ok(run)
 }
 
 fn checked(daemon: &Run) -> Check {
@@ -237,7 +236,9 @@ impl Author {
     fn told(&self, applied: anyhow::Result<Vec<String>>) -> bool {
         match applied {
             Ok(names) => {
-                names.iter().for_each(|name| self.say(&format_args!("applied {name}")));
+                for name in names {
+                    self.say(&format_args!("applied {name}"));
+                }
                 true
             }
             Err(error) => {

@@ -474,9 +474,9 @@ impl Handle {
         if finalizers_changed {
             self.queue.finalizers_changed(Instant::now());
         }
-        match follows {
-            OnSwap::ReconcileAll => self.queue.event_for_all(Instant::now()),
-            OnSwap::Nothing => {}
+        if follows == OnSwap::ReconcileAll {
+            runs::swapped(&self.name);
+            self.queue.event_for_all(Instant::now());
         }
     }
 

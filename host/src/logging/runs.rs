@@ -64,11 +64,8 @@ pub fn retried(retry: Option<RetryInfo>) {
 pub fn wrote(target: &Target, verb: &Verb, answer: Result<(), &Error>) {
     let Target { gvk, key, subresource } = target;
     let part = subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
-    let written = format!("{} {} {key}{part}", verb.name(), gvk.kind);
-    match answer {
-        Ok(()) => tracing::debug!(target: RUNS, %written),
-        Err(_) => tracing::debug!(target: RUNS, written = %format_args!("{written} (refused)")),
-    }
+    let refused = if answer.is_err() { " (refused)" } else { "" };
+    tracing::debug!(target: RUNS, written = %format_args!("{} {} {key}{part}{refused}", verb.name(), gvk.kind));
 }
 
 /// Tells how a run ended.

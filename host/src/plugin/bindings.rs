@@ -27,6 +27,7 @@ wasmtime::component::bindgen!({
             export capstan:operator/cleaner@0.1.0;
             export capstan:operator/error-handler@0.1.0;
             export capstan:operator/retry-policy@0.1.0;
+            export capstan:operator/validator@0.1.0;
             export capstan:operator/external@0.1.0;
             export capstan:operator/condition@0.1.0;
             export capstan:operator/poller@0.1.0;

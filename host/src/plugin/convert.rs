@@ -11,7 +11,7 @@ use capstan_core::wire::FEW;
 use super::bindings::capstan::operator::{cache, log, memo, operations, recorder, types};
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, description, error_handler, external, inbound, poller, reconciler, resource_poller,
-    retry_policy,
+    retry_policy, validator,
 };
 use super::output;
 
@@ -91,6 +91,13 @@ impl From<condition::ConditionResult> for guest::ConditionResult {
     fn from(result: condition::ConditionResult) -> Self {
         let condition::ConditionResult { met, detail } = result;
         Self { met, detail }
+    }
+}
+
+impl From<validator::Problem> for guest::Invalid {
+    fn from(problem: validator::Problem) -> Self {
+        let validator::Problem { field, message } = problem;
+        Self { field, message }
     }
 }
 
@@ -210,6 +217,7 @@ pub(super) fn checked(answer: Answer) -> wasmtime::Result<Answer> {
         | Answer::HandleError(_)
         | Answer::DecideRetry(_)
         | Answer::Initialize(())
+        | Answer::Validate(_)
         | Answer::Desired(_)
         | Answer::DesiredSet(_)
         | Answer::Create(_)

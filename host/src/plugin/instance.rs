@@ -19,7 +19,7 @@ use super::Facts;
 use super::bindings::capstan::operator::types;
 use super::bindings::exports::capstan::operator::{
     cleaner, condition, description, error_handler, external, filter, inbound, poller, reconciler, resource_poller,
-    retry_policy,
+    retry_policy, validator,
 };
 use super::convert::{bounded, described, desired_set, named, polled_all, polled_one, received};
 use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early};
@@ -348,6 +348,10 @@ impl Instance {
             }
             Call::HandleError { primary, ref failed } => self.handle(primary, &(&**failed).into()).await?,
             Call::DecideRetry { primary, ref failed } => self.decide(primary, &(&**failed).into()).await?,
+            Call::Validate { primary, old } => {
+                let answer = self.ask::<_, Vec<validator::Problem>>(Function::Validate, (primary, old)).await?;
+                answer.map(|found| Answer::Validate(found.into_iter().map(Into::into).collect()))
+            }
             Call::Initialize { primary } => {
                 self.ask::<_, ()>(Function::Initialize, (primary,)).await?.map(Answer::Initialize)
             }

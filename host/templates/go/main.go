@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/capstan-dev/capstan/sdk-guest/go/capstan"
@@ -26,33 +25,34 @@ type Status struct {
 }
 
 func init() {
+	capstan.Validate(validate)
 	capstan.Desired("configmap", configMap)
 	capstan.Reconcile(reconcile)
 }
 
 func main() {}
 
-// configMap returns the ConfigMap that should exist. It comes before reconcile; if it fails, nothing is written.
+// validate checks what the schema in crd.yaml does not, before anything is written.
+func validate(run capstan.Run, primary *{{kind}}) ([]capstan.Problem, error) {
+	if !strings.Contains(primary.Spec.Greeting, "{name}") {
+		return []capstan.Problem{{Field: "spec.greeting", Message: "{name} is missing"}}, nil
+	}
+	return nil, nil
+}
+
+// configMap returns the ConfigMap that should exist. It comes before reconcile.
 func configMap(run capstan.Run, primary *{{kind}}) (capstan.Object, error) {
-	text, err := primary.Spec.text()
 	return capstan.Object{
 		"apiVersion": "v1",
 		"kind":       "ConfigMap",
 		"metadata":   capstan.Object{"name": primary.Name},
-		"data":       capstan.Object{"text": text},
-	}, err
+		"data":       capstan.Object{"text": primary.Spec.text()},
+	}, nil
 }
 
 // reconcile finds the ConfigMap there: the status says what it has.
 func reconcile(run capstan.Run, primary *{{kind}}) (capstan.Update, error) {
-	text, err := primary.Spec.text()
-	return capstan.Update{Status: Status{Text: text}}, err
+	return capstan.Update{Status: Status{Text: primary.Spec.text()}}, nil
 }
 
-// text checks what the schema in crd.yaml does not.
-func (s Spec) text() (string, error) {
-	if !strings.Contains(s.Greeting, "{name}") {
-		return "", errors.New("spec.greeting needs {name}")
-	}
-	return strings.ReplaceAll(s.Greeting, "{name}", s.Name), nil
-}
+func (s Spec) text() string { return strings.ReplaceAll(s.Greeting, "{name}", s.Name) }

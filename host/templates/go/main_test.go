@@ -36,9 +36,13 @@ func TestTheStatusSaysTheSame(t *testing.T) {
 	equal(t, update, capstan.Update{Status: Status{Text: "Hello, Ada!"}})
 }
 
-func TestAGreetingWithoutANameIsRefusedBeforeAnythingIsWritten(t *testing.T) {
-	_, err := configMap(run, primary("Hello!"))
-	if err == nil || err.Error() != "spec.greeting needs {name}" {
-		t.Error(err)
+func TestAGreetingWithoutANameIsWrong(t *testing.T) {
+	for greeting, expected := range map[string][]capstan.Problem{
+		"Hello!":         {{Field: "spec.greeting", Message: "{name} is missing"}},
+		"Hello, {name}!": nil,
+	} {
+		found, err := validate(run, primary(greeting))
+		equal(t, err, nil)
+		equal(t, found, expected)
 	}
 }

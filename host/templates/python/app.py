@@ -1,11 +1,19 @@
 """Decides what a {{kind}} needs in the cluster, and what its status says."""
 
-from capstan import Error, Object, Update, desired, reconcile
+from capstan import Object, Problem, Update, desired, reconcile, validate
+
+
+@validate
+def check(primary: Object) -> "Problem | None":
+    """What the schema in crd.yaml does not check is checked here, before anything is written."""
+    if "{name}" not in primary["spec"]["greeting"]:
+        return Problem("{name} is missing", "spec.greeting")
+    return None
 
 
 @desired
 def configmap(primary: Object) -> Object:
-    """The ConfigMap that should exist. This comes before `reconcile`; if it raises, nothing is written."""
+    """The ConfigMap that should exist. This comes before `reconcile`."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -21,7 +29,4 @@ def publish(primary: Object) -> Update:
 
 
 def text(spec: Object) -> str:
-    """What the schema in crd.yaml does not check is checked here."""
-    if "{name}" not in spec["greeting"]:
-        raise Error("spec.greeting needs {name}")
     return spec["greeting"].replace("{name}", spec["name"])

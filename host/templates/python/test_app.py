@@ -2,7 +2,7 @@
 
 import unittest
 
-from capstan import Error, Object, Update
+from capstan import Object, Problem, Update
 
 import app
 
@@ -19,9 +19,9 @@ class {{kind}}Test(unittest.TestCase):
     def test_the_status_says_the_same(self):
         self.assertEqual(app.publish(primary("Hello, {name}!")), Update(status={"text": "Hello, Ada!"}))
 
-    def test_a_greeting_without_a_name_is_refused_before_anything_is_written(self):
-        with self.assertRaisesRegex(Error, "spec.greeting needs {name}"):
-            app.configmap(primary("Hello!"))
+    def test_a_greeting_without_a_name_is_wrong(self):
+        self.assertEqual(app.check(primary("Hello!")), Problem("{name} is missing", "spec.greeting"))
+        self.assertIsNone(app.check(primary("Hello, {name}!")))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,14 @@ type NextRetry struct {
 	Stop bool
 }
 
+// Problem is what is wrong with a primary; it is shown in the status and in an Event, so no secrets in it.
+type Problem struct {
+	// Field is the field, as people write it: "spec.replicas"; empty for the primary as a whole.
+	Field string
+	// Message is what was found, and what would be right.
+	Message string
+}
+
 // Met says whether a condition is met, with a detail. A function without a detail returns a bool instead.
 type Met struct {
 	// Met is true if it is.

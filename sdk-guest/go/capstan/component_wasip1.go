@@ -19,6 +19,7 @@ import (
 	witResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_resource_poller"
 	witRetryPolicy "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_retry_policy"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_types"
+	witValidator "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/capstan_operator_validator"
 	exportBulk "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_bulk"
 	exportCleaner "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_cleaner"
 	exportCondition "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_condition"
@@ -36,6 +37,7 @@ import (
 	exportResourcePoller "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
 	exportRetryPolicy "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_retry_policy"
 	exportSecondaryMapper "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_secondary_mapper"
+	exportValidator "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_validator"
 
 	// Exports all functions; the world that the build makes says which of them the component has.
 	_ "github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/wit_exports"
@@ -57,6 +59,9 @@ func init() {
 	}
 	exportRetryPolicy.DecideRetry = func(primary string, failed witRetryPolicy.FailedRun) types.Result[witRetryPolicy.NextRetry, string] {
 		return serve(bindNextRetry, func(run Run) (NextRetry, error) { return serveDecideRetry(run, primary, failedOf(failed)) })
+	}
+	exportValidator.Validate = func(primary string, _ types.Option[string]) types.Result[[]witValidator.Problem, string] {
+		return serve(bindProblems, func(run Run) ([]Problem, error) { return serveValidate(run, primary) })
 	}
 	exportInitializer.Initialize = func(primary string) types.Result[types.Unit, string] {
 		return serve(func(struct{}) types.Unit { return types.Unit{} }, func(run Run) (struct{}, error) { return struct{}{}, serveInitialize(run, primary) })
@@ -130,6 +135,18 @@ func bindUpdate(control updateControl) witReconciler.UpdateControl {
 		update = witReconciler.MakePrimaryUpdateObjectAndStatus(control.objectAndStatus)
 	}
 	return witReconciler.UpdateControl{Update: update, RescheduleMs: option(control.reschedule)}
+}
+
+func bindProblems(found []Problem) []witValidator.Problem {
+	bound := make([]witValidator.Problem, 0, len(found))
+	for _, problem := range found {
+		field := types.None[string]()
+		if problem.Field != "" {
+			field = types.Some[string](problem.Field)
+		}
+		bound = append(bound, witValidator.Problem{Field: field, Message: problem.Message})
+	}
+	return bound
 }
 
 func bindDeletion(deletion Deletion) witCleaner.DeleteControl {

@@ -34,6 +34,13 @@ func DecideRetry[P any](function func(run Run, primary *P, failed FailedRun) (Ne
 	Controller("").DecideRetry(function)
 }
 
+// Validate registers what says whether a primary is one that the component can work with. It is called before anything else in each run
+// that reconciles, and sees the primary alone: of what the daemon offers, [Run.Config] and the log work there. It returns what is wrong;
+// nothing is written then but the status, until the primary changes. An error is one of the run, and is retried.
+func Validate[P any](function func(run Run, primary *P) ([]Problem, error)) {
+	Controller("").Validate(function)
+}
+
 // Initialize registers what prepares a run. It is called first in each run, before the managed workflow, whether the run will
 // reconcile or clean up; it usually puts values into memos [ForRun] for the calls that follow. An error is one of the run, which
 // ends with it.
@@ -110,6 +117,11 @@ func (c Controller) DecideRetry[P any](function func(run Run, primary *P, failed
 	c.register(retryPolicy, "", function == nil, retryPolicyOf(function))
 }
 
+// Validate is like the function [Validate], for one controller.
+func (c Controller) Validate[P any](function func(run Run, primary *P) ([]Problem, error)) {
+	c.register(validator, "", function == nil, validatorOf(function))
+}
+
 // Initialize is like the function [Initialize], for one controller.
 func (c Controller) Initialize[P any](function func(run Run, primary *P) error) {
 	c.register(initializer, "", function == nil, initializerOf(function))
@@ -160,6 +172,7 @@ var (
 	cleaner      = &kind{"cleaner", "cleaner", "Cleanup"}
 	errorHandler = &kind{"error-handler", "error handler", "HandleError"}
 	retryPolicy  = &kind{"retry-policy", "retry policy", "DecideRetry"}
+	validator    = &kind{"validator", "validator", "Validate"}
 	initializer  = &kind{"initializer", "initializer", "Initialize"}
 	desired      = &kind{"dependent", "desired state for", "Desired"}
 	desiredSet   = &kind{"bulk", "desired set for", "DesiredSet"}

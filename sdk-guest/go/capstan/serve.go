@@ -20,6 +20,7 @@ type (
 	cleanerFunc      func(run Run, primary string) (Deletion, error)
 	errorHandlerFunc func(run Run, primary string, failure Failure) (errorControl, error)
 	retryPolicyFunc  func(run Run, primary string, failed FailedRun) (NextRetry, error)
+	validatorFunc    func(run Run, primary string) ([]Problem, error)
 	initializerFunc  func(run Run, primary string) error
 	desiredFunc      func(run Run, primary string) (string, error)
 	desiredSetFunc   func(run Run, primary string) ([]string, error)
@@ -108,6 +109,16 @@ func retryPolicyOf[P any](function func(Run, *P, FailedRun) (NextRetry, error)) 
 			return NextRetry{}, err
 		}
 		return function(run, primary, failed)
+	}
+}
+
+func validatorOf[P any](function func(Run, *P) ([]Problem, error)) validatorFunc {
+	return func(run Run, text string) ([]Problem, error) {
+		primary, err := primaryOf[P](text)
+		if err != nil {
+			return nil, err
+		}
+		return function(run, primary)
 	}
 }
 
@@ -354,6 +365,15 @@ func serveDecideRetry(run Run, primary string, failed FailedRun) (NextRetry, err
 		return NextRetry{}, nil
 	}
 	return guarded(run, func() (NextRetry, error) { return function(run, primary, failed) })
+}
+
+func serveValidate(run Run, primary string) ([]Problem, error) {
+	function := lookUp[validatorFunc](validator, run.Info().Controller, "")
+	if function == nil {
+		// This controller finds nothing wrong; another one of the component may.
+		return nil, nil
+	}
+	return guarded(run, func() ([]Problem, error) { return function(run, primary) })
 }
 
 func serveInitialize(run Run, primary string) error {

@@ -153,6 +153,21 @@ func TestAnUnknownNameIsToldWhichThereAre(t *testing.T) {
 	equal(t, text(err), "this component has no reconciler for the controller `webpage`; it has: theme")
 }
 
+func TestAControllerWithoutValidatorFindsNothingWrong(t *testing.T) {
+	fresh(t)
+	wrong := []Problem{{Field: "metadata.name", Message: "hello is taken"}}
+	Controller("theme").Validate(func(_ Run, page *page) ([]Problem, error) { return wrong, nil })
+	found, err := serveValidate(On(&stub{controller: "webpage"}), hello)
+	equal(t, len(found), 0)
+	equal(t, err, nil)
+	found, err = serveValidate(On(&stub{controller: "theme"}), hello)
+	equal(t, err, nil)
+	equal(t, found[0], wrong[0])
+	Controller("other").Validate(func(Run, *page) ([]Problem, error) { return nil, errors.New("can't say") })
+	_, err = serveValidate(On(&stub{controller: "other"}), hello)
+	equal(t, text(err), "can't say")
+}
+
 func TestAControllerWithoutInitializerHasNothingToPrepare(t *testing.T) {
 	fresh(t)
 	Controller("theme").Initialize(func(_ Run, page *page) error { return errors.New(page.Name + " is not ready") })

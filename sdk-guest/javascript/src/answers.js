@@ -116,6 +116,20 @@ export function nextRetry(answer, what) {
   return { tag: stop ? "stop" : "declared" };
 }
 
+// === validate ===
+
+/** Returns what `validate` has answered as the contract's list of problems: a text, `{ field, message }`, a list of those, or nothing. */
+export function problems(answer, what) {
+  const found = answer === undefined || answer === null ? [] : Array.isArray(answer) ? answer : [answer];
+  return found.map((one) => {
+    if (typeof one === "string") return { field: null, message: one.toWellFormed() };
+    const { field, message } = fields(one, what, ["field", "message"]) ?? {};
+    if (typeof message !== "string") throw new TypeError(`${what}: message: ${short(message)} is no text`);
+    if (field !== undefined && typeof field !== "string") throw new TypeError(`${what}: field: ${short(field)} is no text`);
+    return { field: field?.toWellFormed() ?? null, message: message.toWellFormed() };
+  });
+}
+
 // === initialize ===
 
 /** Returns what `initialize` has answered, which is nothing. */

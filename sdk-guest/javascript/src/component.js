@@ -11,6 +11,7 @@ const INTERFACES = {
   cleanup: "cleaner",
   handleError: "error-handler",
   decideRetry: "retry-policy",
+  validate: "validator",
   initialize: "initializer",
   desired: "dependent",
   desiredSet: "bulk",
@@ -98,6 +99,10 @@ export function component(author) {
       // A controller that does without leaves delays to the manifest.
       decideRetry: (primary, failed) =>
         guarded("decideRetry", () => handlers().decideRetry?.(JSON.parse(primary), failed) ?? { tag: "declared" }),
+    },
+    validator: {
+      // A controller that does without finds nothing wrong.
+      validate: (primary) => guarded("validate", () => handlers().validate?.(JSON.parse(primary)) ?? []),
     },
     initializer: {
       // A controller that does without has nothing to prepare.

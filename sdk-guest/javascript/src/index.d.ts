@@ -74,6 +74,12 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
    */
   decideRetry?(primary: P, failed: FailedRun): NextRetry | void;
   /**
+   * Says whether a primary is one that the component can work with: called before anything else in each run that reconciles. It sees the primary
+   * alone; of what the daemon offers, `config` and the log work here. It answers what is wrong: a text, a problem, a list of those, or nothing.
+   * Nothing is written then but the status, until the primary changes. What it throws is a failure of the run, and is retried.
+   */
+  validate?(primary: P): Problems | void;
+  /**
    * Prepares a run: called first in each, before the managed workflow, whether it will reconcile or clean up. It usually puts values
    * into `memo.run` for the calls that follow. What it throws is a failure of the run, which ends with it.
    */
@@ -274,6 +280,17 @@ export interface Retry {
   last: boolean;
 }
 
+/** What is wrong with a primary; it is shown in the status and in an Event, so no secrets in it. */
+export interface Problem {
+  /** The field, as people write it: `spec.replicas`; none for the primary as a whole. */
+  field?: string;
+  /** What was found, and what would be right. */
+  message: string;
+}
+
+/** What `validate` answers. */
+export type Problems = string | Problem | (string | Problem)[];
+
 /** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. */
 export interface Condition {
   met: boolean;
@@ -294,6 +311,7 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
   cleanup(primary: P): Cleanup | void;
   handleError(primary: P, failure: Failure): Handled<P> | void;
   decideRetry(primary: P, failed: FailedRun): NextRetry | void;
+  validate(primary: P): Problems | void;
   initialize(primary: P): void;
   desired: Record<D, (primary: P) => any>;
   desiredSet: Record<string, (primary: P) => any[]>;

@@ -2,12 +2,12 @@
 
 import {
   accepted, conditionResult, created, deleteControl, desiredObject, desiredObjects, errorControl, matchResult, nextRetry, nothing, objectKeys,
-  pollResult, primaryResources, received, removed, updateControl, updated,
+  pollResult, primaryResources, problems, received, removed, updateControl, updated,
 } from "./answers.js";
 
 /** What handles a primary, and how its answer is read. */
 const SINGLE = {
-  reconcile: updateControl, cleanup: deleteControl, handleError: errorControl, decideRetry: nextRetry, initialize: nothing,
+  reconcile: updateControl, cleanup: deleteControl, handleError: errorControl, decideRetry: nextRetry, validate: problems, initialize: nothing,
 };
 /** What is registered by name. */
 const NAMED = {

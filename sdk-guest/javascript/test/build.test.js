@@ -63,7 +63,7 @@ test("what is wrong with a file is said in its own terms", () => {
     [`${start}export default { reconcile() {} };`, "wrong.js has no operator as its default export: write `export default operator({ … })`"],
     [
       `${start}export default operator({\n  reconsile() {} });`,
-      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, decideRetry, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries\n  at <anonymous> (wrong.js:2)",
+      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, decideRetry, validate, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries\n  at <anonymous> (wrong.js:2)",
     ],
     [
       `${start}const { title } = config();\nexport default operator({ reconcile: () => title });`,

@@ -169,6 +169,23 @@ test("when a failed run is retried is told as the contract wants it", () => {
   assert.equal(called(() => retryPolicy.decideRetry("{}", failed), {}).failure, "TypeError: decideRetry: stop and after exclude each other");
 });
 
+test("what is wrong with a primary is a list, whatever is answered", () => {
+  const of = (answer) => called(() => component(operator({ validate: () => answer })).validator.validate("{}"), {});
+  const no = { field: null, message: "no" };
+  for (const [answer, expected] of [
+    [undefined, []],
+    [[], []],
+    ["no", [no]],
+    [["no", { field: "spec.html", message: "so" }], [no, { field: "spec.html", message: "so" }]],
+  ]) {
+    assert.deepEqual(of(answer).answer, expected);
+  }
+  assert.equal(of({ message: 1 }).failure, "TypeError: validate: message: 1 is no text");
+  assert.equal(of([{ field: 1, message: "no" }]).failure, "TypeError: validate: field: 1 is no text");
+  const { validator } = component(operators({ a: { validate: () => "no" }, b: { reconcile() {} } }));
+  assert.deepEqual(["a", "b"].map((controller) => called(() => validator.validate("{}"), { controller }).answer.length), [1, 0]);
+});
+
 test("a run is prepared, and nothing is answered", () => {
   const of = (initialize) => component(operator({ initialize })).initializer;
   const failures = () => "initialize answered {\"ready\":true}; it answers nothing; `memo.run` hands values to the calls that follow";
@@ -199,13 +216,13 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, create: { k: nothing }, update: { k: nothing }, remove: { k: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, validate: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, create: { k: nothing }, update: { k: nothing }, remove: { k: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent", "description"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
-    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper", "description"],
+    interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "validator", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper", "description"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "initialize", "desired a", "desiredSet j", "create k", "update k", "remove k", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "validate", "initialize", "desired a", "desiredSet j", "create k", "update k", "remove k", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);

@@ -47,7 +47,7 @@ test("several controllers are known by their names", () => {
 
 test("a mistake is found when the module loads, and named", () => {
   const nothing = () => {};
-  const known = "it knows: reconcile, cleanup, handleError, decideRetry, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries";
+  const known = "it knows: reconcile, cleanup, handleError, decideRetry, validate, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries";
   const ordinary = "a component is called synchronously, so write an ordinary function";
   const table = [
     [{ reconsile: nothing }, `operator() does not know \`reconsile\`; ${known}`],

@@ -35,6 +35,8 @@ from capstan import (
     desired_set,
     handle_error,
     initialize,
+    Problem,
+    validate,
     match,
     poll,
     poll_one,
@@ -170,6 +172,17 @@ class Exports(Bound):
         self.assertEqual(is_met("there", "service", PRIMARY), wit.ConditionResult(False, '["service"]'))
         self.assertEqual(is_met("exposed", "service", PRIMARY), wit.ConditionResult(True, None))
 
+    def test_what_is_wrong_with_a_primary_is_a_list_whatever_is_returned(self) -> None:
+        wit = self.wit("exports.validator")
+        answers = iter([None, [], "no", Problem("no", "spec.html"), ["no", Problem("so", "spec")], {"no": 1}, [1]])
+        validate(lambda page: next(answers))
+        exported = self.exported("validator", "Validator").validate
+        no = wit.Problem(None, "no")
+        for expected in ([], [], [no], [wit.Problem("spec.html", "no")], [no, wit.Problem("spec", "so")]):
+            self.assertEqual(exported(PRIMARY, None), expected)
+        self.assertIn("not a list of texts or Problem(…), or None", self.failure(lambda: exported(PRIMARY, None)))
+        self.assertIn("whose message is no text", self.failure(lambda: exported(PRIMARY, None)))
+
     def test_a_run_is_prepared_and_answers_nothing(self) -> None:
         answers = iter([None, {"ready": True}])
         initialize(lambda page: next(answers))
@@ -206,6 +219,8 @@ class Exports(Bound):
         retry = self.wit("exports.retry_policy")
         failed = retry.FailedRun(retry.FailureClass.OTHER, "", self.wit("imports.types").RetryInfo(0, False))
         self.assertEqual(self.exported("retry_policy", "RetryPolicy").decide_retry(PRIMARY, failed), retry.NextRetry_Declared())
+        validate(controller="other")(lambda page: "no")
+        self.assertEqual(self.exported("validator", "Validator").validate(PRIMARY, None), [])
         initialize(controller="other")(lambda page: None)
         self.assertIsNone(self.exported("initializer", "Initializer").initialize(PRIMARY))
 

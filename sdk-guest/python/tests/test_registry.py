@@ -17,6 +17,7 @@ from capstan import (
     desired_set,
     handle_error,
     initialize,
+    validate,
     match,
     poll,
     poll_one,
@@ -142,7 +143,7 @@ class TheRegistry(Registering):
         self.assertEqual(registry.registered, [])
 
     def test_all_decorators_take_a_controller(self) -> None:
-        for decorator in (reconcile, cleanup, handle_error, decide_retry, initialize, desired, desired_set, create, update, remove, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
+        for decorator in (reconcile, cleanup, handle_error, decide_retry, validate, initialize, desired, desired_set, create, update, remove, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
             decorator(controller="a")(lambda: None)
         self.assertEqual({entry.controller for entry in registry.registered}, {"a"})
 

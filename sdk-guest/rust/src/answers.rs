@@ -372,3 +372,24 @@ pub(crate) fn at_version(mut object: Value, version: Option<String>) -> Value {
     }
     object
 }
+
+/// What is wrong with a primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field, as people write it: `spec.replicas`; `None` for the primary as a whole.
+    pub field: Option<String>,
+    /// What was found, and what would be right: it is shown in the status and in an Event.
+    pub message: String,
+}
+
+impl Problem {
+    /// Returns what is wrong with a field, such as `spec.replicas`.
+    pub fn at(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), message: message.into() }
+    }
+
+    /// Returns what is wrong with the primary as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { field: None, message: message.into() }
+    }
+}

@@ -65,6 +65,7 @@ export_world!(
     "package capstan:guest; world guest-retry-policy { export capstan:operator/retry-policy@0.1.0; }",
     { "capstan:operator/retry-policy@0.1.0/failure-class": [#[serde(rename_all = "kebab-case")]] }
 );
+export_world!(validator, "package capstan:guest; world guest-validator { export capstan:operator/validator@0.1.0; }");
 export_world!(
     initializer,
     "package capstan:guest; world guest-initializer { export capstan:operator/initializer@0.1.0; }"

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy;
 use crate::{
-    Change, Condition, Created, Delete, ErrorControl, Json, Keys, Match, NextRetry, Received, Request, Result, Things,
-    ThingsByPrimary, Update,
+    Change, Condition, Created, Delete, ErrorControl, Json, Keys, Match, NextRetry, Problem, Received, Request, Result,
+    Things, ThingsByPrimary, Update,
 };
 
 /// What failed, for an [`ErrorHandler`].
@@ -75,6 +75,21 @@ pub trait RetryPolicy {
     /// Called after a failure of a run that reconciles or cleans up, when a retry would follow. An error leaves the delay to the
     /// manifest.
     fn decide_retry(primary: &Self::Primary, failed: &FailedRun) -> Result<NextRetry>;
+}
+
+/// Says whether a primary is one that the component can work with.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is exported as a Validator but does not implement `Validator`",
+    label = "write `impl Validator for {Self} {{ … }}`"
+)]
+pub trait Validator {
+    /// The author's type of the primary.
+    type Primary: DeserializeOwned + 'static;
+
+    /// Called before anything else in each run that reconciles, and sees the primary alone: of what the daemon offers, [`config`](crate::config) and
+    /// the log work here. Returns what is wrong with it; nothing is written then but the status, until it changes. An error is one of the run, and
+    /// is retried.
+    fn validate(primary: &Self::Primary) -> Result<Vec<Problem>>;
 }
 
 /// Prepares a run.

@@ -31,11 +31,13 @@ use crate::bindings::reconciler::exports::capstan::operator::reconciler::{self, 
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{self, PollResult};
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{self, FailedRun};
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper;
+use crate::bindings::validator::exports::capstan::operator::validator;
 use crate::inbound::Received;
 use crate::{
     Bulks, Cleaner, Condition, Conditions, Created, Delete, Dependents, Error, ErrorControl, ErrorHandler, External,
-    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, Names, NextRetry, Pollers, Receivers, Reconciler,
-    ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, context, json,
+    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, Names, NextRetry, Pollers, Problem, Receivers,
+    Reconciler, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, Validator,
+    context, json,
 };
 
 /// The primary of functions that do not look at it.
@@ -69,6 +71,14 @@ impl<T: RetryPolicy> retry_policy::Guest for Adapter<T> {
     fn decide_retry(primary: String, failed: FailedRun) -> Result<retry_policy::NextRetry, String> {
         let next = self::primary(&primary).and_then(|primary| T::decide_retry(&primary, &failed));
         next.map(next_retry).map_err(Error::into_message)
+    }
+}
+
+impl<T: Validator> validator::Guest for Adapter<T> {
+    fn validate(primary: String, _old: Option<String>) -> Result<Vec<validator::Problem>, String> {
+        let found = self::primary(&primary).and_then(|primary| T::validate(&primary));
+        let said = |Problem { field, message }| validator::Problem { field, message };
+        found.map(|found| found.into_iter().map(said).collect()).map_err(Error::into_message)
     }
 }
 

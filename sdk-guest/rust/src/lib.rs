@@ -65,7 +65,7 @@
 //! # What a component can do
 //!
 //! It implements what it needs, and names that in [`export!`]: a [`Reconciler`], a [`Cleaner`], an [`ErrorHandler`],
-//! a [`RetryPolicy`], an [`Initializer`], [`Dependents`], [`Bulks`], [`External`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`],
+//! a [`RetryPolicy`], a [`Validator`], an [`Initializer`], [`Dependents`], [`Bulks`], [`External`], [`Matchers`], [`Conditions`], [`Pollers`], [`ResourcePollers`],
 //! [`Receivers`], [`Filters`], [`Mappers`], [`SecondaryMappers`]. While it is called it may ask the daemon:
 //!
 //! | for | with |
@@ -125,14 +125,16 @@ pub mod system;
 pub mod test;
 pub mod workflow;
 
-pub use answers::{Condition, Created, Delete, ErrorControl, Match, NextRetry, Things, ThingsByPrimary, Update};
+pub use answers::{
+    Condition, Created, Delete, ErrorControl, Match, NextRetry, Problem, Things, ThingsByPrimary, Update,
+};
 pub use cache::{secondaries, secondary};
 pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
 pub use exports::{
     Bulks, Cleaner, Conditions, DependentFailure, Dependents, ErrorHandler, External, FailedRun, Failure, FailureClass,
     Filters, Initializer, Mappers, Matchers, Names, Origin, Pollers, Receivers, Reconciler, ResourcePollers,
-    RetryPolicy, SecondaryMappers,
+    RetryPolicy, SecondaryMappers, Validator,
 };
 pub use inbound::{Received, Request};
 pub use json::{Json, Metadata};

@@ -21,6 +21,7 @@ type probe struct {
 		Text, Note  string
 		Again, Stop bool
 		StopRetry   bool
+		Wrong       string
 		Wanted      *bool
 		Fail        map[string]string
 	} `json:"spec"`
@@ -38,6 +39,7 @@ func init() {
 	capstan.Cleanup(cleanup)
 	capstan.HandleError(handleError)
 	capstan.DecideRetry(decideRetry)
+	capstan.Validate(validate)
 	capstan.Initialize(initialize)
 	capstan.Desired("first", first)
 	capstan.Desired("extra", extra)
@@ -107,6 +109,13 @@ func handleError(run capstan.Run, p *probe, failure capstan.Failure) (capstan.Er
 func decideRetry(run capstan.Run, p *probe, failed capstan.FailedRun) (capstan.NextRetry, error) {
 	run.Log().Info("decides", "of", failed.Class, "attempt", failed.Retry.Attempt)
 	return capstan.NextRetry{After: 20 * time.Millisecond, Stop: p.Spec.StopRetry}, nil
+}
+
+func validate(run capstan.Run, p *probe) ([]capstan.Problem, error) {
+	if p.Spec.Wrong == "" {
+		return nil, nil
+	}
+	return []capstan.Problem{{Field: p.Spec.Wrong, Message: word}}, nil
 }
 
 func initialize(run capstan.Run, p *probe) error { return run.SetMemo(capstan.ForRun, "prepared", p.Generation) }

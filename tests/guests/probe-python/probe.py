@@ -4,9 +4,9 @@ import random
 import time
 from dataclasses import asdict
 
-from capstan import CallError, Condition, Created, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Received, Told, Update
+from capstan import CallError, Condition, Created, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Problem, Received, Told, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
-from capstan import accepts, cleanup, condition, create, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, remove, to_primaries, to_secondaries, update
+from capstan import accepts, cleanup, condition, create, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, remove, to_primaries, to_secondaries, update, validate
 
 WORD = "Grüße 👋"
 
@@ -142,6 +142,12 @@ def tell(probe, failure):
 def decide(probe, failed):
     info("decides", of=failed.failure_class, attempt=failed.retry.attempt)
     return NextRetry(stop=True) if probe["spec"].get("stopRetry") else NextRetry(after=0.02)
+
+
+@validate
+def check(probe):
+    field = probe["spec"].get("wrong")
+    return Problem(WORD, field) if field else None
 
 
 @initialize

@@ -68,6 +68,7 @@ impl Dev {
     }
 }
 
+#[expect(clippy::print_stderr, reason = "what a test that fails needs to be looked into")]
 impl Drop for Dev {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -398,6 +398,12 @@ fn a_failure_is_handed_to_the_error_handler(component: &str) {
     });
     assert_eq!(fails("workflow", json!({ "first": "error" })), expected);
 
+    // VA-1, VA-2: what is wrong with a primary is told at once, for nothing else is tried.
+    place.probe("wrong", json!({ "text": "a", "note": "b", "wrong": "spec.note" }));
+    let retry = json!({ "attempt": 0, "last": true });
+    let expected = json!({ "origin": "other", "message": format!("spec.note: {WORD}"), "retry": retry });
+    assert_eq!(last_failure(&place, "wrong"), expected);
+
     let spec = json!({ "text": "a", "note": "b", "stop": true, "fail": { "reconcile": "error" } });
     place.probe("stopped", spec);
     let stopped =

@@ -61,6 +61,7 @@ mod takeover;
 mod templates;
 mod tomcat;
 mod tried;
+mod validation;
 mod web;
 mod webpage;
 mod workflows;

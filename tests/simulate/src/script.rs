@@ -65,6 +65,7 @@ impl Guest for Script {
             Interface::Cleaner => self.cleaner,
             Interface::ErrorHandler
             | Interface::RetryPolicy
+            | Interface::Validator
             | Interface::Initializer
             | Interface::Bulk
             | Interface::External
@@ -105,6 +106,7 @@ impl Session for Scene {
                 Call::Start
                 | Call::HandleError { .. }
                 | Call::DecideRetry { .. }
+                | Call::Validate { .. }
                 | Call::Initialize { .. }
                 | Call::DesiredSet { .. }
                 | Call::Create { .. }

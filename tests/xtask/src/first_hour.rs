@@ -45,10 +45,10 @@ told() { until_ok grep -q -- "$1" "$HOUR/daemon.log"; }
 /// What the page says under "Change it": a change is swapped in, a broken one is shown with its place while the last good version goes on, and the
 /// daemon ends at once.
 const CHANGES: &str = r#"echo '- the source changes'
-sed -i 's/spec.greeting needs/spec.greeting wants/' "$SOURCE"
+sed -i 's/{name} is missing/{name} is awaited/' "$SOURCE"
 told 'run ok .*there is a new version'
 sed -i 's/Hello, {name}!/Hello!/' example.yaml
-told 'spec.greeting wants {name}'
+told 'spec.greeting: {name} is awaited'
 sed -i 's/Hello!/Hello, {name}!/' example.yaml
 until_ok kubectl wait --for=condition=Ready -f example.yaml --timeout=1s
 echo '- the source is broken'

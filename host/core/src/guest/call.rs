@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Changed, ConditionResult, Created, DeleteControl, Description, DesiredSet, ErrorControl, FailedRun, Failure,
-    FailureInfo, InboundAnswer, InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne, UpdateControl,
+    FailureInfo, InboundAnswer, InboundRequest, Invalid, MatchResult, Named, NextRetry, PolledAll, PolledOne,
+    UpdateControl,
 };
 
 /// The calls of one run.
@@ -137,6 +138,11 @@ exports! {
         DecideRetry "decide-retry": decide_retry(primary: &'a str, failed: Cow<'a, FailedRun>) -> NextRetry;
     }
 
+    Validator "validator" {
+        /// Says what is wrong with a primary; `old` is what it was before, where an update is to be admitted.
+        Validate "validate": validate(primary: &'a str, old: Option<&'a str>) -> Vec<Invalid>;
+    }
+
     Initializer "initializer" {
         /// Prepares a run.
         Initialize "initialize": initialize(primary: &'a str) -> ();
@@ -248,6 +254,7 @@ mod tests {
                 ("cleaner", "cleanup"),
                 ("error-handler", "handle-error"),
                 ("retry-policy", "decide-retry"),
+                ("validator", "validate"),
                 ("initializer", "initialize"),
                 ("dependent", "desired"),
                 ("bulk", "desired-set"),

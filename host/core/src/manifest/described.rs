@@ -190,6 +190,7 @@ fn noun(interface: Interface) -> &'static str {
         Interface::Cleaner => "cleaner",
         Interface::ErrorHandler => "error handler",
         Interface::RetryPolicy => "retry policy",
+        Interface::Validator => "validator",
         Interface::Initializer => "initializer",
         Interface::Dependent => "desired state for",
         Interface::Bulk => "desired set for",

@@ -25,6 +25,8 @@ pub(super) struct Beside {
     pub(super) controller: Arc<Controller>,
     /// The primary; `None` if they are for no one primary.
     primary: Option<Object>,
+    /// True if it sees the primary alone.
+    alone: bool,
     requests: AtomicU32,
     pub(super) budget: Mutex<Budget>,
 }
@@ -36,7 +38,14 @@ impl Beside {
     pub(super) fn new(controller: &Arc<Controller>, primary: Option<Object>) -> Arc<Self> {
         let budget = Mutex::new(controller.budget());
         let (controller, requests) = (Arc::clone(controller), AtomicU32::new(0));
-        Arc::new(Self { controller, primary, requests, budget })
+        Arc::new(Self { controller, primary, alone: false, requests, budget })
+    }
+
+    /// Returns one for a call about a primary that is to follow from that alone.
+    pub(super) fn alone(controller: &Arc<Controller>, primary: Object) -> Arc<Self> {
+        let budget = Mutex::new(controller.budget());
+        let (controller, requests) = (Arc::clone(controller), AtomicU32::new(0));
+        Arc::new(Self { controller, primary: Some(primary), alone: true, requests, budget })
     }
 
     /// Begins another call of the same session: it may cost as much as the first.
@@ -44,9 +53,12 @@ impl Beside {
         *self.budget.lock() = self.controller.budget();
     }
 
-    fn reader(&self) -> Reader<'_> {
+    fn reader(&self) -> Result<Reader<'_>, CallError> {
         let Self { controller, primary, budget, .. } = self;
-        Reader { controller, primary: primary.as_ref(), budget, waits: true, run: None }
+        if self.alone {
+            return Err(CallError::new(CallReason::Misplaced, "`validate` sees the primary alone"));
+        }
+        Ok(Reader { controller, primary: primary.as_ref(), budget, waits: true, run: None })
     }
 }
 
@@ -89,15 +101,15 @@ impl Context for Beside {
     }
 
     fn find_all(&self, query: Query) -> BoxFuture<'_, Result<Page, CallError>> {
-        async move { self.reader().find_all(&query).await }.boxed()
+        async move { self.reader()?.find_all(&query).await }.boxed()
     }
 
     fn find_one(&self, place: Place) -> BoxFuture<'_, Result<Option<String>, CallError>> {
-        async move { self.reader().find_one(&place, Ok).await }.boxed()
+        async move { self.reader()?.find_one(&place, Ok).await }.boxed()
     }
 
     fn find_named(&self, place: Place, key: ObjectRef) -> BoxFuture<'_, Result<Option<String>, CallError>> {
-        async move { self.reader().find_named(&place, &key).await }.boxed()
+        async move { self.reader()?.find_named(&place, &key).await }.boxed()
     }
 
     fn write(&self, _: WriteRequest) -> BoxFuture<'_, Result<String, CallError>> {
@@ -146,14 +158,14 @@ impl Context for Beside {
 
     fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match (lifetime, &self.primary) {
-            (Lifetime::Primary, Some(primary)) => self.controller.verdicts.memo(primary, key),
+            (Lifetime::Primary, Some(primary)) if !self.alone => self.controller.verdicts.memo(primary, key),
             (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => None,
         }
     }
 
     fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
         let Controller { verdicts, guest, limits, .. } = &*self.controller;
-        let (Lifetime::Primary, Some(primary)) = (lifetime, &self.primary) else {
+        let (Lifetime::Primary, Some(primary), false) = (lifetime, &self.primary, self.alone) else {
             return Err(misplaced());
         };
         let there = |now: &Object| now.header().uid == primary.header().uid;

@@ -223,7 +223,11 @@ impl Ended {
     /// Returns what the run has found out (`SC-1`).
     fn found(&self, ticket: &Ticket) -> Found {
         let last = ticket.retry_if(self.blame.class).last || self.blame.next == NextRetry::Stop;
-        let next = if last { Next::Exhausted } else { Next::Retry };
+        let next = match last {
+            true if self.origin == Some(FailureOrigin::Invalid) => Next::Corrected,
+            true => Next::Exhausted,
+            false => Next::Retry,
+        };
         match self.finished {
             // The primary is about to go, or is gone.
             Finished::Done { finalizer_removed: true, .. } | Finished::Gone | Finished::Postponed => Found::Nothing,

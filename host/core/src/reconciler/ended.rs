@@ -5,10 +5,13 @@ use std::time::Duration;
 use super::{blame, managed};
 use crate::budget::Exceeded;
 use crate::cluster;
-use crate::guest::{CallReason, Cause, Failure, FailureClass, FailureOrigin, NodeFailure};
+use crate::guest::{CallReason, Cause, Failure, FailureClass, FailureOrigin, Invalid, NextRetry, NodeFailure};
 use crate::queue::{self, Blame, Finished};
 use crate::text;
 use crate::writes;
+
+/// How much of what is wrong with a primary is named.
+const NAMED: usize = 8;
 
 /// The result of a run, for the queue and for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +84,9 @@ impl Ended {
     }
 
     pub(super) fn from(self, origin: FailureOrigin) -> Self {
-        Self { origin: Some(origin), ..self }
+        // VA-2: the same primary is as wrong the next time.
+        let next = if origin == FailureOrigin::Invalid { NextRetry::Stop } else { self.blame.next };
+        Self { origin: Some(origin), blame: Blame { next, ..self.blame }, ..self }
     }
 
     pub(super) fn failed(error: String, sort: queue::Failure, class: FailureClass) -> Self {
@@ -103,6 +108,21 @@ impl Failed {
         };
         let class = blame::of_guest(failure.cause);
         Self { origin, message: failure.message, refused: None, dependents: Vec::new(), sort, class }
+    }
+
+    /// Returns the failure of a primary that is wrong.
+    pub(super) fn of_primary(found: &[Invalid]) -> Self {
+        let named = found.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let more = found.len().saturating_sub(NAMED);
+        let message = if more == 0 { named } else { format!("{named}; and {more} more") };
+        Self {
+            origin: FailureOrigin::Invalid,
+            message: text::kept(message),
+            refused: None,
+            dependents: Vec::new(),
+            sort: queue::Failure::Unhandled,
+            class: FailureClass::Returned,
+        }
     }
 
     pub(super) fn of_finalizer(what: &str, error: &cluster::Error) -> Self {

@@ -11,7 +11,8 @@ use crate::queue::{Blame, Failure, Finished, Ticket};
 /// Returns how the run ends, with what the component says of its retry. Without an answer, the manifest says when it is.
 pub(super) async fn decide(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket, ended: Ended) -> Ended {
     let retry = ticket.retry_if(ended.blame.class);
-    let asks = is_open(ended.finished) && !retry.last && run.controller.guest.exports(Interface::RetryPolicy);
+    let open = is_open(ended.finished) && ended.blame.next == NextRetry::Declared;
+    let asks = open && !retry.last && run.controller.guest.exports(Interface::RetryPolicy);
     if !asks {
         return ended;
     }

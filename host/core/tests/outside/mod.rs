@@ -182,6 +182,7 @@ impl Session for Shop {
                 | Call::Cleanup { .. }
                 | Call::HandleError { .. }
                 | Call::DecideRetry { .. }
+                | Call::Validate { .. }
                 | Call::Initialize { .. }
                 | Call::Match { .. }
                 | Call::IsMet { .. }

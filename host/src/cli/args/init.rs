@@ -65,6 +65,7 @@ const TAKEN: &[&str] = &[
     "Object",
     "Operator",
     "Option",
+    "Problem",
     "Reconciler",
     "Record",
     "Resource",
@@ -75,6 +76,7 @@ const TAKEN: &[&str] = &[
     "Status",
     "String",
     "Update",
+    "Validator",
     "Value",
     "Vec",
 ];

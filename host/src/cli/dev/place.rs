@@ -45,7 +45,7 @@ impl Place {
     ///
     /// # Errors
     /// If the terminal can't be read or written.
-    pub(super) fn confirmed(&self) -> anyhow::Result<bool> {
+    pub(super) fn confirmed() -> anyhow::Result<bool> {
         let mut terminal = std::io::stderr();
         if !std::io::stdin().is_terminal() || !terminal.is_terminal() {
             writeln!(
@@ -91,7 +91,7 @@ fn is_local(context: Option<&str>, server: &Uri) -> bool {
             Some(IpAddr::V4(address)) => address.is_private() || address.is_unspecified(),
             Some(IpAddr::V6(address)) => address.is_unique_local() || address.is_unspecified(),
             // As these tools call themselves where they have a name.
-            None => host.ends_with(".internal") || host.ends_with(".local") || host.ends_with(".localhost"),
+            None => host.rsplit_once('.').is_some_and(|(_, top)| ["internal", "local", "localhost"].contains(&top)),
         }
 }
 

@@ -67,7 +67,7 @@ impl Project {
             examples: usual(examples, "example.yaml"),
             folder: folder.to_owned(),
         };
-        for missing in project.beside().filter(|file| !file.is_file()) {
+        if let Some(missing) = project.beside().find(|file| !file.is_file()) {
             anyhow::bail!(
                 "{} is not the folder of an operator: there is no {}, which {} names",
                 folder.display(),

@@ -58,9 +58,20 @@ same!(guest::FailureClass => retry_policy::FailureClass {
     Returned, Workflow, Conflict, Rejected, Trap, Timeout, OutOfMemory, Other,
 });
 
-same!(guest::FailureOrigin => error_handler::FailureOrigin {
-    Reconciler, Workflow, Update, Trap, Timeout, OutOfMemory, Other,
-});
+impl From<guest::FailureOrigin> for error_handler::FailureOrigin {
+    fn from(origin: guest::FailureOrigin) -> Self {
+        match origin {
+            guest::FailureOrigin::Reconciler => Self::Reconciler,
+            guest::FailureOrigin::Workflow => Self::Workflow,
+            guest::FailureOrigin::Update => Self::Update,
+            guest::FailureOrigin::Trap => Self::Trap,
+            guest::FailureOrigin::Timeout => Self::Timeout,
+            guest::FailureOrigin::OutOfMemory => Self::OutOfMemory,
+            // An enum of the contract can't grow.
+            guest::FailureOrigin::Invalid | guest::FailureOrigin::Other => Self::Other,
+        }
+    }
+}
 
 impl From<guest::RunInfo> for context::RunInfo {
     fn from(info: guest::RunInfo) -> Self {

@@ -8,7 +8,7 @@ use super::Instance;
 use crate::plugin::bindings::capstan::operator::types;
 use crate::plugin::bindings::exports::capstan::operator::{
     cleaner, condition, description, error_handler, external, filter, inbound, poller, reconciler, resource_poller,
-    retry_policy,
+    retry_policy, validator,
 };
 use crate::plugin::ending::Otherwise;
 
@@ -33,6 +33,9 @@ impl Instance {
                 Function::Cleanup => self.function::<(&str,), cleaner::DeleteControl>(function).map(drop),
                 Function::HandleError => self.function::<Handle<'_>, error_handler::ErrorControl>(function).map(drop),
                 Function::DecideRetry => self.function::<Decide<'_>, retry_policy::NextRetry>(function).map(drop),
+                Function::Validate => {
+                    self.function::<(&str, Option<&str>), Vec<validator::Problem>>(function).map(drop)
+                }
                 Function::Initialize => self.function::<(&str,), ()>(function).map(drop),
                 Function::Desired => self.function::<(&str, &str), String>(function).map(drop),
                 Function::DesiredSet => self.function::<(&str, &str), Vec<String>>(function).map(drop),

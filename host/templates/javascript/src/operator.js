@@ -5,8 +5,12 @@ import { operator } from "@capstan/guest";
 /** @typedef {import("@capstan/guest").Resource<{ greeting: string, name: string }, { text: string }>} {{kind}} */
 
 export default operator({
+  /** What the schema in crd.yaml does not check is checked here, before anything is written. */
+  validate: (/** @type {{{kind}}} */ { spec }) =>
+    spec.greeting.includes("{name}") ? [] : [{ field: "spec.greeting", message: "{name} is missing" }],
+
   desired: {
-    /** The ConfigMap that should exist. This comes before `reconcile`; if it throws, nothing is written. */
+    /** The ConfigMap that should exist. This comes before `reconcile`. */
     configmap: (/** @type {{{kind}}} */ primary) => ({
       apiVersion: "v1",
       kind: "ConfigMap",
@@ -19,11 +23,7 @@ export default operator({
   reconcile: (/** @type {{{kind}}} */ primary) => ({ status: { text: text(primary.spec) } }),
 });
 
-/**
- * What the schema in crd.yaml does not check is checked here.
- * @param {{{kind}}["spec"]} spec
- */
+/** @param {{{kind}}["spec"]} spec */
 function text({ greeting, name }) {
-  if (!greeting.includes("{name}")) throw new Error("spec.greeting needs {name}");
   return greeting.replaceAll("{name}", name);
 }

@@ -20,7 +20,8 @@ fn the_status_says_the_same() {
 }
 
 #[test]
-fn a_greeting_without_a_name_is_refused_before_anything_is_written() {
-    let error = {{kind}}Operator::configmap(&primary("Hello!")).unwrap_err();
-    assert_eq!(error.message(), "spec.greeting needs {name}");
+fn a_greeting_without_a_name_is_wrong() {
+    let found = |greeting| {{kind}}Operator::validate(&primary(greeting)).unwrap();
+    assert_eq!(found("Hello!"), [Problem::at("spec.greeting", "{name} is missing")]);
+    assert_eq!(found("Hello, {name}!"), []);
 }

@@ -5,8 +5,12 @@ import { operator, type Resource } from "@capstan/guest";
 export type {{kind}} = Resource<{ greeting: string; name: string }, { text: string }>;
 
 export default operator({
+  /** What the schema in crd.yaml does not check is checked here, before anything is written. */
+  validate: ({ spec }: {{kind}}) =>
+    spec.greeting.includes("{name}") ? [] : [{ field: "spec.greeting", message: "{name} is missing" }],
+
   desired: {
-    /** The ConfigMap that should exist. This comes before `reconcile`; if it throws, nothing is written. */
+    /** The ConfigMap that should exist. This comes before `reconcile`. */
     configmap: (primary: {{kind}}) => ({
       apiVersion: "v1",
       kind: "ConfigMap",
@@ -19,8 +23,6 @@ export default operator({
   reconcile: (primary: {{kind}}) => ({ status: { text: text(primary.spec) } }),
 });
 
-/** What the schema in crd.yaml does not check is checked here. */
 function text({ greeting, name }: {{kind}}["spec"]): string {
-  if (!greeting.includes("{name}")) throw new Error("spec.greeting needs {name}");
   return greeting.replaceAll("{name}", name);
 }

@@ -25,6 +25,7 @@ test("the status says the same", () => {
   assert.deepEqual(operator.reconcile(primary("Hello, {name}!")), { status: { text: "Hello, Ada!" } });
 });
 
-test("a greeting without a name is refused before anything is written", () => {
-  assert.throws(() => operator.desired.configmap(primary("Hello!")), { message: "spec.greeting needs {name}" });
+test("a greeting without a name is wrong", () => {
+  assert.deepEqual(operator.validate(primary("Hello!")), [{ field: "spec.greeting", message: "{name} is missing" }]);
+  assert.deepEqual(operator.validate(primary("Hello, {name}!")), []);
 });

@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `initialize`, `desired`, `desired_set`, `create`, `update`, `remove`, `match`, `condition`, `poll`, `poll_one`,
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `validate`, `initialize`, `desired`, `desired_set`, `create`, `update`, `remove`, `match`, `condition`, `poll`, `poll_one`,
 `receive`, `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -18,7 +18,7 @@ What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow
 from capstan._json import Object
-from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, Key, NextRetry, Received, Request, Things, Told, Update
+from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, Key, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, FailedRun, Failure, FailureClass
@@ -43,6 +43,7 @@ from capstan.registry import (
     to_primaries,
     to_secondaries,
     update,
+    validate,
 )
 from capstan.status import set_condition
 
@@ -63,6 +64,7 @@ __all__ = [
     "NextRetry",
     "Object",
     "ObjectRef",
+    "Problem",
     "Received",
     "Request",
     "Retry",
@@ -105,6 +107,7 @@ __all__ = [
     "to_secondaries",
     "trace",
     "update",
+    "validate",
     "warn",
     "workflow",
 ]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
+from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
 
@@ -44,6 +44,24 @@ def decide_retry(primary: str, failed: FailedRun) -> NextRetry:
         return NextRetry()
     answer = _answer(function, function(_json.read(primary), failed), NextRetry, "NextRetry(…) or None")
     return answer or NextRetry()
+
+
+def validate(primary: str) -> list[Problem]:
+    """Returns what is wrong with a primary. A controller without such a function finds nothing wrong."""
+    function = find(Interface.VALIDATOR, _controller())
+    if function is None:
+        return []
+    answer = function(_json.read(primary))
+    if answer is None:
+        return []
+    single = isinstance(answer, (str, Problem))
+    if not single and (not isinstance(answer, Sequence) or isinstance(answer, bytes)):
+        raise TypeError(f"{function.place} returns {answer!r}, not a list of texts or Problem(…), or None")
+    found = [one if isinstance(one, Problem) else Problem(one) for one in ([answer] if single else answer)]
+    for problem in found:
+        if not isinstance(problem.message, str) or not isinstance(problem.field, (str, type(None))):
+            raise TypeError(f"{function.place} returns {problem!r}, whose message is no text, or whose field is none")
+    return [Problem(_json.printable(problem.message), problem.field) for problem in found]
 
 
 def initialize(primary: str) -> None:

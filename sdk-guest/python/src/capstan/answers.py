@@ -134,6 +134,16 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """What is wrong with a primary, for `@validate`."""
+
+    message: str
+    """What was found, and what would be right: it is shown in the status and in an Event, so no secrets in it."""
+    field: str | None = None
+    """The field, as people write it: `spec.replicas`; `None` for the primary as a whole."""
+
+
+@dataclass(frozen=True)
 class Told:
     """What a request says of a primary: that it has a thing, that one is gone, or, without either, only that it should run. Where the manifest
     says `fetch`, the latter has `@poll_one` read its things, and it runs if they have changed."""

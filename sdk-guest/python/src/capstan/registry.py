@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Created, Handled, KeepFinalizer, Key, NextRetry, Received, Things, Update
+from capstan.answers import Condition, Created, Handled, KeepFinalizer, Key, NextRetry, Problem, Received, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
 Cleanup = TypeVar("Cleanup", bound=Callable[..., Union[KeepFinalizer, None]])
 HandleError = TypeVar("HandleError", bound=Callable[..., Union[Handled, None]])
 DecideRetry = TypeVar("DecideRetry", bound=Callable[..., Union[NextRetry, None]])
+Validate = TypeVar("Validate", bound=Callable[..., Union[str, Problem, Sequence[Union[str, Problem]], None]])
 Initialize = TypeVar("Initialize", bound=Callable[..., None])
 Desired = TypeVar("Desired", bound=Callable[..., Any])
 DesiredSet = TypeVar("DesiredSet", bound=Callable[..., Sequence[Any]])
@@ -37,6 +38,7 @@ class Interface(Enum):
     CLEANER = ("cleaner", "cleanup", ("primary",))
     ERROR_HANDLER = ("error-handler", "error handler", ("primary", "failure"))
     RETRY_POLICY = ("retry-policy", "retry policy", ("primary", "failed"))
+    VALIDATOR = ("validator", "validator", ("primary",))
     INITIALIZER = ("initializer", "initializer", ("primary",))
     DEPENDENT = ("dependent", "desired state for", ("primary",))
     BULK = ("bulk", "desired set for", ("primary",))
@@ -194,6 +196,20 @@ def decide_retry(function: Any = None, /, *, controller: str | None = None) -> A
     would follow. It returns `NextRetry(…)`, or `None`: as the manifest says. What it raises leaves the delay to the manifest, too.
     """
     return _single(Interface.RETRY_POLICY, function, controller)
+
+
+@overload
+def validate(function: Validate, /) -> Validate: ...
+@overload
+def validate(*, controller: str | None = None) -> Callable[[Validate], Validate]: ...
+def validate(function: Any = None, /, *, controller: str | None = None) -> Any:
+    """Marks the function that says whether a primary is one that the component can work with.
+
+    It is given the primary, before anything else in each run that reconciles, and sees that alone: of what the daemon offers, `config` and
+    the log work there. It returns what is wrong: a text, a `Problem(message, field)`, a list of those, or `None`. Nothing is written then but the
+    status, until the primary changes. What it raises is a failure of the run, and is retried.
+    """
+    return _single(Interface.VALIDATOR, function, controller)
 
 
 @overload

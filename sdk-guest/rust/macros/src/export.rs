@@ -12,6 +12,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("Cleaner", "cleaner"),
     ("ErrorHandler", "error_handler"),
     ("RetryPolicy", "retry_policy"),
+    ("Validator", "validator"),
     ("Initializer", "initializer"),
     ("Dependents", "dependent"),
     ("Bulks", "bulk"),
@@ -27,7 +28,7 @@ const CAPABILITIES: &[(&str, &str)] = &[
 ];
 
 /// Of these, those whose functions take no name.
-const NAMELESS: &[&str] = &["Reconciler", "Cleaner", "ErrorHandler", "RetryPolicy", "Initializer"];
+const NAMELESS: &[&str] = &["Reconciler", "Cleaner", "ErrorHandler", "RetryPolicy", "Validator", "Initializer"];
 
 /// The export line: one type, or one for each controller.
 pub(crate) struct Entries(Vec<Entry>);
@@ -187,6 +188,7 @@ fn routed(name: &str, Shape { method, before, after, answer }: Shape, entries: &
         "Cleaner" => quote!(::core::result::Result::Ok(::capstan_guest::Delete::remove_finalizer())),
         "ErrorHandler" => quote!(::core::result::Result::Ok(::capstan_guest::ErrorControl::unhandled())),
         "RetryPolicy" => quote!(::core::result::Result::Ok(::capstan_guest::NextRetry::declared())),
+        "Validator" => quote!(::core::result::Result::Ok(::std::vec::Vec::new())),
         "Initializer" => quote!(::core::result::Result::Ok(())),
         _ => {
             let what = format!("{name} for the controller");
@@ -266,6 +268,7 @@ impl Shape {
             "Cleaner" => ("cleanup", vec![], vec![], "Delete"),
             "ErrorHandler" => ("handle_error", vec![], vec![failure()], "ErrorControl"),
             "RetryPolicy" => ("decide_retry", vec![], vec![failed()], "NextRetry"),
+            "Validator" => ("validate", vec![], vec![], "Vec<Problem>"),
             "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
             "Bulks" => ("desired_set", vec![text("name")], vec![], "Vec<Json>"),
@@ -285,6 +288,7 @@ impl Shape {
             "()" => quote!(()),
             "bool" => quote!(bool),
             "Vec<Json>" => quote!(::std::vec::Vec<::capstan_guest::Json>),
+            "Vec<Problem>" => quote!(::std::vec::Vec<::capstan_guest::Problem>),
             _ => {
                 let answer = format_ident!("{answer}");
                 quote!(::capstan_guest::#answer)

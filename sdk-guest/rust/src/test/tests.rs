@@ -23,6 +23,7 @@ use crate::bindings::reconciler::exports::capstan::operator::reconciler::{Guest 
 use crate::bindings::resource_poller::exports::capstan::operator::resource_poller::{Guest as _, PollResult};
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy::{self, Guest as _};
 use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_mapper::Guest as _;
+use crate::bindings::validator::exports::capstan::operator::validator::{self, Guest as _};
 use crate::expectations::{self, Outcome};
 use crate::glue::{Adapter, Described as _, primary};
 use crate::operations::{self, By, Options, Removal};
@@ -30,9 +31,10 @@ use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
     Change, Cleaner, Condition, Delete, Dependents, Error, ErrorControl, ErrorHandler, FailedRun, Failure,
-    FailureClass, Initializer, Json, Keys, Match, NextRetry, Origin, Received, Reconciler, Request, Result,
-    RetryPolicy, Things, ThingsByPrimary, Update, bulks, cache, conditions, config, context, dependents, filters,
-    mappers, matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
+    FailureClass, Initializer, Json, Keys, Match, NextRetry, Origin, Problem, Received, Reconciler, Request, Result,
+    RetryPolicy, Things, ThingsByPrimary, Update, Validator, bulks, cache, conditions, config, context, dependents,
+    filters, mappers, matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers,
+    system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -98,6 +100,18 @@ impl RetryPolicy for Operator {
             return Ok(NextRetry::stop());
         }
         if page.html == "broken" { Err("no html".into()) } else { Ok(NextRetry::declared()) }
+    }
+}
+
+impl Validator for Operator {
+    type Primary = Page;
+
+    fn validate(page: &Page) -> Result<Vec<Problem>> {
+        match page.html.as_str() {
+            "" => Ok(vec![Problem::at("spec.html", "it is empty"), Problem::new("so nothing is shown")]),
+            "broken" => Err("can't say".into()),
+            _ => Ok(Vec::new()),
+        }
     }
 }
 
@@ -248,7 +262,7 @@ impl Operator {
     }
 }
 
-crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+crate::export!(Operator: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Validator, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 
 /// A type whose names are known at run time only, beside one whose are not.
 struct Open;
@@ -280,6 +294,7 @@ fn a_component_describes_the_names_that_it_was_built_with() {
             "cleaner",
             "error-handler",
             "retry-policy",
+            "validator",
             "initializer",
             "dependent: service config html-text",
             "bulk: letters no-letters misfit",
@@ -442,6 +457,21 @@ fn an_update_becomes_what_the_contract_wants() {
     for (html, expected) in table {
         assert_eq!(Adapter::<Operator>::reconcile(page(html)), expected, "{html}");
     }
+}
+
+#[test]
+fn what_is_wrong_with_a_primary_is_told_by_field() {
+    let problem = |field: Option<&str>, message: &str| validator::Problem {
+        field: field.map(str::to_owned),
+        message: message.to_owned(),
+    };
+    with(Run::new(), || {
+        let validate = |html| Adapter::<Operator>::validate(page(html), None);
+        let found = validate("").unwrap();
+        assert_eq!(found, [problem(Some("spec.html"), "it is empty"), problem(None, "so nothing is shown")]);
+        assert_eq!(validate("<b>"), Ok(Vec::new()));
+        assert_eq!(validate("broken"), Err("can't say".to_owned()));
+    });
 }
 
 #[test]

@@ -40,6 +40,8 @@ export default operator({
     return probe.spec.stopRetry ? { stop: true } : { after: 20 };
   },
 
+  validate: (probe) => (probe.spec.wrong ? [{ field: probe.spec.wrong, message: WORD }] : []),
+
   initialize(probe) {
     memo.run.set("prepared", probe.metadata.generation);
   },

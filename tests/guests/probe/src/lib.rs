@@ -8,8 +8,9 @@ use std::time::Duration;
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
     Bulks, Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, FailedRun, Failure,
-    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Received, Receivers, Reconciler,
-    Request, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, cache, context,
+    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Problem, Received, Receivers,
+    Reconciler, Request, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update,
+    Validator, cache, context,
 };
 use serde_json::{Map, Value, json};
 use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Receive, Reconcile, Retry, Told};
@@ -137,6 +138,19 @@ impl RetryPolicy for Prober {
             Some(ms) => NextRetry::after(millis(*ms)),
             None => NextRetry::declared(),
         })
+    }
+}
+
+impl Validator for Prober {
+    type Primary = Probe;
+
+    fn validate(probe: &Probe) -> Result<Vec<Problem>> {
+        log(&steps::run(&probe.spec.validate.steps, probe)?);
+        let problem = |(field, message): (&String, &String)| match field.as_str() {
+            "" => Problem::new(message),
+            field => Problem::at(field, message),
+        };
+        Ok(probe.spec.validate.wrong.iter().map(problem).collect())
     }
 }
 
@@ -320,9 +334,9 @@ fn mapped(mapper: Option<&Mapper>, probe: &Probe) -> Result<Keys> {
 }
 
 #[cfg(not(feature = "all-events"))]
-capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, Cleaner, ErrorHandler, RetryPolicy, Validator, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 #[cfg(feature = "all-events")]
-capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
+capstan_guest::export!(Prober: Reconciler, ErrorHandler, RetryPolicy, Validator, Initializer, Dependents, Bulks, Matchers, Conditions, Pollers, ResourcePollers, Receivers, Filters, Mappers, SecondaryMappers);
 
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

@@ -50,6 +50,7 @@ pub(crate) struct Spec {
     pub(crate) cleanup: Cleanup,
     pub(crate) on_error: Option<OnError>,
     pub(crate) retry: Option<Retry>,
+    pub(crate) validate: Validate,
     pub(crate) initialize: Initialize,
     /// By the dependent's name: the object as it is, but for `$do`, `$copy` and `$text`.
     pub(crate) dependents: BTreeMap<String, Map<String, Value>>,
@@ -141,6 +142,16 @@ pub(crate) struct Retry {
     pub(crate) next: Option<u32>,
     /// The attempt after which there are no more.
     pub(crate) stop_at: Option<u32>,
+}
+
+/// What `validate` does, and then answers.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Validate {
+    #[serde(rename = "do", deserialize_with = "one_or_many")]
+    pub(crate) steps: Vec<Step>,
+    /// What is wrong, by field; `""` is the primary as a whole.
+    pub(crate) wrong: BTreeMap<String, String>,
 }
 
 /// What `initialize` does.

@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_resource_poller"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_retry_policy"
 	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_secondary_mapper"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/bindings/export_capstan_operator_validator"
 	witRuntime "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/runtime"
 	witTypes "github.com/capstan-dev/capstan/sdk-guest/go/internal/wit/types"
 	"runtime"
@@ -346,6 +347,81 @@ func wasm_export_capstan_operator_retry_policy_decide_retry(arg0 uintptr, arg1 u
 
 //go:wasmexport cabi_post_capstan:operator/retry-policy@0.1.0#decide-retry
 func wasm_export_post_return_capstan_operator_retry_policy_decide_retry(result uintptr) {
+	syncExportPinner.Unpin()
+}
+
+//go:wasmexport capstan:operator/validator@0.1.0#validate
+func wasm_export_capstan_operator_validator_validate(arg0 uintptr, arg1 uint32, arg2 int32, arg3 uintptr, arg4 uint32) uintptr {
+
+	pinner := &syncExportPinner
+	value := unsafe.String((*uint8)(unsafe.Pointer(arg0)), arg1)
+	var option witTypes.Option[string]
+	switch arg2 {
+	case 0:
+
+		option = witTypes.None[string]()
+	case 1:
+		value0 := unsafe.String((*uint8)(unsafe.Pointer(arg3)), arg4)
+
+		option = witTypes.Some[string](value0)
+	default:
+		panic("unreachable")
+	}
+	witRuntime.Unpin()
+	result := export_capstan_operator_validator.Validate(value, option)
+
+	switch result.Tag() {
+	case witTypes.ResultOk:
+		payload := result.Ok()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(0))
+		slice := payload
+		length := uint32(len(slice))
+		result2 := witRuntime.Allocate(pinner, uintptr(length*(5*4)), 4)
+		for index, element := range slice {
+			base := unsafe.Add(result2, index*(5*4))
+
+			switch (element).Field.Tag() {
+			case witTypes.OptionNone:
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(0))
+
+			case witTypes.OptionSome:
+				payload := (element).Field.Some()
+				*(*int8)(unsafe.Add(unsafe.Pointer(base), 0)) = int8(int32(1))
+				utf8 := unsafe.Pointer(unsafe.StringData(payload))
+				pinner.Pin(utf8)
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), (2 * 4))) = uint32(uint32(len(payload)))
+				*(*uint32)(unsafe.Add(unsafe.Pointer(base), 4)) = uint32(uintptr(uintptr(utf8)))
+
+			default:
+				panic("unreachable")
+			}
+			utf81 := unsafe.Pointer(unsafe.StringData((element).Message))
+			pinner.Pin(utf81)
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (4 * 4))) = uint32(uint32(len((element).Message)))
+			*(*uint32)(unsafe.Add(unsafe.Pointer(base), (3 * 4))) = uint32(uintptr(uintptr(utf81)))
+
+		}
+
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(length)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(result2)))
+
+	case witTypes.ResultErr:
+		payload := result.Err()
+		*(*int8)(unsafe.Add(unsafe.Pointer(exportReturnArea), 0)) = int8(int32(1))
+		utf83 := unsafe.Pointer(unsafe.StringData(payload))
+		pinner.Pin(utf83)
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), (2 * 4))) = uint32(uint32(len(payload)))
+		*(*uint32)(unsafe.Add(unsafe.Pointer(exportReturnArea), 4)) = uint32(uintptr(uintptr(utf83)))
+
+	default:
+		panic("unreachable")
+	}
+	return exportReturnArea
+
+}
+
+//go:wasmexport cabi_post_capstan:operator/validator@0.1.0#validate
+func wasm_export_post_return_capstan_operator_validator_validate(result uintptr) {
 	syncExportPinner.Unpin()
 }
 

@@ -21,7 +21,7 @@ from typing import Any
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Change, Condition, Created, Handled, KeepFinalizer, NextRetry, Received, Request, Things, Told, Update
+from capstan.answers import Change, Condition, Created, Handled, KeepFinalizer, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, FailedRun, Failure
 from capstan.expectations import Expectation
@@ -167,6 +167,11 @@ class Run:
         """Calls the function with `@decide_retry`."""
         with self:
             return _calls.decide_retry(self._primary(primary), failed)
+
+    def validate(self, primary: Object | None = None) -> list[Problem]:
+        """Calls the function with `@validate`; returns what is wrong."""
+        with self:
+            return _calls.validate(self._primary(primary))
 
     def initialize(self, primary: Object | None = None) -> None:
         """Calls the function with `@initialize`."""
