@@ -231,7 +231,6 @@ fn controller(workflow: Workflow) -> Controller {
         bounded: None,
         keep: capstan_core::manifest::Keep::Whole,
         stored: capstan_core::manifest::Stored::Plain,
-        bounded: None,
         filters: capstan_core::manifest::Filters::default(),
         generation_aware: true,
         triggered_by: TriggeredBy::Changes,
