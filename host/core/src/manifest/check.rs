@@ -302,7 +302,6 @@ impl<'a> Check<'a> {
         let primary = self.primary(raw, *place);
         self.asked = 0;
         let namespaces = self.controller_namespaces(&raw.namespaces);
-        let former_finalizers = self.former_finalizers(&raw.finalizers);
         let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let (filters, indexes) = (self.primary_filters(raw), self.indexes(&raw.indexes));
@@ -338,7 +337,7 @@ impl<'a> Check<'a> {
             events,
             status_conditions: conditions,
             finalizer: get(&raw.finalizer).map(|Scalar(Finalizer(finalizer))| Arc::clone(finalizer)),
-            former_finalizers,
+            former_finalizers: self.former_finalizers(&raw.finalizers),
             field_manager: get(&raw.field_manager).map_or(name, |Scalar(manager)| &manager.0).clone(),
             server_side_apply: flag(or(&raw.server_side_apply, &defaults.server_side_apply), true),
             field_validation: field_validation(raw, defaults),
