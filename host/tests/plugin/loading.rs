@@ -221,6 +221,7 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
             need(Interface::Reconciler, "", "plugin"),
             need(Interface::ResourcePoller, "domains", "sources.domains.pollEach"),
             need(Interface::Inbound, "hooks", "sources.hooks.inbound"),
+            need(Interface::ResourcePoller, "hooks", "sources.hooks.inbound.fetch"),
             need(Interface::Poller, "themes", "sources.themes.poll"),
             need(Interface::Filter, "wanted", "filters.onAdd.export"),
             need(Interface::Mapper, "to-pages", "sources.maps.informer.mapper.export"),
@@ -236,8 +237,8 @@ async fn all_missing_exports_are_named_with_the_field_that_needs_them() {
     assert_eq!(
         error.replace(&format!("{}/", dir.path().display()), ""),
         "check guest.wasm: it lacks exports that the manifest needs: `reconciler` (spec.controllers.web.plugin), `resource-poller` \
-         (spec.controllers.web.sources.domains.pollEach), `inbound` (spec.controllers.web.sources.hooks.inbound), `resource-poller` (spec.controllers.web.sources.hooks.inbound.fetch), `poller` \
-         (spec.controllers.web.sources.themes.poll), `filter` (spec.controllers.web.filters.onAdd.export), `mapper` (spec.controllers.web.sources.maps.informer.mapper.export), \
+         (spec.controllers.web.sources.domains.pollEach), `inbound` (spec.controllers.web.sources.hooks.inbound), `resource-poller` \
+         (spec.controllers.web.sources.hooks.inbound.fetch), `poller` (spec.controllers.web.sources.themes.poll), `filter` (spec.controllers.web.filters.onAdd.export), `mapper` (spec.controllers.web.sources.maps.informer.mapper.export), \
          `secondary-mapper` (spec.controllers.web.sources.maps.informer.secondaries.export), `filter` \
          (spec.controllers.web.sources.maps.informer.filters.onAdd.export), `dependent` \
          (spec.controllers.web.workflow.dependents.configmap), `matcher` \
