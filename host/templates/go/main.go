@@ -35,7 +35,8 @@ func main() {}
 // validate checks what the schema in crd.yaml does not, before anything is written.
 func validate(run capstan.Run, primary *{{kind}}) ([]capstan.Problem, error) {
 	if !strings.Contains(primary.Spec.Greeting, "{name}") {
-		return []capstan.Problem{{Field: "spec.greeting", Message: "{name} is missing"}}, nil
+		missing := capstan.Problem{Field: "spec.greeting", Message: "{name} is missing"}
+		return []capstan.Problem{missing}, nil
 	}
 	return nil, nil
 }

@@ -37,10 +37,8 @@ func TestTheStatusSaysTheSame(t *testing.T) {
 }
 
 func TestAGreetingWithoutANameIsWrong(t *testing.T) {
-	for greeting, expected := range map[string][]capstan.Problem{
-		"Hello!":         {{Field: "spec.greeting", Message: "{name} is missing"}},
-		"Hello, {name}!": nil,
-	} {
+	missing := capstan.Problem{Field: "spec.greeting", Message: "{name} is missing"}
+	for greeting, expected := range map[string][]capstan.Problem{"Hello!": {missing}, "Hello, {name}!": nil} {
 		found, err := validate(run, primary(greeting))
 		equal(t, err, nil)
 		equal(t, found, expected)
