@@ -3,6 +3,7 @@
 pub mod args;
 pub mod check;
 pub mod component;
+mod daemon;
 pub mod graph;
 pub mod init;
 pub mod plugins;
