@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::MetricsAuth;
 use crate::http::{self, Bounds};
 use crate::part::Part;
-use crate::supervisor::status::Report;
+use crate::supervisor::status::{Report, Walks};
 
 pub mod access;
 
@@ -39,6 +39,7 @@ Capstan, an operator daemon. Pages:
   /readyz?verbose       is every controller and plugin ready, and if not, why?
   /metrics              metrics, for Prometheus
   /debug/controllers    controllers, their queues and what they watch, as JSON
+  /debug/workflows      what the workflows of primaries came to in their last runs, as JSON; ?object=NAMESPACE/NAME is about one
   /debug/plugins        manifests and plugins, as JSON; `capstan plugins` shows them as a table
 Those below /debug take ?limit=N&continue=TEXT. The first two are at --listen, the others at --admin-listen if that is another one.
 ";
@@ -49,9 +50,14 @@ pub struct Pages {
     pub controllers: Box<dyn Fn(&Part) -> serde_json::Value + Send + Sync>,
     /// Returns the state of plugins and manifests.
     pub plugins: Box<dyn Fn(&Part) -> Report + Send + Sync>,
+    /// Returns what the workflows of primaries came to, of all or of those with a name.
+    pub workflows: Box<LastWalks>,
     /// The metrics.
     pub registry: Registry,
 }
+
+/// Returns what the workflows of primaries came to, a part of all, or of those with a name.
+type LastWalks = dyn Fn(&Part, Option<&str>) -> Walks + Send + Sync;
 
 /// Addresses that are bound, but not served yet.
 pub struct Listeners(Vec<(SocketAddr, TcpListener)>);
@@ -122,7 +128,7 @@ impl Admin {
     /// Returns the routes of all pages.
     pub fn router(&self) -> Router {
         let debug = Router::new().route("/debug/controllers", get(controllers)).route("/debug/plugins", get(plugins));
-        let debug = debug.route("/", get(index)).route("/debug", get(index));
+        let debug = debug.route("/debug/workflows", get(workflows)).route("/", get(index)).route("/debug", get(index));
         self.metrics().merge(debug.with_state(Arc::clone(&self.0)))
     }
 
@@ -159,4 +165,11 @@ async fn plugins(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<Report> {
 async fn controllers(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<serde_json::Value> {
     let _place = desk.places.acquire().await;
     Json((desk.pages.controllers)(&Part::of(&uri)))
+}
+
+async fn workflows(State(desk): State<Arc<Desk>>, uri: Uri) -> Json<Walks> {
+    let _place = desk.places.acquire().await;
+    let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let object = query.into_iter().find_map(|(name, value)| (name == "object").then_some(value));
+    Json((desk.pages.workflows)(&Part::of(&uri), object.as_deref()))
 }

@@ -74,7 +74,7 @@ pub fn main(cli: Cli) -> ExitCode {
         }
         Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
         Command::Rbac(args) => cli::rbac::run(&args),
-        Command::Graph(args) => cli::graph::run(&args),
+        Command::Graph(args) => block_on(async move { cli::graph::run(&args).await }),
         Command::Schema { kind } => print(&format!(
             "{:#}\n",
             match kind {

@@ -350,6 +350,10 @@ fn pages(status: &Arc<Status>, environment: &Environment, log: Log) -> Pages {
             let status = Arc::clone(status);
             Box::new(move |part| status.report(part))
         },
+        workflows: {
+            let status = Arc::clone(status);
+            Box::new(move |part, object| status.walks(part, object))
+        },
         registry,
     }
 }

@@ -242,10 +242,12 @@ async fn run(
     };
     let ended = retry::decide(&run, &*session, ticket, ended).await;
     drop(session);
+    let mut results = std::mem::take(&mut run.kept.lock().results);
+    run.controller.verdicts.walks.keep(run.primary.key(), &results, Instant::now());
     let ended = if run.info.primary_deleted {
         ended
     } else {
-        let result = run.kept.lock().results.remove(&None);
+        let result = results.remove(&None);
         let end = End { ticket, cleanup: decision == Decision::Cleanup, result, began };
         run.controller.conclude(&run.primary, end, ended).await
     };

@@ -912,6 +912,24 @@ async fn a_finalizer_comes_first_if_something_needs_cleanup() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_run_came_to_is_kept_for_people_until_its_primary_is_gone() {
+    // WF-8
+    let mut bench = Bench::new(Script::default(), EXPLICIT);
+    let key = ObjectRef::namespaced("n", "a");
+    let nodes = |bench: &Bench| {
+        let walk = bench.controller.verdicts.walks.of(&key, Instant::now())?;
+        Some(serde_json::from_str::<Value>(&walk.workflows).unwrap()[0]["nodes"].clone())
+    };
+    bench.page(json!({ "finalizers": ["sample.dev/finalizer"] }));
+    assert_eq!(nodes(&bench), None);
+    bench.run().await;
+    assert_eq!(nodes(&bench), Some(json!([{ "name": "cm", "created": 1 }])));
+    bench.pages.apply(Watch::Deleted(bench.controller.primaries.get(&key).unwrap()));
+    bench.run().await;
+    assert_eq!(nodes(&bench), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn cleanup_deletes_what_is_not_garbage_collected_and_lets_the_primary_go() {
     // DC-5
     let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];

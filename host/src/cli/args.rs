@@ -299,7 +299,8 @@ pub struct Rbac {
 Examples:
   capstan graph -m webpage.yaml
   capstan graph -m operators/ -o mermaid     for Markdown
-  capstan graph -m webpage.yaml -o svg > webpage.svg")]
+  capstan graph -m webpage.yaml -o svg > webpage.svg
+  capstan graph -m webpage.yaml --object default/hello     and what each came to in its last run")]
 pub struct Graph {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
     #[arg(short, long = "manifest", value_name = "PATH", required = true, value_delimiter = ',')]
@@ -307,6 +308,13 @@ pub struct Graph {
     /// How the workflows are shown.
     #[arg(short, long, value_enum, default_value_t = Drawing::Text)]
     pub output: Drawing,
+    /// A primary, as NAMESPACE/NAME, or NAME if it lives in no namespace: a running daemon is asked what each dependent came to
+    /// in its last run.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub object: Option<String>,
+    /// The address of that daemon's diagnostics (its --admin-listen, or --listen if it has none).
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_ADDRESS")]
+    pub address: String,
 }
 
 /// The manifests and the options for their components.

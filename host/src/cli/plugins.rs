@@ -3,39 +3,23 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use bytes::Bytes;
 use capstan_core::manifest;
 use capstan_core::text;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cli::args::{Output, Plugins};
+use crate::cli::daemon;
 use crate::controller::{LastError, LastFailure};
 use crate::supervisor::status::{Report, Row, State};
-
-/// How long the daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The longest answer, in bytes.
-const LONGEST: usize = 16 << 20;
 
 /// Asks, prints, and exits with 0 if everything that the manifests say is in force, else with 1.
 ///
 /// # Errors
 /// If no daemon answers at the address.
 pub async fn run(args: &Plugins) -> anyhow::Result<ExitCode> {
-    let report = tokio::time::timeout(PATIENCE, ask_all(&args.address)).await;
-    let report = report.map_err(|_| anyhow::anyhow!("no answer within {PATIENCE:?}")).flatten().with_context(|| {
-        format!(
-            "ask the daemon at {} (its --admin-listen or --listen; for one in a cluster, `kubectl port-forward` first)",
-            args.address
-        )
-    })?;
+    let report = daemon::asked(&args.address, ask_all(&args.address)).await?;
     let text = match args.output {
         Output::Table => text::lines(&table(&report, Timestamp::now())),
         Output::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
@@ -62,20 +46,8 @@ async fn ask_all(address: &str) -> anyhow::Result<Report> {
 }
 
 async fn ask(address: &str, after: Option<&str>) -> anyhow::Result<Report> {
-    let address = address.trim_start_matches("http://").trim_end_matches('/');
-    let part = after.map(|after| form_urlencoded::byte_serialize(after.as_bytes()).collect::<String>());
-    let part = part.map(|after| format!("?continue={after}")).unwrap_or_default();
-    let uri = format!("http://{address}/debug/plugins{part}").parse()?;
-    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-    let response = client.get(uri).await?;
-    let status = response.status();
-    anyhow::ensure!(
-        status.is_success(),
-        "it answers with HTTP {status}: is it capstan's --admin-listen, at an address of this host?"
-    );
-    let body = Limited::new(response.into_body(), LONGEST);
-    let body = body.collect().await.map_err(anyhow::Error::from_boxed)?;
-    Ok(serde_json::from_slice(&body.to_bytes())?)
+    let part: Vec<_> = after.map(|after| ("continue", after)).into_iter().collect();
+    daemon::page(address, "/debug/plugins", &part).await
 }
 
 /// Returns the table: one line for each plugin, and below it what is wrong.

@@ -20,8 +20,10 @@ use crate::plugin::Usage;
 use crate::readiness::{Matter, Unready};
 
 mod metrics;
+mod walks;
 
 pub use metrics::Metrics;
+pub use walks::{Row as WalkRow, Walks};
 
 /// The state of everything that the manifests declare.
 #[derive(Debug, Default)]

@@ -261,7 +261,10 @@ fn s145_a_reconciler_can_write_everything_itself() {
     assert_eq!(daemon.get("/debug").1, index);
     let pages: Vec<_> =
         index.lines().filter_map(|line| line.trim().split(' ').next().filter(|word| word.starts_with('/'))).collect();
-    assert_eq!(pages, ["/livez", "/readyz?verbose", "/metrics", "/debug/controllers", "/debug/plugins"]);
+    assert_eq!(
+        pages,
+        ["/livez", "/readyz?verbose", "/metrics", "/debug/controllers", "/debug/workflows", "/debug/plugins"]
+    );
     for page in pages {
         assert_eq!(daemon.get(page).0, 200, "{page}");
     }

@@ -1,7 +1,7 @@
 //! Workflows: dependents that wait for each other, are inactive, fail, or are of kinds that nobody serves.
 
 use cluster::{Query, wait};
-use scenarios::{LATER, Place, SOON};
+use scenarios::{Folder, LATER, Place, SOON, run};
 use serde_json::{Value, json};
 
 /// A dependent of a kind that is not served.
@@ -214,4 +214,61 @@ fn s147_a_site_is_a_workflow_that_the_component_calls() {
     place.delete(&place.probes(), "p");
     place.await_gone(&deployments, "site");
     place.await_gone(&place.config_maps(), "site");
+}
+
+#[test]
+fn what_each_dependent_of_a_primary_came_to_is_shown_while_the_daemon_runs() {
+    // WF-8, SSA-7
+    let place = Place::new("graph");
+    let off = "reconcilePrecondition: { cel: primary.spec.on }";
+    let dependents = [
+        ("one", MAP.to_owned()),
+        ("off", format!("{MAP}, dependsOn: [one], {off}")),
+        ("refused", format!("{SECRET}, dependsOn: [one]")),
+        ("after", format!("{MAP}, dependsOn: [refused]")),
+    ];
+    let text = manifest(&place, &dependents);
+    let folder = Folder::new();
+    folder.put("operator.yaml", &text);
+    let daemon = place.daemon(&text);
+    let secret = json!({ "metadata": { "name": "refused" }, "data": { "k": "very-s3cr3t!" } });
+    let dependents = json!({ "one": named("one", json!({ "a": "b" })), "off": named("off", json!({})), "refused": secret, "after": named("after", json!({})) });
+    place.probe("p", json!({ "on": false, "dependents": dependents }));
+    let (file, object) = (folder.path("operator.yaml").display().to_string(), format!("{}/p", place.namespace.name()));
+    let graph = |object: &str, output: &str| {
+        run(&["graph", "-m", &file, "--object", object, "--address", daemon.address(), "-o", output])
+    };
+    let shown = || match graph(&object, "text") {
+        (0, text, _) if text.contains("last: unchanged") => Ok(text),
+        (_, text, errors) => Err(format!("{text}{errors}")),
+    };
+    let text = wait::until_ok(LATER, "the last run", shown).unwrap();
+    let last = |name: &str| {
+        let line = text.lines().find(|line| line.contains(&format!(". {name} "))).unwrap();
+        line.split_once("last: ").unwrap().1.to_owned()
+    };
+    assert_eq!([last("one"), last("off"), last("after")], ["unchanged", "not wanted", "not reached"], "{text}");
+    assert!(last("refused").starts_with("failed: "), "{text}");
+    for output in ["mermaid", "svg"] {
+        let (code, drawing, errors) = graph(&object, output);
+        assert!(code == 0 && drawing.contains("not wanted"), "{drawing}{errors}");
+        assert!(!drawing.contains("s3cr3t"), "{drawing}");
+    }
+    let page = daemon.get("/debug/workflows").1;
+    assert!(page.contains("\"refused\"") && !page.contains("s3cr3t") && !text.contains("s3cr3t"), "{page}");
+    let (code, _, errors) = graph("default/nobody", "text");
+    assert!(code == 1 && errors.contains("knows of no run of default/nobody"), "{errors}");
+    // A page has no more than it is asked for, and says how to go on.
+    let maps = json!({ "one": named("q", json!({})), "off": named("off", json!({})), "refused": named("q", json!({})), "after": named("after", json!({})) });
+    place.probe("q", json!({ "on": false, "dependents": maps }));
+    let part = |query: &str| {
+        let page: Value = serde_json::from_str(&daemon.get(&format!("/debug/workflows?limit=1{query}")).1).unwrap();
+        (page["primaries"][0]["primary"].clone(), page["continue"].as_str().map(str::to_owned))
+    };
+    let next = wait::until(LATER, "the second primary", || part("").1).unwrap();
+    assert_eq!(part("").0, json!(object));
+    assert_eq!(part(&format!("&continue={next}")), (json!(format!("{}/q", place.namespace.name())), None));
+    place.delete(&place.probes(), "p");
+    let gone = || (graph(&object, "text").0 == 1).then_some(());
+    wait::until(LATER, "what is known of it to be forgotten", gone).unwrap();
 }

@@ -18,10 +18,12 @@ use crate::reconciler::memos::Memos;
 mod bulk;
 mod contests;
 mod unwritten;
+mod walks;
 
 pub use bulk::Matched;
 pub use contests::Contests;
 pub use unwritten::{Kept, Unwritten};
+pub use walks::{Reached, Walk, Walked, Walks};
 
 /// The memory of a controller between its runs.
 #[derive(Default)]
@@ -32,6 +34,8 @@ pub struct Verdicts {
     paused: Mutex<BTreeSet<ObjectRef>>,
     /// The last known objects of primaries that are gone, in all-events mode (`AE-2`).
     pub departed: Departed,
+    /// What the workflows of primaries came to, for people.
+    pub walks: Walks,
     /// The edition of the running controller; changed under the lock of `primaries`.
     edition: AtomicU64,
 }
@@ -277,6 +281,7 @@ impl Verdicts {
     pub fn retain(&self, keep: impl Fn(&ObjectRef) -> bool) {
         self.primaries.lock().retain(|key, _| keep(key));
         self.departed.retain(&keep);
+        self.walks.retain(&keep);
         self.paused.lock().retain(keep);
     }
 
@@ -289,6 +294,7 @@ impl Verdicts {
         }
         primaries.remove(primary.key());
         drop(primaries);
+        self.walks.forget(primary.key());
         self.note_pause(primary.key(), false);
     }
 
@@ -300,6 +306,9 @@ impl Verdicts {
             primaries.remove(primary);
         }
         drop(primaries);
+        if now.is_none() {
+            self.walks.forget(primary);
+        }
         self.note_pause(primary, false);
     }
 

@@ -2,6 +2,7 @@
 
 use capstan_core::external::Counts;
 use capstan_core::object::ObjectRef;
+use capstan_core::reconciler::verdicts::Walks;
 use capstan_core::startup::Obstacle;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,6 +59,11 @@ impl Handle {
         };
         let matter = if under_way { Matter::Start } else { Matter::Operator };
         Some(Unready { what: format!("controller {}", self.name), why, matter })
+    }
+
+    /// Returns what the workflows of its primaries came to.
+    pub fn walks(&self) -> &Walks {
+        &self.verdicts.walks
     }
 
     /// Returns how many primaries it has, and how many of them fail.
