@@ -44,8 +44,8 @@ fn decide<T: DeserializeOwned>(folder: &str, least: usize, decision: impl Fn(&T)
         let found = decision(&case);
         if std::env::var_os("BLESS").is_some() {
             let case = text.split_once("says:\n").map_or(&*text, |(case, _)| case);
-            let lines: String = found.iter().map(|line| format!("- '{}'\n", line.replace('\'', "''"))).collect();
-            fs::write(&file, format!("{case}says:\n{lines}")).unwrap();
+            let lines: Vec<_> = found.iter().map(|line| format!("- '{}'\n", line.replace('\'', "''"))).collect();
+            fs::write(&file, format!("{case}says:\n{}", lines.concat())).unwrap();
         } else {
             assert_eq!(json!(found), says, "{}: {about}", file.display());
         }
