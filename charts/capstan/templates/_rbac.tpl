@@ -222,7 +222,7 @@ subjects:
 {{- if $dependent.adopt -}}{{- $manage = append $manage "update" -}}{{- end -}}
 {{- $collected := ne (toString $dependent.garbageCollected) "false" -}}
 {{- range $manage -}}
-{{- if or (ne . "delete") $byName (not $collected) (hasKey $unwanted $name) (eq (toString $dependent.onRename) "delete") (eq (toString $dependent.bulk) "true") -}}
+{{- if or (ne . "delete") $byName (not $collected) (hasKey $unwanted $name) (eq (toString $dependent.onRename) "delete") (eq (toString $dependent.onImmutable) "recreate") (eq (toString $dependent.bulk) "true") -}}
 {{- include "capstan.rbac.permit" (merge (dict "verbs" (get $needs .)) $permit) -}}
 {{- end -}}
 {{- end -}}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::budget::{self, Budget};
-use crate::cluster::{Deletion, Target, Verb, Write};
+use crate::cluster::{Deletion, Propagation, Target, Verb, Write};
 use crate::guest::MatchResult;
 use crate::manifest::{Dependent, GenericMatching, Manage, Matching};
 use crate::object::{self, Gvk, Object, ObjectRef, Share};
@@ -288,15 +288,18 @@ fn sent(desired: &Desired, dependent: &Dependent, verb: Verb) -> Write {
 /// Returns the write that deletes exactly this object, whatever its version (`KD-9`). Another object of the same name
 /// is a conflict.
 pub fn delete(gvk: Gvk, object: &Object) -> Write {
-    let deletion = Deletion { uid: Some(object.header().uid.to_string()), ..Deletion::default() };
+    // Jobs would leave their pods behind, unless told otherwise.
+    let propagation = Some(Propagation::Background);
+    let deletion = Deletion { uid: Some(object.header().uid.to_string()), propagation, ..Deletion::default() };
     Write::own(Target::object(gvk, object.key().clone()), Verb::Delete(deletion))
 }
 
-/// Returns the write that deletes exactly this version of an object. Any later change is a conflict.
-pub fn delete_as_seen(gvk: Gvk, object: &Object) -> Write {
+/// Returns the write that deletes exactly this version of an object, and before or after it what it owns. Any later change is a conflict.
+pub fn delete_as_seen(gvk: Gvk, object: &Object, propagation: Propagation) -> Write {
     let deletion = Deletion {
         uid: Some(object.header().uid.to_string()),
         version: Some(object.version().to_string()),
+        propagation: Some(propagation),
         ..Deletion::default()
     };
     Write::own(Target::object(gvk, object.key().clone()), Verb::Delete(deletion))
@@ -495,7 +498,11 @@ mod tests {
         let actual = json!({"metadata": {"name": "a", "namespace": "web", "uid": "u-7", "resourceVersion": "7"}});
         let expected = Write {
             target: Target::object(map.gvk.clone(), ObjectRef::namespaced("web", "a")),
-            verb: Verb::Delete(Deletion { uid: Some("u-7".to_owned()), ..Deletion::default() }),
+            verb: Verb::Delete(Deletion {
+                uid: Some("u-7".to_owned()),
+                propagation: Some(Propagation::Background),
+                ..Deletion::default()
+            }),
             validation: FieldValidation::Ignore,
         };
         assert_eq!(delete(map.gvk.clone(), &object(&map, &actual)), expected);

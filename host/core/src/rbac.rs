@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use crate::kinds::{self, kind_name};
-use crate::manifest::{Controller, Dependent, Grant, Holder, Namespaces, OnRename, Operator, Permission, Workflow};
+use crate::manifest::{
+    Controller, Dependent, Grant, Holder, Namespaces, OnImmutable, OnRename, Operator, Permission, Workflow,
+};
 use crate::object::{Gvk, Scope};
 
 /// The namespace or cluster in which a rule holds.
@@ -262,7 +264,8 @@ impl Tally<'_> {
             let deleted = match called {
                 Called::ByName => true,
                 Called::ByDaemon => {
-                    let replaced = dependent.on_rename == OnRename::Delete || dependent.bulk;
+                    let anew = dependent.on_immutable == OnImmutable::Recreate;
+                    let replaced = dependent.on_rename == OnRename::Delete || dependent.bulk || anew;
                     !dependent.garbage_collected || unwanted.contains(name) || replaced
                 }
             };
@@ -562,7 +565,8 @@ mod tests {
              e: { apiVersion: batch/v1, kind: Job, garbageCollected: false }, \
              f: { apiVersion: v1, kind: Secret, activation: { export: x } }, \
              g: { apiVersion: batch/v1, kind: CronJob, onRename: delete }, \
-             h: { apiVersion: v1, kind: ServiceAccount, bulk: true }";
+             h: { apiVersion: v1, kind: ServiceAccount, bulk: true }, \
+             i: { apiVersion: apps/v1, kind: StatefulSet, onImmutable: recreate }";
         let expected = "\
 * nodes: list watch create patch delete
 * pods: list watch create patch
@@ -570,6 +574,7 @@ mod tests {
 * serviceaccounts: list watch create patch delete
 * services: list watch create patch delete
 * deployments.apps: list watch create patch
+* statefulsets.apps: list watch create patch delete
 * cronjobs.batch: list watch create patch delete
 * jobs.batch: list watch create patch delete";
         assert_eq!(beside("", &format!("workflow: {{ dependents: {{ {chain} }} }}")), expected);

@@ -217,7 +217,8 @@ async fn depart(controller: Arc<Controller>, ticket: &Ticket, began: Began) -> E
     let Some(last) = controller.verdicts.departed.get(ticket.key()) else {
         return Ended::DONE;
     };
-    if hold::apart(last.header().held.as_deref(), controller.holder.as_deref(), began.0).is_some() {
+    let apart = hold::apart(last.header().held.as_deref(), controller.holder.as_deref(), began.0);
+    if matches!(apart, Some(Apart::Held(_))) {
         // Whoever holds it runs about its end.
         return Ended::DONE;
     }

@@ -61,18 +61,21 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let applier = Applier::new(Arc::clone(&api), &place.namespace);
     let applier = args.takeover.is_none().then_some(applier);
     let manifest = project.manifest.clone();
-    let mut author = Author { project, check: checked(&daemon), applier, built: None, log: log.clone() };
-    let seen = tokio::select! {
+    let check = checked(&daemon);
+    let mut author = Author { project, check, client: client.clone(), applier, built: None, log: log.clone() };
+    let begun = async {
+        let seen = author.first().await?;
+        let takeover = match args.takeover {
+            Some(label) => Some(Takeover::new((client, api), manifest, label, log.clone()).await?),
+            None => None,
+        };
+        anyhow::Ok((seen, takeover))
+    };
+    let (seen, mut takeover) = tokio::select! {
         biased;
         () = signals.next() => return Ok(ExitCode::SUCCESS),
-        seen = author.first() => seen?,
+        begun = begun => begun?,
     };
-    let mut takeover = None;
-    if let Some(label) = args.takeover {
-        takeover = Some(Takeover::new((client, api), manifest, label, log.clone()).await?);
-    } else {
-        alone(&client, &manifest, &log).await?;
-    }
     let released = Arc::new(Notify::new());
     let supply = Arc::clone(&released);
     let supply = |disk| Box::new(Held::new(disk, supply)) as Box<dyn Supply>;
@@ -87,7 +90,7 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
         // The daemon obeys the signals, and ends in order.
         ended = run::run_with(daemon, log, (holder, supply)) => ended,
         failed = author.go_on(seen, &released) => failed.map(|()| ExitCode::SUCCESS),
-        () = held => Ok(ExitCode::SUCCESS),
+        failed = held => Err(failed),
     };
     // Only now, for nothing is written any more.
     if let Some(takeover) = &mut takeover {
@@ -138,6 +141,7 @@ fn checked(daemon: &Run) -> Check {
 struct Author {
     project: Project,
     check: Check,
+    client: kube::Client,
     /// Applies CRDs and examples; `None`: what is there is worked on.
     applier: Option<Applier>,
     /// Of what the component was built last.
@@ -150,8 +154,14 @@ impl Author {
     async fn first(&mut self) -> anyhow::Result<Sources> {
         loop {
             let seen = Sources::of(&self.project.folder);
-            if self.is_good(&seen).await? && self.applies_definitions().await {
-                return Ok(seen);
+            if self.is_good(&seen).await? {
+                // Before anything is written: a daemon that is deployed there lives with these definitions, too.
+                if self.applier.is_some() {
+                    alone(&self.client, &self.project.manifest, &self.log).await?;
+                }
+                if self.applies_definitions().await {
+                    return Ok(seen);
+                }
             }
             self.say(&"nothing runs yet; waiting for a change");
             seen.changed(&self.project.folder).await;

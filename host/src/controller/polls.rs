@@ -126,6 +126,9 @@ impl Poller {
         let mut edition = self.handle.edition.subscribe();
         edition.mark_unchanged();
         let mut schedule = Schedule::new(each.every, each.first_after);
+        if self.source.spec.is_fetched() {
+            schedule = schedule.hasty();
+        }
         self.source.ask_on();
         self.renew(&mut schedule);
         let mut under_way = FuturesUnordered::new();

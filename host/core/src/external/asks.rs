@@ -92,11 +92,19 @@ impl External {
         self.asks.came.notify_one();
     }
 
+    /// Takes in that something was told or written of a primary: where nobody else polls it, it is polled a little later, so that what stands
+    /// until the next answer does not add up.
+    pub fn settle_later(&self, primary: (&ObjectRef, &str), now: Instant) {
+        if self.spec.waits_for_asks() {
+            self.ask(primary, now + SETTLES);
+        }
+    }
+
     /// Returns when a primary has to be polled again because this answer, which has been taken in, leaves open what it has: something was told
     /// after the poll had begun, or the answer has not seen what was. `None` if it does not, or if it is polled again anyway.
     pub fn leaves_open(&self, Began(began): Began, primary: &ObjectRef, now: Instant) -> Option<Instant> {
         let state = self.state.lock();
-        let known = state.primaries.get(primary).filter(|_| self.spec.waits_for_asks())?;
+        let known = state.primaries.get(primary).filter(|_| self.spec.is_fetched())?;
         (known.overruled || known.told > began).then_some(now + SETTLES)
     }
 }
@@ -114,6 +122,16 @@ mod tests {
     fn asked(source: &External) -> Vec<String> {
         let asked = source.asked().now_or_never().unwrap_or_default();
         asked.into_iter().map(|(turn, _)| format!("{} {}", turn.primary.name, turn.uid)).collect()
+    }
+
+    #[test]
+    fn what_was_told_is_read_a_little_later_where_nobody_else_polls_it() {
+        // IB-6
+        let (source, now, a) = (fetched(), Instant::now(), ObjectRef::namespaced("n", "a"));
+        source.settle_later((&a, "u"), now);
+        let told = source.asked().now_or_never().unwrap_or_default();
+        let told: Vec<_> = told.into_iter().map(|(turn, at)| (turn.primary, at - now)).collect();
+        assert_eq!(told, [(a, SETTLES)]);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Schedule {
     /// `None`: only who is asked for is polled.
     every: Option<Duration>,
     first_after: Duration,
+    /// What failures are tried again by: the period, unless they are not to wait for that.
+    retry: Duration,
     /// Those that wait, by time.
     due: BTreeSet<(Instant, ObjectRef)>,
     primaries: BTreeMap<ObjectRef, Entry>,
@@ -70,7 +72,14 @@ pub fn pause(every: Duration, failures: u32, chance: f64) -> Duration {
 impl Schedule {
     /// Returns one without primaries.
     pub fn new(every: Option<Duration>, first_after: Duration) -> Self {
-        Self { every, first_after, due: BTreeSet::new(), primaries: BTreeMap::new() }
+        let retry = every.unwrap_or(RETRY);
+        Self { every, first_after, retry, due: BTreeSet::new(), primaries: BTreeMap::new() }
+    }
+
+    /// Has failures tried again soon, whatever the period (`IB-6`).
+    #[must_use]
+    pub fn hasty(self) -> Self {
+        Self { retry: RETRY, ..self }
     }
 
     /// Takes in that a primary has appeared or changed: it is polled after the first delay, unless it is polled anyway (`PP-2`), or is not asked
@@ -152,7 +161,7 @@ impl Schedule {
         match polled {
             Polled::Badly => {
                 let failures = failures.saturating_add(1);
-                let at = now + pause(self.every.unwrap_or(RETRY), failures, chance);
+                let at = now + pause(self.retry, failures, chance);
                 self.wait(turn, asked.map_or(at, |asked| asked.min(at)), failures);
             }
             Polled::Well(_) | Polled::Unwanted if asked.is_some() => self.wait(turn, asked.unwrap_or(now), 0),
@@ -289,13 +298,16 @@ mod tests {
     #[test]
     fn a_poll_that_was_asked_for_and_fails_is_tried_again_later_each_time() {
         // IB-6
-        let (start, mut schedule) = (Instant::now(), Schedule::new(None, seconds(0)));
-        let at = |n| start + seconds(n);
-        schedule.ask(turn("a", "u"), at(0));
-        for (begun, next) in [(0, 1), (1, 3), (3, 7)] {
-            assert_eq!(schedule.take(at(begun)), Some(turn("a", "u")));
-            schedule.finish(turn("a", "u"), Polled::Badly, at(begun), 0.0);
-            assert_eq!(schedule.next(), Some(at(next)));
+        let hourly = || Schedule::new(Some(seconds(3_600)), seconds(0)).hasty();
+        for mut schedule in [Schedule::new(None, seconds(0)), hourly()] {
+            let start = Instant::now();
+            let at = |n| start + seconds(n);
+            schedule.ask(turn("a", "u"), at(0));
+            for (begun, next) in [(0, 1), (1, 3), (3, 7)] {
+                assert_eq!(schedule.take(at(begun)), Some(turn("a", "u")));
+                schedule.finish(turn("a", "u"), Polled::Badly, at(begun), 0.0);
+                assert_eq!(schedule.next(), Some(at(next)));
+            }
         }
     }
 

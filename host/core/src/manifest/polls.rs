@@ -74,6 +74,11 @@ impl External {
         self.polled == Polled::Inbound(None)
     }
 
+    /// Whether requests say that things are to be read (`IB-6`).
+    pub fn is_fetched(&self) -> bool {
+        matches!(self.polled, Polled::Inbound(_)) && self.each().is_some()
+    }
+
     /// Whether nobody is polled who is not asked for (`IB-6`).
     pub fn waits_for_asks(&self) -> bool {
         self.each().is_some_and(|each| each.every.is_none())

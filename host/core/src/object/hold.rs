@@ -82,10 +82,19 @@ pub fn apart(annotation: Option<&str>, own: Option<&str>, now: Timestamp) -> Opt
     }
 }
 
-/// Returns true if the holder is another one than before: nothing else about a hold is news.
+/// Returns true if a hold is another one than before, or ends earlier: that it is renewed is no news.
 pub fn passed_on(before: Option<&str>, after: Option<&str>) -> bool {
-    let holder = |text: Option<&str>| text.map(|text| Hold::read(text).map(|hold| hold.holder));
-    before != after && holder(before) != holder(after)
+    if before == after {
+        return false;
+    }
+    let read = |text: Option<&str>| text.and_then(Hold::read).and_then(|hold| Some((hold.times()?, hold.holder)));
+    match (read(before), read(after)) {
+        (Some(((from, until), holder)), Some(((now_from, now_until), now_holder))) => {
+            (from, holder) != (now_from, now_holder) || now_until < until
+        }
+        (None, None) => before.is_none() || after.is_none(),
+        (Some(_), None) | (None, Some(_)) => true,
+    }
 }
 
 #[cfg(test)]
@@ -125,13 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn that_a_hold_is_renewed_is_no_news() {
-        let hold = |holder, from| Hold::new(holder, Timestamp::from_second(from).unwrap(), Timestamp::MAX).text();
-        let (ana, renewed, bo) = (hold("ana", 1), hold("ana", 2), hold("bo", 1));
+    fn that_a_hold_is_renewed_is_no_news_and_that_it_begins_anew_or_ends_earlier_is() {
+        // PA-6
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let hold = |holder, from, until| Hold::new(holder, at(from), at(until)).text();
+        let (ana, renewed, anew) = (hold("ana", 1, 60), hold("ana", 1, 75), hold("ana", 2, 75));
+        let (given_up, bo) = (hold("ana", 1, 50), hold("bo", 1, 60));
         for (before, after, news) in [
             (None, None, false),
             (None, Some(&*ana), true),
             (Some(&*ana), Some(&*renewed), false),
+            (Some(&*ana), Some(&*anew), true),
+            (Some(&*ana), Some(&*given_up), true),
             (Some(&*ana), Some(&*bo), true),
             (Some(&*ana), None, true),
             (Some("x"), Some("y"), false),

@@ -163,6 +163,7 @@ fn take(controller: &Controller, source: &External, events: &[Event]) -> (Vec<Di
             What::Wake => Ok(!source.hint(primary, uid, Instant::now())),
             What::Thing(id, now) => {
                 let learned = source.learn((primary, uid), id, now.clone(), || controller.guest.lasting());
+                source.settle_later((primary, uid), Instant::now());
                 let differs = |things| Differs { primary: primary.clone(), things };
                 learned.map(|change| {
                     changed.extend(change.map(|change| differs(vec![change])));

@@ -198,11 +198,11 @@ impl Visitor<'_> {
         let looking = cluster.look(&spec.gvk, desired.key());
         let live = self.run.asked(looking).await;
         let live = live.map_err(|error| format!("{refusal}; whose it is can't be found out: {error}"))?;
-        let seen = if let Basis::Ours(seen) = &basis { Some(seen.clone()) } else { None };
-        let basis = match (self.settle(name, spec, basis, live).await?, seen) {
+        let found = live.clone();
+        let basis = match (self.settle(name, spec, basis, live).await?, found) {
             (Some(basis), _) => basis,
-            (None, Some(seen)) if refusal.code == 422 => {
-                return self.replace((name, spec, source), (desired, hash), &seen, refusal).await;
+            (None, Some(found)) if refusal.code == 422 => {
+                return self.replace((name, spec, source), (desired, hash), &found, refusal).await;
             }
             (None, _) => return Err(refusal.into()),
         };

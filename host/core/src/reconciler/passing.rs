@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::task::yield_now;
 
 use super::callbacks::Callbacks;
 use super::controller::Controller;
 use crate::budget::Budget;
 use crate::cel::Expression;
+use crate::cpu;
 use crate::external::{Change, Differs, External};
 use crate::guest::{Cause, Changed, Failure};
 use crate::manifest::Filters;
@@ -18,6 +18,9 @@ use crate::object::{self, ObjectRef};
 use crate::queue::Urgency;
 use crate::source::callback::{self, Asked, Callback, Problem};
 use crate::source::{RESTS, Trigger, TriggerKind};
+
+/// After so many changes others that wait for the processor have their turn.
+const SOME: usize = 16;
 
 /// How it is known that a thing is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +70,6 @@ pub(super) async fn tell_of(controller: &Arc<Controller>, source: &External, mut
         let passes = asking.passes(next).await;
         let asked = untold.left.pop().filter(|_| passes);
         untold.told.extend(asked.map(|Differs { primary, .. }| primary));
-        // Expressions never wait, and there may be many of them.
-        yield_now().await;
     }
 }
 
@@ -104,7 +105,11 @@ impl Drop for Untold<'_> {
 impl Asking<'_> {
     /// Returns whether a change of one of the primary's things passes.
     async fn passes(&mut self, Differs { primary, things }: &Differs) -> bool {
-        for change in things {
+        for (number, change) in things.iter().enumerate() {
+            // Expressions never wait, and there may be many of them.
+            if number % SOME == 0 {
+                cpu::rest().await;
+            }
             if self.accepts(primary, change).await {
                 return true;
             }

@@ -91,6 +91,34 @@ async fn what_can_not_be_updated_is_made_anew_if_nothing_else_is_wrong_with_it()
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_made_anew_that_would_be_the_same_again_or_that_admission_forbids_to_change() {
+    // TR-2
+    let (failed, why) = ("update ConfigMap a failed", "the workflow failed: cm: HTTP 422");
+    let mut same = bench(RECREATE).await;
+    same.merge_map(&json!({ "data": { "x": "others" } }));
+    same.server.failures.lock().push(unavailable(Reason::Invalid, 422));
+    assert_eq!(same.tries().await, [failed, why]);
+    let mut forbidden = bench(RECREATE).await;
+    forbidden.wants_text("z", 0);
+    let denied = "ValidatingAdmissionPolicy 'freeze' with binding 'all' denied request: not today";
+    forbidden.server.failures.lock().push(Error::new(Reason::Invalid, 422, denied));
+    assert_eq!(forbidden.tries().await[0], failed);
+    assert_eq!(forbidden.data("a"), json!({ "x": "y" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_ours_any_more_is_not_made_anew() {
+    // TR-2: the caches still show it as it was.
+    let mut bench = bench(RECREATE).await;
+    bench.wants_text("z", 1);
+    let key = (config_map(), ObjectRef::namespaced("n", "a"));
+    let mut map = bench.server.objects.lock()[&key].clone();
+    map["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    bench.server.put(&config_map(), map);
+    assert_eq!(bench.tries().await, ["update ConfigMap a failed", "the workflow failed: cm: HTTP 422"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_going_already_is_waited_for_and_made_anew_once_it_is_gone() {
     // TR-2
     let mut bench = bench(RECREATE).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use capstan_core::manifest::{Namespaces, Operator};
 use capstan_core::object::Gvk;
-use capstan_core::object::hold::{HELD, Hold};
+use capstan_core::object::hold::{HELD, Hold, MARGIN};
 use capstan_core::text::said;
 use http::header::DATE;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,7 +17,7 @@ use k8s_openapi::jiff::fmt::rfc2822;
 use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::client::ApiServer;
 use crate::logging::Log;
@@ -52,7 +52,18 @@ pub(super) struct Takeover {
     pub(super) name: Arc<str>,
     /// Those that are held by others, and by whom, which has been told; `None`: by us.
     known: BTreeMap<Named, Option<String>>,
+    /// Where primaries are, by the last manifest that was right.
+    places: BTreeSet<(Gvk, Option<String>)>,
     log: Log,
+}
+
+/// What becomes of a hold that is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Release {
+    /// It ends at once: nothing is written here any more.
+    AtOnce,
+    /// It ends when what runs here has been broken off.
+    AfterLead,
 }
 
 /// What follows from the annotation of a primary that has the label.
@@ -76,31 +87,42 @@ impl Takeover {
         log: Log,
     ) -> anyhow::Result<Self> {
         let skew = skew(&client).await.context("compare the clock with that of the API server")?;
-        anyhow::ensure!(
-            skew <= SKEW,
-            "the clock of this machine differs by {skew:.0?} from that of the API server; a takeover needs {SKEW:?} at most, as it ends by the clock: set it right"
-        );
+        anyhow::ensure!(skew <= SKEW, Skewed(skew));
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "localhost".to_owned());
         let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
         let name = format!("{user}@{}/{}", host.trim(), std::process::id()).into();
-        Ok(Self { client, api, manifest, label, name, known: BTreeMap::new(), log })
+        let places = exact(&operators::valid(std::slice::from_ref(&manifest))?)?;
+        Ok(Self { client, api, manifest, label, name, known: BTreeMap::new(), places, log })
     }
 
-    /// Holds what has the label, for as long as this is waited for.
-    pub(super) async fn keep(&mut self) {
+    /// Holds what has the label, for as long as this is waited for. Returns why it can't go on: the clock is wrong.
+    pub(super) async fn keep(&mut self) -> anyhow::Error {
         loop {
-            if let Err(error) = self.round().await {
+            // What takes longer is tried anew: a hold that nobody renews ends.
+            let round = timeout(RENEW, self.round()).await;
+            let round =
+                round.unwrap_or_else(|_| Err(anyhow::anyhow!("the API server has not answered within {RENEW:?}")));
+            if let Err(error) = round {
+                if error.is::<Skewed>() {
+                    return error;
+                }
                 self.log.say(&format!("error: hold primaries with {}: {error:#}", self.label));
             }
             sleep(RENEW).await;
         }
     }
 
-    /// Gives back what is held.
+    /// Gives back what is held, in no more time than the holds last anyway.
     pub(super) async fn give_back(&mut self) {
+        if timeout(LASTS, self.give_all_back()).await.is_err() {
+            self.log.say(&format!("error: what is held could not be given back; the holds end within {LASTS:?}"));
+        }
+    }
+
+    async fn give_all_back(&mut self) {
         for (named, by) in std::mem::take(&mut self.known) {
             if by.is_none()
-                && let Err(error) = self.release(&named).await
+                && let Err(error) = self.release(&named, Release::AtOnce).await
             {
                 let (gvk, _, name) = &named;
                 self.log
@@ -109,38 +131,55 @@ impl Takeover {
         }
     }
 
+    /// Renews all holds. What fails for one primary or kind keeps no other from being renewed; returns the first failure.
     async fn round(&mut self) -> anyhow::Result<()> {
-        let mut found = BTreeMap::new();
-        for (gvk, namespace) in places(&operators::valid(std::slice::from_ref(&self.manifest))?) {
-            let all = ListParams::default().labels(&self.label).limit(u32::try_from(MOST + 1).unwrap_or(u32::MAX));
-            let objects = self.of(&gvk, namespace.as_deref()).await?.list_metadata(&all).await;
-            let objects = objects.with_context(|| format!("list {}", gvk.kind))?.items;
+        let skew = skew(&self.client).await.context("compare the clock with that of the API server")?;
+        if skew > SKEW {
+            return Err(Skewed(skew).into());
+        }
+        // While the manifest is wrong, the last good version goes on.
+        let mut first = match operators::valid(std::slice::from_ref(&self.manifest)) {
+            Ok(operators) => exact(&operators).map(|places| self.places = places),
+            Err(_) => Ok(()),
+        };
+        let mut gone: BTreeSet<Named> = self.known.keys().cloned().collect();
+        for (gvk, namespace) in self.places.clone() {
+            let held = self.hold_all(&gvk, namespace.as_deref(), &mut gone).await;
+            first = first.and(held);
+        }
+        for named in gone {
+            // It has the label no more, or is gone.
+            if self.known.remove(&named) == Some(None) {
+                first = first.and(self.release(&named, Release::AfterLead).await);
+            }
+        }
+        first
+    }
+
+    /// Holds what has the label of a kind, and takes that out of what is `gone`; all of the kind, if it is not known.
+    async fn hold_all(&mut self, gvk: &Gvk, namespace: Option<&str>, gone: &mut BTreeSet<Named>) -> anyhow::Result<()> {
+        let all = ListParams::default().labels(&self.label).limit(u32::try_from(MOST + 1).unwrap_or(u32::MAX));
+        let listed = async { anyhow::Ok(self.of(gvk, namespace).await?.list_metadata(&all).await?.items) };
+        let listed = listed.await.with_context(|| format!("list {}", gvk.kind)).and_then(|objects| {
             anyhow::ensure!(
                 objects.len() <= MOST,
                 "more than {MOST} {} have the label; a takeover is for few: expected a label that fewer have",
                 gvk.kind
             );
-            for object in objects {
-                let (named, by) = self.hold(&gvk, object).await?;
-                found.insert(named, by);
-            }
+            Ok(objects)
+        });
+        let objects = listed.inspect_err(|_| gone.retain(|(kind, ..)| kind != gvk))?;
+        let mut first = Ok(());
+        for object in objects {
+            let ObjectMeta { name, namespace, .. } = &object.metadata;
+            gone.remove(&(gvk.clone(), namespace.clone(), name.clone().unwrap_or_default()));
+            first = first.and(self.hold(gvk, object).await);
         }
-        let gone: Vec<_> = self.known.keys().filter(|named| !found.contains_key(*named)).cloned().collect();
-        for named in gone {
-            // It has the label no more, or is gone.
-            if self.known.remove(&named) == Some(None) {
-                self.release(&named).await?;
-            }
-        }
-        Ok(())
+        first
     }
 
     /// Holds a primary, if nobody else does, and tells of it the first time.
-    async fn hold(
-        &mut self,
-        gvk: &Gvk,
-        object: PartialObjectMeta<DynamicObject>,
-    ) -> anyhow::Result<(Named, Option<String>)> {
+    async fn hold(&mut self, gvk: &Gvk, object: PartialObjectMeta<DynamicObject>) -> anyhow::Result<()> {
         let ObjectMeta { name, namespace, resource_version, annotations, .. } = object.metadata;
         let named = (gvk.clone(), namespace, name.unwrap_or_default());
         let held = annotations.and_then(|mut all| all.remove(HELD));
@@ -150,7 +189,9 @@ impl Takeover {
             Step::Hold(hold) => {
                 let version = resource_version.unwrap_or_default();
                 if !self.annotate(&named, &version, Some(hold.text())).await? {
-                    by = Some("somebody who has just changed it".to_owned());
+                    // The next round knows.
+                    let changed = || Some("somebody who has just changed it".to_owned());
+                    by = self.known.get(&named).cloned().unwrap_or_else(changed);
                 }
             }
         }
@@ -161,21 +202,27 @@ impl Takeover {
                 Some(other) => format!("{} {name} is left alone: it is held by {}", gvk.kind, said(other)),
             });
         }
-        self.known.insert(named.clone(), by.clone());
-        Ok((named, by))
+        self.known.insert(named, by);
+        Ok(())
     }
 
-    /// Takes our hold away, unless it is another one by now.
-    async fn release(&self, named: &Named) -> anyhow::Result<()> {
+    /// Gives our hold up, unless it is another one by now.
+    async fn release(&self, named: &Named, how: Release) -> anyhow::Result<()> {
         let (gvk, namespace, name) = named;
         for _ in 0..3 {
             let Some(now) = self.of(gvk, namespace.as_deref()).await?.get_metadata_opt(name).await? else {
                 return Ok(());
             };
             let held = now.metadata.annotations.as_ref().and_then(|all| Hold::read(all.get(HELD)?));
-            let ours = held.is_some_and(|hold| hold.holder == *self.name);
+            let Some(hold) = held.filter(|hold| hold.holder == *self.name) else {
+                return Ok(());
+            };
             let version = now.metadata.resource_version.unwrap_or_default();
-            if !ours || self.annotate(named, &version, None).await? {
+            let text = match how {
+                Release::AtOnce => None,
+                Release::AfterLead => Some(ending(&hold, Timestamp::now()).text()),
+            };
+            if self.annotate(named, &version, text).await? {
                 return Ok(());
             }
         }
@@ -223,6 +270,36 @@ pub(super) fn places(operators: &[Operator]) -> BTreeSet<(Gvk, Option<String>)> 
     .collect()
 }
 
+/// Returns the same, where each can be found as the daemon does.
+///
+/// # Errors
+/// If primaries are selected by more than kind and namespace: what has the label, and is not selected, would be done by nobody.
+fn exact(operators: &[Operator]) -> anyhow::Result<BTreeSet<(Gvk, Option<String>)>> {
+    for spec in operators.iter().flat_map(|operator| operator.controllers.values()) {
+        let selects = spec.label_selector.is_some() || spec.field_selector.is_some() || spec.shard_selector.is_some();
+        let moves = matches!(spec.namespaces, Namespaces::Own | Namespaces::Selected(_));
+        anyhow::ensure!(
+            !selects && !moves,
+            "controller {}: a takeover needs primaries that are told by kind and namespaces alone; leave out `labelSelector`, `fieldSelector`, `shardSelector`, and `namespaces: own` or by selector",
+            spec.name
+        );
+    }
+    Ok(places(operators))
+}
+
+/// Returns a hold that ends when what runs here has been broken off, and that is broken off at once.
+fn ending(hold: &Hold, now: Timestamp) -> Hold {
+    let from = hold.times().map_or(now, |(from, _)| from);
+    Hold::new(&hold.holder, from, now + LEAD)
+}
+
+/// The clock of this machine is not that of the API server.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the clock of this machine differs by {0:.0?} from that of the API server; a takeover needs {SKEW:?} at most, as it ends by the clock: set it right"
+)]
+struct Skewed(Duration);
+
 /// Decides what follows from the annotation of a primary that has the label.
 fn step(annotation: Option<&str>, own: &str, now: Timestamp) -> Step {
     let end = now + LASTS;
@@ -232,25 +309,33 @@ fn step(annotation: Option<&str>, own: &str, now: Timestamp) -> Step {
     match Hold::read(text) {
         None => Step::Leave("somebody who has not said it right".to_owned()),
         Some(hold) if !hold.lasts(now) => Step::Hold(Hold::new(own, now + LEAD, end)),
-        // Nobody else has begun meanwhile.
         Some(hold) if hold.holder == own => {
-            Step::Hold(Hold::new(own, hold.times().map_or(now + LEAD, |(from, _)| from), end))
+            // Nobody else has begun meanwhile. What has been given up here begins anew, so that it runs.
+            let goes_on = hold.times().filter(|(_, until)| now + MARGIN < *until);
+            Step::Hold(Hold::new(own, goes_on.map_or(now + LEAD, |(from, _)| from), end))
         }
         Some(hold) => Step::Leave(hold.holder),
     }
 }
 
-/// Returns by how much the clock of the API server differs from ours.
+/// Returns by how much the clock of the API server differs from ours, however long its answer takes.
 async fn skew(client: &kube::Client) -> anyhow::Result<Duration> {
     let request = http::Request::get("/version").body(kube::client::Body::empty())?;
+    let asked = Timestamp::now();
     let answer = client.send(request).await?;
     let theirs = answer.headers().get(DATE).and_then(|date| date.to_str().ok()).context("it says no time")?;
-    let theirs = rfc2822::DateTimeParser::new().parse_timestamp(theirs)?;
-    Ok(Timestamp::now().duration_since(theirs).unsigned_abs())
+    Ok(apart(rfc2822::DateTimeParser::new().parse_timestamp(theirs)?, (asked, Timestamp::now())))
+}
+
+/// Returns by how much a time is before or after the time between two others.
+fn apart(time: Timestamp, (from, to): (Timestamp, Timestamp)) -> Duration {
+    time.duration_since(time.clamp(from, to)).unsigned_abs()
 }
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::object::hold;
+
     use super::*;
 
     #[test]
@@ -261,12 +346,30 @@ mod tests {
         for (annotation, now, expected) in [
             (None, 0, Step::Hold(Hold::new("ana", at(5), at(60)))),
             (Some(&*ana), 15, Step::Hold(Hold::new("ana", at(5), at(75)))),
+            (Some(&*ana), 44, Step::Hold(Hold::new("ana", at(5), at(104)))),
+            (Some(&*ana), 45, Step::Hold(Hold::new("ana", at(50), at(105)))),
             (Some(&*ana), 60, Step::Hold(Hold::new("ana", at(65), at(120)))),
             (Some(&*bo), 59, Step::Leave("bo".to_owned())),
             (Some(&*bo), 60, Step::Hold(Hold::new("ana", at(65), at(120)))),
             (Some("bo"), 60, Step::Leave("somebody who has not said it right".to_owned())),
         ] {
             assert_eq!(step(annotation, "ana", at(now)), expected, "{annotation:?} {now}");
+        }
+    }
+    #[test]
+    fn what_is_given_up_ends_at_once_here_and_a_little_later_for_others() {
+        // PA-6
+        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
+        let text = ending(&Hold::new("ana", at(5), at(75)), at(20)).text();
+        let apart = |own, second| hold::apart(Some(&text), own, at(second)).is_some();
+        assert!(apart(Some("ana"), 20) && apart(None, 24) && !apart(None, 25));
+    }
+
+    #[test]
+    fn a_slow_answer_is_no_wrong_clock() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        for (time, expected) in [(0, 10), (10, 0), (15, 0), (20, 0), (23, 3)] {
+            assert_eq!(apart(at(time), (at(10), at(20))), Duration::from_secs(expected), "{time}");
         }
     }
 }

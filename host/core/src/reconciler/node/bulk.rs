@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::visitor::{Stopped, Visitor};
 use super::{SOME, is_watched};
+use crate::cluster::Propagation;
 use crate::cpu;
 use crate::dependent::ownership;
 use crate::dependent::{self, Desired};
@@ -107,7 +108,9 @@ impl Visitor<'_> {
             let Some(now) = now.filter(|now| ownership::is_made_by(now, &own)) else {
                 continue;
             };
-            let deleted = self.delete_by(name, &now, dependent::delete_as_seen(spec.gvk.clone(), &now)).await;
+            let deleted = self
+                .delete_by(name, &now, dependent::delete_as_seen(spec.gvk.clone(), &now, Propagation::Background))
+                .await;
             tally.note(now.key(), deleted.map(|()| Operation::Deleted))?;
         }
         Ok(())

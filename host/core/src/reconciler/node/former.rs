@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::visitor::{Stopped, Visitor};
 use super::{SOME, is_watched};
+use crate::cluster::Propagation;
 use crate::cpu;
 use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
@@ -55,7 +56,7 @@ impl Visitor<'_> {
                 continue;
             }
             if !former.header().deleting {
-                let write = dependent::delete_as_seen(spec.gvk.clone(), &former);
+                let write = dependent::delete_as_seen(spec.gvk.clone(), &former, Propagation::Background);
                 let deleting = self.run.controller.cluster.write(write);
                 if let Some(left) = self.run.asked(deleting).await? {
                     source.put(left);

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::visitor::{Stopped, Visitor};
 use crate::external::{self, External, Keyed, Things, Write};
 use crate::guest::{Cause, Created, Failure, MatchResult, Operation};
@@ -268,6 +270,7 @@ impl Visitor<'_> {
             return Ok(());
         }
         let kept = source.write((key, uid), id, write, || controller.guest.lasting());
+        source.settle_later((key, uid), Instant::now());
         kept.map_err(|refused| format!("what was written is not remembered: source {}: {refused}", source.name).into())
     }
 

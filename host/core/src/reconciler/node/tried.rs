@@ -6,12 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::visitor::{Basis, Stopped, Visitor};
-use crate::cluster;
+use crate::cluster::{self, Propagation};
 use crate::dependent::{self, Desired};
 use crate::guest::{MatchResult, Operation};
 use crate::manifest::{Dependent, Matching, OnImmutable};
 use crate::object::Object;
+use crate::reconciler::run::Run;
 use crate::source::Source;
+
+/// What admission says of a write that it forbids: a webhook, or a policy.
+const DENIED: [&str; 2] = ["denied the request", "denied request"];
 
 /// An object that is going is looked at again after so long, unless its end is seen before.
 const GOING: Duration = Duration::from_secs(10);
@@ -64,8 +68,8 @@ impl Visitor<'_> {
         compared.map_err(|e| e.to_string().into())
     }
 
-    /// Deletes an object that can't be updated to what is desired, and makes it anew, if the manifest wants that and it could be made so
-    /// (`TR-2`). Until it is gone, the dependent is not ready.
+    /// Deletes an object that can't be updated to what is desired, with all that it owns, and makes it anew, if the manifest wants that and it
+    /// could be made so (`TR-2`). Until it is gone, the dependent is not ready. `found` is what the API server has of it now.
     pub(super) async fn replace(
         &self,
         (name, spec, source): (&Arc<str>, &Dependent, &Source),
@@ -76,21 +80,44 @@ impl Visitor<'_> {
         if spec.on_immutable != OnImmutable::Recreate {
             return Err(hinted(refusal).into());
         }
-        let cluster = &self.run.controller.cluster;
         if !found.header().deleting {
-            let beside = dependent::create_beside(desired, spec, &self.run.controller.spec.field_manager);
-            match self.run.asked(cluster.dry_run(beside)).await {
-                Ok(_) => {}
-                Err(error) if error.is_conflict() => {}
-                Err(_) => return Err(refusal.into()),
+            if !self.helps((name, spec), (desired, hash), found, &refusal).await {
+                return Err(refusal.into());
             }
             tracing::info!(dependent = %name, object = %desired.key(), why = %refusal, "made anew, because it can't be updated");
-            match self.run.asked(cluster.write(dependent::delete(spec.gvk.clone(), found))).await? {
+            let deletion = dependent::delete_as_seen(spec.gvk.clone(), found, Propagation::Foreground);
+            match self.run.asked(self.run.controller.cluster.write(deletion)).await? {
                 Some(left) if left.header().deleting => source.put(left),
                 Some(_) | None => return self.write_upon(name, spec, (desired, hash), &Basis::Absent).await,
             }
         }
         self.run.hold(name, Instant::now() + GOING);
         Ok((Operation::Deleted, None))
+    }
+    /// Returns true if an object that can't be updated would be as desired if it were made anew: it is ours, nothing but what it is by now
+    /// speaks against the update, and it was not made from the same answer before.
+    async fn helps(
+        &self,
+        (name, spec): (&Arc<str>, &Dependent),
+        (desired, hash): (&Desired, u64),
+        found: &Object,
+        refusal: &cluster::Error,
+    ) -> bool {
+        let Run { controller, primary, .. } = self.run;
+        let known = if spec.bulk {
+            controller.verdicts.verdict_of_bulk(primary, name, hash)
+        } else {
+            controller.verdicts.verdict(primary, name)
+        };
+        let made_so = known.is_some_and(|known| known.answer == hash && known.key == *desired.key());
+        // Admission forbids changes, and may permit the same as something new.
+        let forbidden = DENIED.iter().any(|denied| refusal.message.contains(denied));
+        if made_so || forbidden || !self.belongs(name, spec, found) {
+            return false;
+        }
+        let beside = dependent::create_beside(desired, spec, &controller.spec.field_manager);
+        let tried = self.run.asked(controller.cluster.dry_run(beside)).await;
+        // It exists, and nothing else is wrong with it.
+        tried.map_or_else(|error| error.is_conflict(), |_| true)
     }
 }

@@ -78,12 +78,12 @@ impl Stopped {
         matches!(self, Self::Refused(error) if error.reason == cluster::Reason::Forbidden)
     }
 
-    /// Returns true if the same would be stopped again, however often it is tried.
+    /// Returns true if the same would be stopped again, however often it is tried: it is refused for what it is.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Refused(error) => !error.is_outage() && !error.is_conflict() && !error.may_be_done(),
-            Self::Unmade(_) | Self::Failed(_) => true,
-            Self::Unknown(_) | Self::Asked(_) | Self::Unread(_) | Self::Several(_) => false,
+            Self::Refused(error) => matches!(error.reason, cluster::Reason::Rejected | cluster::Reason::Invalid),
+            Self::Unmade(_) => true,
+            Self::Unknown(_) | Self::Asked(_) | Self::Unread(_) | Self::Several(_) | Self::Failed(_) => false,
         }
     }
 

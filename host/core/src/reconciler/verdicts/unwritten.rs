@@ -20,8 +20,8 @@ pub struct Unwritten {
 /// An object that could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// As the component answered it.
-    pub state: Arc<str>,
+    /// As the component answered it; `None` if it answered none.
+    pub state: Option<Arc<str>>,
     /// The thing that it should remember: the id, and what it is.
     pub thing: (Arc<str>, Arc<str>),
 }
@@ -50,7 +50,7 @@ impl Unwritten {
 }
 
 fn size(key: &str, Kept { state, thing: (id, actual) }: &Kept) -> u64 {
-    (EACH + key.len() + state.len() + id.len() + actual.len()) as u64
+    (EACH + key.len() + state.as_ref().map_or(0, |state| state.len()) + id.len() + actual.len()) as u64
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
         // XD-2
         let room = Room::new(8 * 2 * (EACH as u64 + 4));
         let mut all = Unwritten::default();
-        let kept = Kept { state: "x".into(), thing: ("1".into(), "y".into()) };
+        let kept = Kept { state: Some("x".into()), thing: ("1".into(), "y".into()) };
         let keep = |all: &mut Unwritten, key: &str| {
             all.keep(&key.into(), kept.clone(), || Some(room.holding(&"p".into()).lasting()));
             all.all.contains_key(key)

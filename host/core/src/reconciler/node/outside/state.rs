@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use super::comparing::Declared;
 use super::{Actual, Site};
 use crate::dependent;
 use crate::manifest::{Outside, State};
@@ -82,14 +83,22 @@ impl Visitor<'_> {
                     .into());
             }
             (Some(State { dependent, .. }), None) => {
-                Err(format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk).into())
+                let message =
+                    format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk);
+                Err(Stopped::Unmade(message))
             }
             (Some(declared), Some(answer)) => self.write_state(declared, key, answer, Seen::Cached).await,
         };
-        let written = written.inspect_err(|_| {
-            let kept = Kept { state: answer.unwrap_or_else(|| "null".to_owned()).into(), thing };
-            self.keep_unwritten(name, key, kept);
-        })?;
+        let written = match written {
+            Ok(written) => written,
+            Err(stopped) => {
+                let gone = stopped.is_final() && self.take_back(site.declared(), &thing, &stopped).await.is_ok();
+                if !gone {
+                    self.keep_unwritten(name, key, Kept { state: answer.map(Into::into), thing });
+                }
+                return Err(stopped);
+            }
+        };
         let others: Vec<&Object> = states.of(key).into_iter().filter(|object| *object.key() != written).collect();
         self.delete_states(spec, &others).await
     }
@@ -100,20 +109,26 @@ impl Visitor<'_> {
         controller.verdicts.change_unwritten(primary, name, keep);
     }
 
-    /// Writes what could not be written when its thing was created; then the thing is read again by what remembers it. A thing is removed again
-    /// if what remembers it is refused for what it is: after a start of the daemon nobody would know of it.
+    /// Removes a thing again because what remembers it is refused for what it is: after a start of the daemon nobody would know of it.
+    async fn take_back(&self, declared: Declared<'_>, (id, actual): &Actual, why: &Stopped) -> Result<(), Stopped> {
+        tracing::warn!(dependent = %declared.0, %id, error = %why, "thing that can't be remembered is removed");
+        self.remove_thing(declared, id, actual).await
+    }
+
+    /// Writes what could not be written when its thing was created; then the thing is read again by what remembers it.
     pub(super) async fn settle_kept(&self, name: &Arc<str>, spec: &Outside) -> Result<(), Stopped> {
         let Run { controller, primary, .. } = self.run;
         let (Some(declared), Some(source)) = (&spec.state, controller.externals.get(&spec.source)) else {
             return Ok(());
         };
-        while let Some((key, Kept { state, thing: (id, actual) })) = controller.verdicts.unwritten(primary, name) {
-            match self.write_state(declared, &key, &state, Seen::Cached).await {
+        while let Some((key, Kept { state, thing })) = controller.verdicts.unwritten(primary, name) {
+            let written = match &state {
+                Some(state) => self.write_state(declared, &key, state, Seen::Cached).await,
+                None => Err(Stopped::Unmade("`create` answered no `state`".to_owned())),
+            };
+            match written {
                 Ok(_) => source.doubt(primary.key(), &primary.header().uid),
-                Err(stopped) if stopped.is_final() => {
-                    tracing::warn!(dependent = %name, %id, error = %stopped, "thing that can't be remembered is removed");
-                    self.remove_thing((name, spec, source), &id, &actual).await?;
-                }
+                Err(stopped) if stopped.is_final() => self.take_back((name, spec, source), &thing, &stopped).await?,
                 Err(stopped) => return Err(stopped),
             }
             self.forget_kept(name, &key);
@@ -152,7 +167,7 @@ impl Visitor<'_> {
         }
         let state: Arc<str> = tree.to_string().into();
         let thing = (Arc::clone(id), Arc::clone(actual));
-        self.keep_unwritten(name, key, Kept { state: Arc::clone(&state), thing });
+        self.keep_unwritten(name, key, Kept { state: Some(Arc::clone(&state)), thing });
         Ok(Some(state))
     }
 
@@ -197,7 +212,8 @@ impl Visitor<'_> {
     /// Returns an answer with the annotation that says which thing it remembers.
     fn with_key(&self, answer: &str, key: &str) -> Result<String, Stopped> {
         let tree = self.run.budget.lock().read(answer);
-        let mut tree = tree.map_err(|error| format!("the `state` that `create` answered: {error}"))?;
+        let unread = |error| Stopped::Unmade(format!("the `state` that `create` answered: {error}"));
+        let mut tree = tree.map_err(unread)?;
         // What is no object is told where it is completed.
         if let Value::Object(fields) = &mut tree {
             let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
