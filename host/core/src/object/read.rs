@@ -95,6 +95,7 @@ impl View<'_> {
             Some(raw) => shares(raw, managers)?,
             None => Box::default(),
         };
+        let (paused, held) = meta.annotations.map(paused_and_held).unwrap_or_default();
         Ok(Header {
             key: ObjectRef { namespace: namespace.map(|text| (&*text.0).into()), name: (&*name.0).into() },
             uid: meta.uid.as_ref().map(|text| (&*text.0).into()).unwrap_or_default(),
@@ -104,8 +105,8 @@ impl View<'_> {
             finalizers: meta.finalizers.iter().flatten().map(|text| (&*text.0).into()).collect(),
             owners,
             shares,
-            paused: meta.annotations.and_then(paused),
-            held: meta.annotations.and_then(held),
+            paused,
+            held,
             marked: meta.annotations.is_some_and(|annotations| annotations.get().contains(MARK)),
         })
     }
@@ -136,32 +137,24 @@ fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
     Ok(own.collect())
 }
 
-/// Returns the value of the annotation that pauses. Annotations are read only where its name stands in them.
-fn paused(annotations: &RawValue) -> Option<Box<str>> {
-    #[derive(Deserialize)]
+/// Returns the values of the annotations that pause a primary and that say who holds it. They are read only where one of the names stands in
+/// the text.
+fn paused_and_held(annotations: &RawValue) -> (Option<Box<str>>, Option<Box<str>>) {
+    #[derive(Default, Deserialize)]
     struct Annotations<'a> {
         #[serde(borrow, rename = "capstan.dev/paused")]
         paused: Option<Text<'a>>,
-    }
-    let text = annotations.get();
-    let read = || serde_json::from_str::<Annotations<'_>>(text).ok()?.paused;
-    // A time is shorter than this, and what is no time pauses, however long it is.
-    let begin = |value: Text<'_>| value.0.chars().take(64).collect::<String>().into();
-    text.contains(PAUSED).then(read).flatten().map(begin)
-}
-
-/// Returns the value of the annotation that says who holds a primary.
-fn held(annotations: &RawValue) -> Option<Box<str>> {
-    #[derive(Deserialize)]
-    struct Annotations<'a> {
         #[serde(borrow, rename = "capstan.dev/held")]
         held: Option<Text<'a>>,
     }
     let text = annotations.get();
-    let read = || serde_json::from_str::<Annotations<'_>>(text).ok()?.held;
-    // A hold is shorter than this, and what is none pauses, however long it is.
-    let begin = |value: Text<'_>| value.0.chars().take(512).collect::<String>().into();
-    text.contains(HELD).then(read).flatten().map(begin)
+    if !text.contains(PAUSED) && !text.contains(HELD) {
+        return (None, None);
+    }
+    let Annotations { paused, held } = serde_json::from_str(text).unwrap_or_default();
+    // A time, or a hold, is shorter than this, and what is neither pauses, however long it is.
+    let begin = |value: Text<'_>, most| value.0.chars().take(most).collect::<String>().into();
+    (paused.map(|value| begin(value, 64)), held.map(|value| begin(value, 512)))
 }
 
 /// Returns the text before and after the member whose value is `value`, which is a part of `json`. One of the commas

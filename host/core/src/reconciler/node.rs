@@ -258,10 +258,26 @@ impl Visitor<'_> {
             Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await,
             Basis::Ours(_) => self.write(source, desired.key(), write).await.map_err(Stopped::from),
         };
-        let now = now.map_err(|stopped| if self.shows_secret(spec) { stopped.hushed() } else { stopped })?;
+        let now = now.map_err(|stopped| self.told_of(spec, stopped))?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         self.note_put_right(&drift);
         Ok((operation, now))
+    }
+
+    /// Returns why a write has stopped, without what the API server says of an object that shows a Secret.
+    fn told_of(&self, spec: &Dependent, stopped: Stopped) -> Stopped {
+        if self.shows_secret(spec) { stopped.hushed() } else { stopped }
+    }
+
+    /// Returns true if an object was found to match this very answer, whatever has become of it since.
+    fn has_matched(&self, (name, spec): (&Arc<str>, &Dependent), key: &ObjectRef, answer: u64) -> bool {
+        let Run { controller, primary, .. } = self.run;
+        let known = if spec.bulk {
+            controller.verdicts.verdict_of_bulk(primary, name, answer)
+        } else {
+            controller.verdicts.verdict(primary, name)
+        };
+        known.is_some_and(|known| known.answer == answer && known.key == *key)
     }
 
     /// Returns the key of the object that was found to match this very answer, if the object has not changed since.

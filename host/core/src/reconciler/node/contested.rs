@@ -51,15 +51,10 @@ impl Visitor<'_> {
     /// Takes in that an object was put right, if it had been as it is wanted before.
     pub(super) fn note_put_right(&self, drift: &Drift<'_>) {
         let Self { run, .. } = self;
+        let Drift { name, spec, key, wanted, .. } = drift;
         let verdicts = &run.controller.verdicts;
-        let known = if drift.spec.bulk {
-            verdicts.verdict_of_bulk(&run.primary, drift.name, drift.wanted)
-        } else {
-            verdicts.verdict(&run.primary, drift.name)
-        };
         // What is wanted for the first time, nobody has changed back.
-        if known.is_some_and(|known| known.answer == drift.wanted && known.key == *drift.key) {
-            let Drift { name, key, wanted, .. } = drift;
+        if self.has_matched((name, spec), key, *wanted) {
             verdicts.change_contests(&run.primary, |all| all.note(name, key, *wanted, Instant::now()));
         }
     }

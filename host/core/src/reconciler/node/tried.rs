@@ -11,7 +11,6 @@ use crate::dependent::{self, Desired};
 use crate::guest::{MatchResult, Operation};
 use crate::manifest::{Dependent, Matching, OnImmutable};
 use crate::object::Object;
-use crate::reconciler::run::Run;
 use crate::source::Source;
 
 /// What admission says of a write that it forbids: a webhook, or a policy.
@@ -62,7 +61,7 @@ impl Visitor<'_> {
         let write = dependent::update(actual, desired, spec, manager, &mut self.run.budget.lock());
         let write = write.map_err(|e| e.to_string())?;
         let outcome = self.run.asked(self.run.controller.cluster.dry_run(write)).await.map_err(Stopped::from);
-        let outcome = outcome.map_err(|stopped| if self.shows_secret(spec) { stopped.hushed() } else { stopped })?;
+        let outcome = outcome.map_err(|stopped| self.told_of(spec, stopped))?;
         let outcome = outcome.ok_or_else(|| format!("{}: a dry run answered no object", desired.key()))?;
         let compared = dependent::compare_outcome(actual, &outcome, &mut self.run.budget.lock());
         compared.map_err(|e| e.to_string().into())
@@ -94,6 +93,7 @@ impl Visitor<'_> {
         self.run.hold(name, Instant::now() + GOING);
         Ok((Operation::Deleted, None))
     }
+
     /// Returns true if an object that can't be updated would be as desired if it were made anew: it is ours, nothing but what it is by now
     /// speaks against the update, and it was not made from the same answer before.
     async fn helps(
@@ -103,13 +103,8 @@ impl Visitor<'_> {
         found: &Object,
         refusal: &cluster::Error,
     ) -> bool {
-        let Run { controller, primary, .. } = self.run;
-        let known = if spec.bulk {
-            controller.verdicts.verdict_of_bulk(primary, name, hash)
-        } else {
-            controller.verdicts.verdict(primary, name)
-        };
-        let made_so = known.is_some_and(|known| known.answer == hash && known.key == *desired.key());
+        let controller = &self.run.controller;
+        let made_so = self.has_matched((name, spec), desired.key(), hash);
         // Admission forbids changes, and may permit the same as something new.
         let forbidden = DENIED.iter().any(|denied| refusal.message.contains(denied));
         if made_so || forbidden || !self.belongs(name, spec, found) {
