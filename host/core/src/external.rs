@@ -30,7 +30,7 @@ pub use ahead::Began;
 use ahead::Doubts;
 use asks::Asks;
 pub use differs::{Change, Differs};
-use known::{After, Known, size};
+use known::{After, Known};
 pub use meant::{Keyed, Unclear, key_of};
 pub use reading::Unknown;
 pub use shares::Refused;
@@ -137,23 +137,28 @@ impl External {
         Self { name: Arc::clone(name), spec, state, polled, asks: Asks::default() }
     }
 
-    /// Takes in an answer for all primaries: those that are not in it have no things (`XC-2`). Of those that it `refused` to read, with the
-    /// reasons, what was known stays. `holding` returns the memory to borrow from.
+    /// Takes in an answer for all primaries, to a question that `began` then: those that are not in it have no things (`XC-2`). Of those that
+    /// it `refused` to read, with the reasons, what was known stays. `holding` returns the memory to borrow from.
     ///
     /// # Errors
     /// [`Refused`]; then nothing has changed.
     pub fn take_all(
         &self,
+        began: Began,
         answer: BTreeMap<ObjectRef, Things>,
         refused: BTreeMap<ObjectRef, Arc<str>>,
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<Changed, Refused> {
         let mut state = self.state.lock();
-        let answer = state.confirmed(answer, &refused);
+        let answer = state.confirmed(began, answer, &refused);
         let stays = refused.keys().filter_map(|key| Some((key, state.primaries.get(key)?)));
-        let things = stays.clone().map(|(_, known)| known.things.len()).chain(answer.values().map(Things::len)).sum();
+        let things = stays
+            .clone()
+            .map(|(_, known)| known.things.len())
+            .chain(answer.values().map(|known| known.things.len()))
+            .sum();
         let kept: u64 = stays.map(|(_, known)| known.bytes).sum();
-        let bytes = kept + answer.iter().map(|(primary, things)| size(primary, things)).sum::<u64>();
+        let bytes = kept + answer.values().map(|known| known.bytes).sum::<u64>();
         state.resize(&self.spec, (things, bytes), holding)?;
         let mut before = std::mem::take(&mut state.primaries);
         for key in refused.keys() {
@@ -165,14 +170,13 @@ impl External {
         let refused_anew = !refused.keys().eq(state.refused.keys()) && !refused.is_empty();
         state.refused = refused;
         let mut changed = Vec::new();
-        for (primary, things) in answer {
+        for (primary, now) in answer {
             let known = before.remove(&primary).map(|known| known.things).unwrap_or_default();
-            let differences = Change::all(&known, &things);
+            let differences = Change::all(&known, &now.things);
             if !differences.is_empty() {
                 changed.push(Differs { primary: primary.clone(), things: differences });
             }
-            let known = Known::of((&primary, ""), things, Standing::Polled);
-            state.primaries.insert(primary, known);
+            state.primaries.insert(primary, now);
         }
         for (primary, known) in before.into_iter().filter(|(_, known)| !known.things.is_empty()) {
             changed.push(Differs { primary, things: Change::all(&known.things, &Things::new()) });
@@ -184,25 +188,22 @@ impl External {
         Ok(Changed { primaries: changed, known_now, refused_anew })
     }
 
-    /// Takes in an answer for one primary, and returns what of its things differs from before (`XC-1`).
+    /// Takes in an answer for one primary, to a question that `began` then, and returns what of its things differs from before (`XC-1`).
     ///
     /// # Errors
     /// As [`External::take_all`].
     pub fn take_one(
         &self,
-        primary: &ObjectRef,
-        uid: &str,
+        began: Began,
+        (primary, uid): (&ObjectRef, &str),
         things: Things,
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<Vec<Change>, Refused> {
         let mut state = self.state.lock();
-        let before = state.primaries.get(primary);
-        let itself = before.filter(|known| *known.uid == *uid);
-        let (written, told) = itself.map(|known| (known.written.clone(), known.told)).unwrap_or_default();
-        let (things, overruled) = written.confirm(things);
-        let nothing = Things::new();
-        let changes = Change::all(itself.map_or(&nothing, |known| &known.things), &things);
-        let known = Known { told, overruled, ..Known::of((primary, uid), things, Standing::Polled) };
+        let nothing = Known::of((primary, uid), Things::new(), Standing::Awaited);
+        let before = state.primaries.get(primary).filter(|known| *known.uid == *uid).unwrap_or(&nothing);
+        let known = before.answered((primary, uid), things, began.0);
+        let changes = Change::all(&before.things, &known.things);
         state.make_room(&self.spec, primary, (known.taken(), true), holding)?;
         state.primaries.insert(primary.clone(), known);
         state.failures = 0;
@@ -210,7 +211,7 @@ impl External {
     }
 
     /// Takes in what a run has written outside of the cluster for its primary, unless something newer is known (`XC-4`). Where nothing has been
-    /// polled for the primary alone, the first poll confirms it.
+    /// polled for the primary alone, the first poll that begins after the run confirms it.
     ///
     /// # Errors
     /// As [`External::take_all`].
@@ -239,7 +240,20 @@ impl External {
             return Ok(());
         };
         let after = if pushed { after.settled() } else { after };
-        state.put(&self.spec, (primary, id), (new, after), holding)
+        state.put(&self.spec, (primary, id), (new, after), holding)?;
+        if let Some(known) = state.primaries.get_mut(primary) {
+            known.held = u64::MAX;
+        }
+        Ok(())
+    }
+
+    /// Takes in that a run of a primary has ended: by now it has written all by which a poll finds what it has made (`XC-5`).
+    pub fn release(&self, primary: &ObjectRef) {
+        let mut state = self.state.lock();
+        let State { primaries, doubts, .. } = &mut *state;
+        if let Some(known) = primaries.get_mut(primary).filter(|known| known.held == u64::MAX) {
+            known.held = doubts.tick();
+        }
     }
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
@@ -319,20 +333,28 @@ impl External {
 }
 
 impl State {
-    /// Returns an answer for all primaries as it stands after what runs have written since the one before (`XC-5`). Where it was refused, the
+    /// Returns what is known of all primaries by an answer, after what runs have written since the one before (`XC-5`). Where it was refused, the
     /// next one confirms.
     fn confirmed(
         &self,
+        Began(began): Began,
         mut answer: BTreeMap<ObjectRef, Things>,
         refused: &BTreeMap<ObjectRef, Arc<str>>,
-    ) -> BTreeMap<ObjectRef, Things> {
-        for (key, known) in self.primaries.iter().filter(|(key, _)| !refused.contains_key(key)) {
-            if !known.written.is_empty() {
-                let (things, _) = known.written.clone().confirm(answer.remove(key).unwrap_or_default());
-                answer.extend((!things.is_empty()).then(|| (key.clone(), things)));
+    ) -> BTreeMap<ObjectRef, Known> {
+        let written =
+            self.primaries.iter().filter(|(key, known)| !known.written.is_empty() && !refused.contains_key(key));
+        let mut all = BTreeMap::new();
+        for (key, known) in written {
+            let known = known.answered((key, ""), answer.remove(key).unwrap_or_default(), began);
+            if !known.things.is_empty() || !known.written.is_empty() {
+                all.insert(key.clone(), known);
             }
         }
-        answer
+        all.extend(answer.into_iter().map(|(key, things)| {
+            let known = Known::of((&key, ""), things, Standing::Polled);
+            (key, known)
+        }));
+        all
     }
 
     /// Makes room for what is known of a primary by then. One that is polled `by_itself` may have half of what others leave; those of its

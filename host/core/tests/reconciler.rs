@@ -70,7 +70,11 @@ struct Server {
     respells: AtomicBool,
     /// It answers no read.
     away: AtomicBool,
+    /// What happens before it carries out a write, which is named as in `writes`.
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
+
+type Meanwhile = Box<dyn Fn(&str) + Send>;
 
 impl Server {
     fn put(&self, gvk: &Gvk, mut tree: Value) -> Object {
@@ -93,7 +97,11 @@ impl Server {
             self.writes.lock().push(format!("{} {name} failed", verb.rbac()));
             return Err(failure);
         }
-        self.writes.lock().push(format!("{} {name}", verb.rbac()));
+        let name = format!("{} {name}", verb.rbac());
+        if let Some(meanwhile) = &*self.meanwhile.lock() {
+            meanwhile(&name);
+        }
+        self.writes.lock().push(name);
         let old = self.objects.lock().get(&(target.gvk.clone(), target.key.clone())).cloned();
         let held = |body: &str| holds(&serde_json::from_str(body).unwrap(), old.as_ref());
         let share = share(&verb, target.subresource.as_deref());

@@ -102,7 +102,7 @@ mod tests {
     fn what_is_not_known_any_more_is_polled_again_and_what_was_written_meanwhile_stays() {
         // XD-1, XC-5
         let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
-        source.take_one(&a, "u", things("1=x"), || None).unwrap();
+        source.take_one(source.begin(), (&a, "u"), things("1=x"), || None).unwrap();
         source.doubt(&a, "other");
         assert!(source.knows(&a, "u"), "another one's run says nothing of it");
         source.write((&a, "u"), &"2".into(), Write::Created("y".into()), || None).unwrap();
@@ -110,7 +110,7 @@ mod tests {
         assert!(!source.knows(&a, "u"));
         assert_eq!(source.of(&a, "u"), things("1=x 2=y"), "who does not write may look at what was known");
         let began = source.begin();
-        source.take_one(&a, "u", things("3=z"), || None).unwrap();
+        source.take_one(source.begin(), (&a, "u"), things("3=z"), || None).unwrap();
         assert_eq!(source.settle(began, Some(&a)), std::slice::from_ref(&a));
         assert_eq!((source.knows(&a, "u"), source.of(&a, "u")), (true, things("2=y 3=z")));
     }
@@ -121,7 +121,7 @@ mod tests {
         let (source, [a, b]) = (each(), ["a", "b"].map(|name| ObjectRef::namespaced("n", name)));
         let before = source.begin();
         source.doubt(&a, "u");
-        source.take_one(&a, "u", things("1=x"), || None).unwrap();
+        source.take_one(source.begin(), (&a, "u"), things("1=x"), || None).unwrap();
         assert_eq!(source.settle(before, Some(&a)), []);
         assert!(!source.knows(&a, "u") && source.known_of(&a).is_err());
         let after = source.begin();
@@ -140,7 +140,7 @@ mod tests {
         let most = source.spec.things;
         assert_eq!(source.room_for(&a, 10), Ok(()));
         let many = (0..most / 2).map(|number| format!("{number}=x")).collect::<Vec<_>>().join(" ");
-        source.take_one(&a, "u", things(&many), || None).unwrap();
+        source.take_one(source.begin(), (&a, "u"), things(&many), || None).unwrap();
         assert!(
             matches!(source.room_for(&a, 10), Err(Refused::Share { .. } | Refused::Home { .. })),
             "half of what others leave"

@@ -176,8 +176,11 @@ mod tests {
     fn an_answer_that_has_not_seen_what_was_told_is_followed_by_another_one() {
         // IB-6
         let (source, a, now) = (fetched(), ObjectRef::namespaced("n", "a"), Instant::now());
-        let take =
-            |began, text| source.take_one(&a, "u", things(text), || None).map(|_| source.leaves_open(began, &a, now));
+        let take = |began, text| {
+            source
+                .take_one(source.begin(), (&a, "u"), things(text), || None)
+                .map(|_| source.leaves_open(began, &a, now))
+        };
         let learn = |id: &str, thing: Option<&str>| {
             source.learn((&a, "u"), &id.into(), thing.map(Arc::from), || None).map(|change| change.is_some())
         };

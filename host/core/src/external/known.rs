@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::shares::{EACH, Taken};
-use super::written::{Write, Written};
+use super::written::{Confirmed, Write, Written};
 use super::{Standing, Things};
 use crate::object::ObjectRef;
 
@@ -15,6 +15,8 @@ pub(super) struct Known {
     pub(super) standing: Standing,
     /// What runs have written since.
     pub(super) written: Written,
+    /// Answers that began before this don't end what runs have written; [`u64::MAX`] as long as a run that has written may go on.
+    pub(super) held: u64,
     /// The bytes that all of it takes.
     pub(super) bytes: u64,
     /// When a request has told something of it last, as [`super::Began`] counts.
@@ -36,7 +38,16 @@ pub(super) struct After {
 impl Known {
     pub(super) fn of((primary, uid): (&ObjectRef, &str), things: Things, standing: Standing) -> Self {
         let bytes = size(primary, &things);
-        Self { uid: uid.into(), things, standing, written: Written::default(), bytes, told: 0, overruled: false }
+        let written = Written::default();
+        Self { uid: uid.into(), things, standing, written, held: 0, bytes, told: 0, overruled: false }
+    }
+
+    /// Returns what an answer that began then makes of it: `things` of the `primary` under the `uid` that the answer is about.
+    pub(super) fn answered(&self, of: (&ObjectRef, &str), things: Things, began: u64) -> Self {
+        let Confirmed { things, written, overruled } = self.written.clone().confirm(things, began <= self.held);
+        let answered = Self::of(of, things, Standing::Polled);
+        let bytes = answered.bytes + written.size();
+        Self { written, bytes, held: self.held, told: self.told, overruled, ..answered }
     }
 
     pub(super) fn taken(&self) -> Taken {

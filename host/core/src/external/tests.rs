@@ -63,7 +63,7 @@ fn an_answer_for_all_concerns_those_whose_things_differ_and_those_who_are_missin
         (vec![("a", "1=z")], vec!["b"]),
         (vec![], vec!["a"]),
     ] {
-        let found = source.take_all(answer(&now), BTreeMap::new(), || None).unwrap();
+        let found = source.take_all(source.begin(), answer(&now), BTreeMap::new(), || None).unwrap();
         assert_eq!(names(found.primaries), changed, "{now:?}");
     }
 }
@@ -80,11 +80,11 @@ fn an_answer_for_one_primary_says_whether_its_things_differ() {
         ("v", "1=y", true),
         ("v", "", true),
     ] {
-        assert_eq!(took(source.take_one(&a, uid, things(now), || None)), Ok(changed), "{uid} {now}");
+        assert_eq!(took(source.take_one(source.begin(), (&a, uid), things(now), || None)), Ok(changed), "{uid} {now}");
         assert_eq!((source.of(&a, uid), source.knows(&a, uid)), (things(now), true));
         assert_eq!((source.of(&a, "other"), source.knows(&a, "other")), (Things::new(), false));
     }
-    source.take_one(&a, "v", things("1=y"), || None).unwrap();
+    source.take_one(source.begin(), (&a, "v"), things("1=y"), || None).unwrap();
     source.forget(&a);
     assert_eq!((source.of(&a, "v"), source.knows(&a, "v"), source.counts()), (Things::new(), false, Counts::default()));
 }
@@ -97,12 +97,12 @@ fn what_has_not_been_polled_with_success_is_unknown_and_what_was_known_outlasts_
     assert_eq!(said(), Err("source x has not been polled yet".to_owned()));
     assert_eq!((source.fail("no way"), source.fail("nor now")), (1, 2));
     assert_eq!(said(), Err("source x has not been polled with success yet: nor now".to_owned()));
-    let first = source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
+    let first = source.take_all(source.begin(), answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!((first.known_now, said()), (true, Ok(())));
     assert_eq!(source.fail("again"), 1);
     assert_eq!((said(), source.counts().failures), (Ok(()), 1));
     assert_eq!(source.of(&ObjectRef::namespaced("n", "a"), "u"), things("1=x"));
-    let second = source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
+    let second = source.take_all(source.begin(), answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!((second, source.counts().failures), (Changed::default(), 0));
     assert_eq!(each().known(), Ok(()), "it is asked for one primary after another");
 }
@@ -112,9 +112,9 @@ fn what_is_wrong_with_the_things_of_one_primary_is_nothing_to_the_others() {
     // PP-1
     let source = together();
     let [a, b, c] = ["a", "b", "c"].map(|name| ObjectRef::namespaced("n", name));
-    source.take_all(answer(&[("a", "1=x"), ("b", "1=x")]), BTreeMap::new(), || None).unwrap();
+    source.take_all(source.begin(), answer(&[("a", "1=x"), ("b", "1=x")]), BTreeMap::new(), || None).unwrap();
     let refused = || BTreeMap::from([(a.clone(), "twice 1".into()), (c.clone(), "no id".into())]);
-    let changed = source.take_all(answer(&[("b", "1=y")]), refused(), || None).unwrap();
+    let changed = source.take_all(source.begin(), answer(&[("b", "1=y")]), refused(), || None).unwrap();
     let updated = Change::Updated { before: "x".into(), now: "y".into() };
     let differs = Differs { primary: b.clone(), things: vec![updated] };
     assert_eq!(changed, Changed { primaries: vec![differs], known_now: false, refused_anew: true });
@@ -122,21 +122,22 @@ fn what_is_wrong_with_the_things_of_one_primary_is_nothing_to_the_others() {
     assert_eq!((source.known_of(&a), source.known_of(&b)), (Ok(()), Ok(())));
     let why = source.known_of(&c).unwrap_err().to_string();
     assert_eq!(why, "source x has not been polled with success yet: no id");
-    let again = source.take_all(answer(&[("b", "1=y")]), refused(), || None).unwrap();
+    let again = source.take_all(source.begin(), answer(&[("b", "1=y")]), refused(), || None).unwrap();
     assert_eq!((again, source.counts().things), (Changed::default(), 2));
-    let well = source.take_all(answer(&[("c", "1=x")]), BTreeMap::new(), || None).unwrap();
+    let well = source.take_all(source.begin(), answer(&[("c", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!((names(well.primaries), source.known_of(&c)), (vec!["c".into(), "a".into(), "b".into()], Ok(())));
 }
 
 #[test]
 fn an_answer_beyond_the_bounds_is_refused_and_changes_nothing() {
     let source = together();
-    source.take_all(answer(&[("a", "1=x"), ("b", "1=x")]), BTreeMap::new(), || None).unwrap();
+    source.take_all(source.begin(), answer(&[("a", "1=x"), ("b", "1=x")]), BTreeMap::new(), || None).unwrap();
     let before = source.counts();
-    let refused = source.take_all(answer(&[("a", "1=x 2=x 3=x 4=x 5=x")]), BTreeMap::new(), || None).unwrap_err();
+    let refused =
+        source.take_all(source.begin(), answer(&[("a", "1=x 2=x 3=x 4=x 5=x")]), BTreeMap::new(), || None).unwrap_err();
     assert_eq!(refused.to_string(), "it would have 5 things, and may have 4 (bounded.things)");
     let large = format!("1={}", "x".repeat(3_000));
-    let refused = source.take_all(answer(&[("a", &large)]), BTreeMap::new(), || None).unwrap_err();
+    let refused = source.take_all(source.begin(), answer(&[("a", &large)]), BTreeMap::new(), || None).unwrap_err();
     assert_eq!(refused.to_string(), "its things would take 3323 bytes, and may take 2000 (bounded.memory)");
     assert_eq!(source.counts(), before);
 }
@@ -145,18 +146,21 @@ fn an_answer_beyond_the_bounds_is_refused_and_changes_nothing() {
 fn one_primary_may_have_half_of_what_others_leave() {
     let source = each();
     let [a, b, c] = ["a", "b", "c"].map(|name| ObjectRef::namespaced(name, name));
-    let refused = source.take_one(&a, "u", things("1=x 2=x 3=x"), || None).unwrap_err();
+    let refused = source.take_one(source.begin(), (&a, "u"), things("1=x 2=x 3=x"), || None).unwrap_err();
     assert_eq!(refused, Refused::Share { found: 3, most: 2 });
     assert!(!source.knows(&a, "u"));
-    source.take_one(&a, "u", things("1=x 2=x"), || None).unwrap();
-    assert_eq!(took(source.take_one(&b, "u", things("1=x 2=x"), || None)), Err(Refused::Share { found: 2, most: 1 }));
-    source.take_one(&b, "u", things("1=x"), || None).unwrap();
-    source.take_one(&c, "u", things("1=x"), || None).unwrap();
-    source.take_one(&a, "u", things("1=y 2=x"), || None).unwrap();
+    source.take_one(source.begin(), (&a, "u"), things("1=x 2=x"), || None).unwrap();
+    assert_eq!(
+        took(source.take_one(source.begin(), (&b, "u"), things("1=x 2=x"), || None)),
+        Err(Refused::Share { found: 2, most: 1 })
+    );
+    source.take_one(source.begin(), (&b, "u"), things("1=x"), || None).unwrap();
+    source.take_one(source.begin(), (&c, "u"), things("1=x"), || None).unwrap();
+    source.take_one(source.begin(), (&a, "u"), things("1=y 2=x"), || None).unwrap();
     let large = format!("1={}", "x".repeat(1_000));
-    let refused = source.take_one(&c, "u", things(&large), || None).unwrap_err();
+    let refused = source.take_one(source.begin(), (&c, "u"), things(&large), || None).unwrap_err();
     assert_eq!(refused, Refused::Share { found: 1_323, most: 595 });
-    source.take_one(&a, "u", things("1=y"), || None).unwrap();
+    source.take_one(source.begin(), (&a, "u"), things("1=y"), || None).unwrap();
     assert_eq!(source.counts().things, 3);
 }
 
@@ -164,14 +168,15 @@ fn one_primary_may_have_half_of_what_others_leave() {
 fn the_primaries_of_one_namespace_leave_something_to_others() {
     let source = each();
     let crowd = |n: usize| ObjectRef::namespaced("crowd", &n.to_string());
-    let answers: Vec<_> = (0..4).map(|n| took(source.take_one(&crowd(n), "u", things("1=x"), || None))).collect();
+    let answers: Vec<_> =
+        (0..4).map(|n| took(source.take_one(source.begin(), (&crowd(n), "u"), things("1=x"), || None))).collect();
     assert_eq!(answers, [Ok(true), Ok(true), Ok(true), Err(Refused::Home { found: 4, most: 3 })]);
     let other = ObjectRef::namespaced("other", "a");
-    assert_eq!(took(source.take_one(&other, "u", things("1=x"), || None)), Ok(true));
+    assert_eq!(took(source.take_one(source.begin(), (&other, "u"), things("1=x"), || None)), Ok(true));
     // What one has no more, another may have.
     source.forget(&crowd(0));
-    source.take_one(&crowd(1), "u", Things::new(), || None).unwrap();
-    assert_eq!(took(source.take_one(&crowd(3), "u", things("1=x"), || None)), Ok(true));
+    source.take_one(source.begin(), (&crowd(1), "u"), Things::new(), || None).unwrap();
+    assert_eq!(took(source.take_one(source.begin(), (&crowd(3), "u"), things("1=x"), || None)), Ok(true));
     (0..4).for_each(|n| source.forget(&crowd(n)));
     source.forget(&other);
     assert!(source.state.lock().homes.is_empty());
@@ -185,7 +190,7 @@ fn a_poll_that_fails_or_is_not_wanted_settles_a_primary_and_what_was_known_outla
     assert_eq!(source.standing(&a, "u"), None);
     note("u", Standing::Failed);
     assert_eq!((source.standing(&a, "u"), source.standing(&a, "v")), (Some(Standing::Failed), None));
-    assert_eq!(took(source.take_one(&a, "u", things("1=x"), || None)), Ok(true));
+    assert_eq!(took(source.take_one(source.begin(), (&a, "u"), things("1=x"), || None)), Ok(true));
     note("u", Standing::Failed);
     assert_eq!((source.standing(&a, "u"), source.of(&a, "u")), (Some(Standing::Polled), things("1=x")));
     note("u", Standing::Unwanted);
@@ -206,19 +211,19 @@ fn things_take_memory_of_the_plugin_and_give_it_back() {
     let is_free = || room.holding(&"other".into()).try_grow(6_000);
     let source = together();
     assert!(is_free());
-    source.take_all(answer(&[("a", "1=x 2=x"), ("b", "1=x")]), BTreeMap::new(), holding).unwrap();
+    source.take_all(source.begin(), answer(&[("a", "1=x 2=x"), ("b", "1=x")]), BTreeMap::new(), holding).unwrap();
     assert_eq!(source.counts(), Counts { primaries: 2, things: 3, bytes: 810, failures: 0 });
     assert!(!is_free());
-    source.take_all(BTreeMap::new(), BTreeMap::new(), holding).unwrap();
+    source.take_all(source.begin(), BTreeMap::new(), BTreeMap::new(), holding).unwrap();
     assert!(is_free());
-    source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), holding).unwrap();
+    source.take_all(source.begin(), answer(&[("a", "1=x")]), BTreeMap::new(), holding).unwrap();
     let mut hog = room.holding(&"hog".into());
     assert!(hog.try_grow(5_600));
     let large = format!("1={}", "x".repeat(1_500));
-    let refused = source.take_all(answer(&[("a", &large)]), BTreeMap::new(), holding).unwrap_err();
+    let refused = source.take_all(source.begin(), answer(&[("a", &large)]), BTreeMap::new(), holding).unwrap_err();
     assert_eq!(refused, Refused::Memory(1_499));
     drop(hog);
-    source.take_all(answer(&[("a", &large)]), BTreeMap::new(), holding).unwrap();
+    source.take_all(source.begin(), answer(&[("a", &large)]), BTreeMap::new(), holding).unwrap();
     drop(source);
     assert!(is_free());
 }
@@ -259,7 +264,7 @@ fn a_write_costs_what_its_thing_does_however_many_others_there_are() {
     (spec.things, spec.memory) = (4 * THINGS, 1 << 40);
     let (source, a) = (External::new(&"x".into(), spec), ObjectRef::namespaced("n", "a"));
     let many: Things = (0..THINGS).map(|n| (n.to_string().into(), "x".into())).collect();
-    source.take_all([(a.clone(), many)].into(), BTreeMap::new(), || None).unwrap();
+    source.take_all(source.begin(), [(a.clone(), many)].into(), BTreeMap::new(), || None).unwrap();
     let begun = Instant::now();
     for n in 0..THINGS {
         let write = match n % 3 {
@@ -274,7 +279,7 @@ fn a_write_costs_what_its_thing_does_however_many_others_there_are() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let state = source.state.lock();
     let known = &state.primaries[&a];
-    let sizes = (known.things.len(), size(&a, &known.things) + known.written.size());
+    let sizes = (known.things.len(), known::size(&a, &known.things) + known.written.size());
     assert_eq!((state.things, state.taken.bytes()), sizes);
     assert_eq!(known.bytes, sizes.1);
 }
@@ -283,7 +288,7 @@ fn a_write_costs_what_its_thing_does_however_many_others_there_are() {
 fn a_write_that_finds_no_room_changes_nothing_and_the_last_thing_takes_its_primary_along() {
     // XC-4
     let (source, a) = (each(), ObjectRef::namespaced("n", "a"));
-    source.take_one(&a, "u", things("1=x"), || None).unwrap();
+    source.take_one(source.begin(), (&a, "u"), things("1=x"), || None).unwrap();
     let before = source.counts();
     let large = Write::Replaced { before: "x".into(), now: "x".repeat(4_000).into() };
     assert!(source.write((&a, "u"), &"1".into(), large, || None).is_err());
@@ -303,12 +308,15 @@ fn what_a_run_has_written_is_read_until_an_answer_that_may_have_seen_it() {
         let by_itself = source.spec.each().is_some();
         let poll = |now: &str| {
             if by_itself {
-                return took(source.take_one(&a, "u", things(now), || None)).unwrap();
+                return took(source.take_one(source.begin(), (&a, "u"), things(now), || None)).unwrap();
             }
             let all = if now.is_empty() { answer(&[]) } else { answer(&[("a", now)]) };
-            !source.take_all(all, BTreeMap::new(), || None).unwrap().primaries.is_empty()
+            !source.take_all(source.begin(), all, BTreeMap::new(), || None).unwrap().primaries.is_empty()
         };
-        let write = |id: &str, write: Write| source.write((&a, "u"), &id.into(), write, || None).unwrap();
+        let write = |id: &str, write: Write| {
+            source.write((&a, "u"), &id.into(), write, || None).unwrap();
+            source.release(&a);
+        };
         let known = || source.of(&a, "u");
         write("1", made("x"));
         assert_eq!(known(), if by_itself { Things::new() } else { things("1=x") }, "nothing was polled");
@@ -342,15 +350,15 @@ fn what_a_run_has_written_is_read_until_an_answer_that_may_have_seen_it() {
 fn what_a_run_has_written_takes_no_more_than_its_source_may_have_and_stays_where_the_answer_is_of_no_use() {
     // XC-5
     let (source, a) = (together(), ObjectRef::namespaced("n", "a"));
-    source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
+    source.take_all(source.begin(), answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     let write = |id: &str, text: &str| source.write((&a, "u"), &id.into(), Write::Created(text.into()), || None);
     let large = "x".repeat(2_000);
     assert!(matches!(write("2", &large), Err(Refused::Bytes { .. })));
     assert_eq!(source.of(&a, "u"), things("1=x"), "nothing has changed");
     write("2", "y").unwrap();
     let refused = BTreeMap::from([(a.clone(), "bad".into())]);
-    source.take_all(answer(&[("b", "1=x")]), refused, || None).unwrap();
-    source.take_all(answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
+    source.take_all(source.begin(), answer(&[("b", "1=x")]), refused, || None).unwrap();
+    source.take_all(source.begin(), answer(&[("a", "1=x")]), BTreeMap::new(), || None).unwrap();
     assert_eq!(source.of(&a, "u"), things("1=x 2=y"));
 }
 
@@ -371,4 +379,35 @@ fn what_a_run_writes_of_what_requests_tell_is_read_at_once_and_the_next_request_
     write("1", Write::Removed);
     assert_eq!((learn("1", None), source.of(&a, "u")), (Ok(false), Things::new()));
     assert_eq!((learn("1", Some("x")), source.of(&a, "u")), (Ok(true), things("1=x")));
+}
+
+#[test]
+fn what_a_run_has_written_stands_against_every_answer_that_began_before_the_run_has_ended() {
+    // XC-5
+    let (a, id) = (ObjectRef::namespaced("n", "a"), Arc::<str>::from("1"));
+    for source in [together(), each()] {
+        let poll = |began, now: &str| {
+            if source.spec.each().is_some() {
+                return took(source.take_one(began, (&a, "u"), things(now), || None)).unwrap();
+            }
+            let all = if now.is_empty() { answer(&[]) } else { answer(&[("a", now)]) };
+            !source.take_all(began, all, BTreeMap::new(), || None).unwrap().primaries.is_empty()
+        };
+        poll(source.begin(), "");
+        source.write((&a, "u"), &id, Write::Created("x".into()), || None).unwrap();
+        for _ in 0..3 {
+            assert_eq!((poll(source.begin(), ""), source.of(&a, "u")), (false, things("1=x")));
+        }
+        let late = source.begin();
+        source.release(&a);
+        assert_eq!((poll(late, ""), poll(source.begin(), ""), source.of(&a, "u")), (false, false, things("1=x")));
+        assert_eq!((poll(source.begin(), ""), source.of(&a, "u")), (true, Things::new()), "one answer later");
+        source.write((&a, "u"), &id, Write::Created("x".into()), || None).unwrap();
+        poll(source.begin(), "1=y");
+        assert_eq!(
+            (poll(source.begin(), ""), source.of(&a, "u")),
+            (true, Things::new()),
+            "somebody else has changed it"
+        );
+    }
 }

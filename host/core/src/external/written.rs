@@ -23,6 +23,16 @@ struct Mark {
     now: Option<Arc<str>>,
 }
 
+/// What an answer means after writes.
+#[derive(Debug)]
+pub(super) struct Confirmed {
+    pub(super) things: Things,
+    /// The writes that the next answer does not undo, either.
+    pub(super) written: Written,
+    /// Whether things are otherwise than the answer says.
+    pub(super) overruled: bool,
+}
+
 /// A write of a run outside of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
@@ -94,22 +104,25 @@ impl Written {
         mark.now = now;
     }
 
-    /// Returns what an answer means after these writes, and whether that is otherwise than it says: where it shows what was replaced, or nothing,
-    /// what was written stands (`XC-5`).
-    pub(super) fn confirm(self, mut answer: Things) -> (Things, bool) {
-        let mut overruled = false;
-        for (id, Mark { replaced, now }) in self.0 {
+    /// Returns what an answer means after these writes: where it shows what was replaced, or nothing, what was written stands (`XC-5`). The next
+    /// answer is right, unless what was written is `held`.
+    pub(super) fn confirm(self, mut answer: Things, held: bool) -> Confirmed {
+        let (mut written, mut overruled) = (Self::default(), false);
+        for (id, mark) in self.0 {
+            let Mark { replaced, now } = &mark;
             let seen = answer.get(&id);
             let is_old = seen.is_none() || replaced.iter().any(|before| before.as_ref() == seen);
-            if is_old && seen != now.as_ref() {
+            let is_new = seen == now.as_ref();
+            if is_old && !is_new {
                 overruled = true;
                 match now {
-                    Some(now) => drop(answer.insert(id, now)),
+                    Some(now) => drop(answer.insert(Arc::clone(&id), Arc::clone(now))),
                     None => drop(answer.remove(&id)),
                 }
             }
+            written.0.extend((held && (is_old || is_new)).then_some((id, mark)));
         }
-        (answer, overruled)
+        Confirmed { things: answer, written, overruled }
     }
 
     /// Returns what a thing is since the last write of it; what it is `otherwise`, if it was not written.
@@ -188,7 +201,14 @@ mod tests {
                 now = written.take(&now, &id, write).unwrap_or(now);
             }
             assert_eq!(texts(&now), after, "{known:?} {writes:?}");
-            assert_eq!(texts(&written.confirm(things(answer)).0), confirmed, "{known:?} {writes:?}, then {answer:?}");
+            let found = written.clone().confirm(things(answer), false);
+            assert_eq!(texts(&found.things), confirmed, "{known:?} {writes:?}, then {answer:?}");
+            assert!(found.written.is_empty());
+            // What is held stands as long as nothing newer is shown.
+            let held = written.confirm(things(answer), true);
+            let [again, later] = [answer, "a=9"].map(|answer| held.written.clone().confirm(things(answer), true));
+            assert_eq!(texts(&again.things), confirmed, "{known:?} {writes:?}, then twice {answer:?}");
+            assert_eq!((texts(&later.things), later.written.is_empty()), ("a=9".to_owned(), true));
         }
     }
 
@@ -203,7 +223,7 @@ mod tests {
             assert!(step < 8 || written.size() <= size + 20, "{step}: {} {size}", written.size());
             size = written.size();
         }
-        assert_eq!(texts(&written.clone().confirm(things("a=12")).0), "a=20");
-        assert_eq!(texts(&written.confirm(things("a=11")).0), "a=11");
+        assert_eq!(texts(&written.clone().confirm(things("a=12"), false).things), "a=20");
+        assert_eq!(texts(&written.confirm(things("a=11"), false).things), "a=11");
     }
 }

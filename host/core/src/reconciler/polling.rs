@@ -48,7 +48,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
     if let Some(useless) = useless.as_ref().filter(|_| source.known().is_err()) {
         return Err(useless.clone());
     }
-    let changed = source.take_all(things, refused, || controller.guest.lasting());
+    let changed = source.take_all(began, things, refused, || controller.guest.lasting());
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
     if let Some((key, why)) = first.filter(|_| changed.refused_anew && useless.is_none()) {
         tracing::warn!(source = %source.name, %key, %why, primaries = more, "what the poller answers about these primaries is of no use: what was known of them stays");
@@ -167,9 +167,9 @@ async fn ask(
     let things = external::read(&answer.things, &source.spec.id, &mut polling.budget.lock());
     let things = things.map_err(|problem| Failure::other(problem.to_string()))?;
     let holding = || polling.controller.guest.lasting();
-    let changed = source.take_one(primary.key(), &primary.header().uid, things, holding);
-    let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
     let (key, uid) = (primary.key(), &primary.header().uid);
+    let changed = source.take_one(began, (key, uid), things, holding);
+    let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
     source.settle(began, Some(key));
     if let Some(at) = source.leaves_open(began, key, Instant::now()) {
         source.ask((key, uid), at);

@@ -278,6 +278,15 @@ struct Waiting<'a> {
     answered: bool,
 }
 
+impl Drop for Run {
+    /// Whatever has become of it: what it has written outside of the cluster can be found from now on.
+    fn drop(&mut self) {
+        for source in self.controller.externals.values() {
+            source.release(self.primary.key());
+        }
+    }
+}
+
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.answered && !self.run.asker_gone.load(Ordering::Relaxed) {

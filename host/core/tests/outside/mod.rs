@@ -253,7 +253,8 @@ impl Bench {
     fn poll(&self, shop: &Shop) {
         let things =
             shop.stock.lock().things.iter().map(|(id, thing)| (id.as_str().into(), thing.to_string().into())).collect();
-        self.source().take_one(&ObjectRef::namespaced("n", "a"), "page", things, || None).unwrap();
+        let (source, page) = (self.source(), ObjectRef::namespaced("n", "a"));
+        source.take_one(source.begin(), (&page, "page"), things, || None).unwrap();
     }
 }
 
@@ -542,6 +543,59 @@ async fn what_remembers_one_of_many_goes_before_it_and_is_made_again_if_that_sta
         (&strings(&["delete ConfigMap b", "remove b"])[..], "patch Page a")
     );
     assert!(shop.stock.lock().things.is_empty() && bench.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn polls_between_a_creation_and_what_remembers_it_have_nothing_made_twice() {
+    // XD-2, XC-5
+    let (mut bench, shop) = bench(BULK_STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 2 } }));
+    polls_before(&bench, &shop, "create ConfigMap a");
+    let late = bench.source().begin();
+    bench.does().await;
+    bench.source().take_one(late, (&ObjectRef::namespaced("n", "a"), "page"), BTreeMap::new(), || None).unwrap();
+    assert_eq!(bench.does().await, ["sees [1,2]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn polls_while_what_remembers_a_thing_is_away_have_nothing_left_behind() {
+    // BD-4
+    let (mut bench, shop) = bench(BULK_STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 2 } }));
+    bench.does().await;
+    bench.wants_thing(json!({ "set": { "b": 2 } }));
+    shop.stock.lock().fails.insert("remove", Failure::new(Cause::Returned, "not now"));
+    polls_before(&bench, &shop, "create ConfigMap a");
+    bench.does().await;
+    shop.stock.lock().fails.clear();
+    assert_eq!(bench.does().await, ["delete ConfigMap a", "remove a", "sees [2]"]);
+}
+
+/// Has polls come before a write.
+fn polls_before(bench: &Bench, shop: &Shop, write: &'static str) {
+    let (source, shop, server) = (Arc::clone(bench.source()), shop.clone(), Arc::downgrade(&bench.server));
+    *bench.server.meanwhile.lock() = Some(Box::new(move |found| {
+        if found == write {
+            poll_by_state(&source, &shop, &server.upgrade().unwrap());
+        }
+    }));
+}
+
+/// Polls twice as a component does that finds what config maps remember: the first answer does not undo a write, the second would.
+fn poll_by_state(source: &External, shop: &Shop, server: &Server) {
+    let page = ObjectRef::namespaced("n", "a");
+    for _ in 0..2 {
+        let began = source.begin();
+        let maps = server.objects.lock();
+        let maps = maps.iter().filter(|((gvk, _), _)| *gvk == config_map()).map(|(_, map)| map);
+        let ids: Vec<String> = maps.map(|map| map["data"]["id"].as_str().unwrap().to_owned()).collect();
+        let stock = shop.stock.lock();
+        let there = ids.iter().filter_map(|id| Some((id.as_str().into(), stock.things.get(id)?.to_string().into())));
+        source.take_one(began, (&page, "page"), there.collect(), || None).unwrap();
+        source.settle(began, Some(&page));
+    }
 }
 
 #[tokio::test(start_paused = true)]

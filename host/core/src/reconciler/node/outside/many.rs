@@ -82,7 +82,7 @@ impl Visitor<'_> {
         self.delete_states(site.spec, &states).await?;
         let removed = self.remove_thing(site.declared(), id, actual).await;
         match (&removed, kept) {
-            (Err(_), Some(kept)) => self.put_back((site.name, site.spec), key, &kept).await?,
+            (Err(_), Some(kept)) => self.put_back(site.declared(), key, &kept).await?,
             (Ok(()), Some(_)) => self.forget_kept(site.name, key),
             (_, None) => {}
         }

@@ -177,10 +177,10 @@ impl Visitor<'_> {
         controller.verdicts.change_unwritten(primary, name, |all| all.forget(key));
     }
 
-    /// Makes an object again that remembered the id of a thing which is still there.
+    /// Makes an object again that remembered the id of a thing which is still there. Polls that began before could not find it.
     pub(super) async fn put_back(
         &self,
-        (name, spec): (&Arc<str>, &Outside),
+        (name, spec, source): Declared<'_>,
         key: &Arc<str>,
         kept: &str,
     ) -> Result<(), Stopped> {
@@ -188,6 +188,8 @@ impl Visitor<'_> {
             return Ok(());
         };
         self.write_state(declared, key, kept, Seen::Deleted).await?;
+        let primary = &self.run.primary;
+        source.doubt(primary.key(), &primary.header().uid);
         self.forget_kept(name, key);
         Ok(())
     }
