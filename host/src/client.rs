@@ -215,7 +215,7 @@ impl ApiServer {
 
     /// Asks which kinds of a group and version there are, and returns one of them.
     async fn discover(&self, gvk: &Gvk) -> Result<Kind, Error> {
-        let about = About { who: &Identity::Daemon, verb: "discover", gvk, key: None };
+        let about = About::new(&Identity::Daemon, "discover", gvk, None);
         let mut load = self.transit.load();
         let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk), &mut load).await;
         let found: HashMap<_, _> = match about.kinds(answer) {
@@ -244,7 +244,7 @@ impl ApiServer {
     /// # Errors
     /// As the request failed.
     pub async fn may_list(&self, who: &Identity, kind: &Kind, namespace: Option<&str>) -> Result<bool, Error> {
-        let about = About { who, verb: "review the right to list", gvk: &kind.gvk, key: None };
+        let about = About::new(who, "review the right to list", &kind.gvk, None);
         // Nothing is stored for it.
         let (kind, mut load) = (request::review(who, kind, namespace), self.transit.load());
         let answer = self.request(&about, pulse::Kind::Read, kind, &mut load).await;
@@ -253,7 +253,7 @@ impl ApiServer {
 
     /// Sends a request of the daemon and returns the answer as it comes in.
     pub(crate) async fn stream(&self, kind: &Kind, verb: &str, request: Asked) -> Result<Body, Error> {
-        let about = About { who: &Identity::Daemon, verb, gvk: &kind.gvk, key: None };
+        let about = About::new(&Identity::Daemon, verb, &kind.gvk, None);
         let response = self.in_time(&about, pulse::Kind::Read, self.send(&about, request)).await;
         Ok(response?.into_body())
     }
@@ -392,7 +392,7 @@ impl Cluster for Access {
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
             let kind = api.resolve(gvk).await?;
-            let (about, mut load) = (About { who, verb: "get", gvk, key: Some(key) }, transit.load());
+            let (about, mut load) = (About::new(who, "get", gvk, Some(key)), transit.load());
             match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target), &mut load).await {
                 Ok(bytes) => about.object(&bytes, &api.managers()).map(Some),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
@@ -407,7 +407,7 @@ impl Cluster for Access {
             let Self { api, who, transit } = self;
             fits(&Target::object(gvk.clone(), key.clone()))?;
             let kind = api.resolve(gvk).await?;
-            let (about, mut load) = (About { who, verb: "look at", gvk, key: Some(key) }, transit.load());
+            let (about, mut load) = (About::new(who, "look at", gvk, Some(key)), transit.load());
             let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key), &mut load).await;
             let found = about.first(&answer?)?;
             Ok(found.filter(|object| object.key() == key))

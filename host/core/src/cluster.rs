@@ -33,6 +33,8 @@ pub struct Write {
     pub verb: Verb,
     /// What becomes of fields that the kind does not have.
     pub validation: FieldValidation,
+    /// Whether the body may hold values of a Secret though its kind is another: what the API server says of it is kept back (`DT-4`).
+    pub shows_secret: bool,
 }
 
 /// What the API server does about fields of a write that it does not know, or that are there twice (`FV-1`).
@@ -228,9 +230,14 @@ pub trait Cluster: Send + Sync + 'static {
 }
 
 impl Write {
+    /// Returns a write of what shows no Secret, unless its kind is one.
+    pub fn new(target: Target, verb: Verb, validation: FieldValidation) -> Self {
+        Self { target, verb, validation, shows_secret: false }
+    }
+
     /// Returns a write of the daemon's own, such as of a finalizer: all its fields are known.
     pub fn own(target: Target, verb: Verb) -> Self {
-        Self { target, verb, validation: FieldValidation::Ignore }
+        Self::new(target, verb, FieldValidation::Ignore)
     }
 
     /// Returns what the API server is asked to do about fields that it does not know (`FV-1`). A whole object is sent as it was read, with

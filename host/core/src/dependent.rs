@@ -282,7 +282,7 @@ fn replaced(
 
 fn sent(desired: &Desired, dependent: &Dependent, verb: Verb) -> Write {
     let target = Target::object(dependent.gvk.clone(), desired.key().clone());
-    Write { target, verb, validation: dependent.field_validation }
+    Write::new(target, verb, dependent.field_validation)
 }
 
 /// Returns the write that deletes exactly this object, whatever its version (`KD-9`). Another object of the same name
@@ -496,15 +496,14 @@ mod tests {
         // KD-9
         let map = dependent("v1", "ConfigMap");
         let actual = json!({"metadata": {"name": "a", "namespace": "web", "uid": "u-7", "resourceVersion": "7"}});
-        let expected = Write {
-            target: Target::object(map.gvk.clone(), ObjectRef::namespaced("web", "a")),
-            verb: Verb::Delete(Deletion {
+        let expected = Write::own(
+            Target::object(map.gvk.clone(), ObjectRef::namespaced("web", "a")),
+            Verb::Delete(Deletion {
                 uid: Some("u-7".to_owned()),
                 propagation: Some(Propagation::Background),
                 ..Deletion::default()
             }),
-            validation: FieldValidation::Ignore,
-        };
+        );
         assert_eq!(delete(map.gvk.clone(), &object(&map, &actual)), expected);
     }
 

@@ -212,15 +212,17 @@ async fn found(controller: &Controller, key: &ObjectRef) -> Result<(Object, u32)
 async fn depart(controller: Arc<Controller>, ticket: &Ticket, began: Began) -> Ended {
     controller.verdicts.note_pause(ticket.key(), controller.spec.paused);
     if controller.spec.paused {
-        return Ended::well(Finished::Postponed);
+        return Ended::well(Finished::Postponed { until: None });
     }
     let Some(last) = controller.verdicts.departed.get(ticket.key()) else {
         return Ended::DONE;
     };
     let apart = hold::apart(last.header().held.as_deref(), controller.holder.as_deref(), began.0);
-    if matches!(apart, Some(Apart::Held(_))) {
-        // Whoever holds it runs about its end.
-        return Ended::DONE;
+    // Whoever held it may have gone before it ran about its end; one that holds nothing of it has nothing to do.
+    match apart {
+        Some(Apart::Held(Some(left))) => return Ended::well(Finished::Postponed { until: Some(left) }),
+        Some(Apart::Held(None)) => return Ended::DONE,
+        Some(Apart::Unclear) | None => {}
     }
     run(controller, last, (ticket, began), Decision::Reconcile).await
 }

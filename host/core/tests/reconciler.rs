@@ -1340,8 +1340,27 @@ async fn a_run_about_a_deletion_gets_the_last_known_object_and_neither_writes_no
     // Not while the controller is paused.
     let mut bench = Bench::new(Script::default(), "triggerOnAllEvents: true\npaused: true");
     bench.page(json!({}));
-    assert_eq!(depart(&bench, false).await, (Finished::Postponed, vec![], vec![]));
+    assert_eq!(depart(&bench, false).await, (Finished::Postponed { until: None }, vec![], vec![]));
     assert_eq!(bench.controller.verdicts.paused(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_primary_that_another_daemon_held_is_run_once_its_hold_is_over() {
+    // AE-2, PA-6: that daemon may have gone before it has run.
+    let mut bench = Bench::new(Script::default(), ALL_EVENTS);
+    let hold = Hold::new("ana", NOW, NOW + Duration::from_mins(1)).text();
+    bench.page(json!({ "annotations": { "capstan.dev/held": hold } }));
+    let last = bench.controller.primaries.get(&ObjectRef::namespaced("n", "a")).unwrap();
+    bench.pages.apply(Watch::Deleted(last.clone()));
+    assert_eq!(bench.controller.verdicts.departed.keep(&last, || None), Trace::Whole);
+    let left = Duration::from_mins(1);
+    assert_eq!(depart(&bench, false).await, (Finished::Postponed { until: Some(left) }, vec![], vec![]));
+    assert_eq!(*bench.next.lock(), Some(queue::Next::Again(left)), "its end is still to do");
+    let begun = Instant::now();
+    let mut ticket = bench.queue.next().await.unwrap();
+    assert_eq!((begun.elapsed(), ticket.deletion().is_some()), (left, true));
+    let ended = execute(Arc::clone(&bench.controller), &mut ticket, NOW + left).await;
+    assert_eq!((ended.finished, bench.calls.lock().clone()), (DONE, strings(&["reconcile"])));
 }
 
 #[tokio::test(start_paused = true)]

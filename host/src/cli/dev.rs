@@ -9,6 +9,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use capstan_core::object::Managers;
 use clap::Parser as _;
+use rustix::process::{getpid, kill_process};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -86,17 +88,30 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
             None => std::future::pending().await,
         }
     };
+    let mut hangup = signal(SignalKind::hangup()).context("listen to signals")?;
     let ended = tokio::select! {
         // The daemon obeys the signals, and ends in order.
         ended = run::run_with(daemon, log, (holder, supply)) => ended,
         failed = author.go_on(seen, &released) => failed.map(|()| ExitCode::SUCCESS),
         failed = held => Err(failed),
+        failed = closed(&mut hangup) => Err(failed),
     };
     // Only now, for nothing is written any more.
     if let Some(takeover) = &mut takeover {
         takeover.give_back().await;
     }
     ended
+}
+
+/// Ends the daemon in order once the terminal is closed: to one without a terminal this signal means something else. Returns only if that
+/// can't be done.
+async fn closed(hangup: &mut Signal) -> anyhow::Error {
+    loop {
+        hangup.recv().await;
+        if let Err(error) = kill_process(getpid(), rustix::process::Signal::TERM) {
+            return anyhow::Error::new(error).context("end after the terminal was closed");
+        }
+    }
 }
 
 /// Makes sure that no daemon which is deployed there works on the same primaries, as far as that can be seen.

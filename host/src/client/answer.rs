@@ -36,6 +36,8 @@ pub(super) struct About<'a> {
     pub(super) verb: &'a str,
     pub(super) gvk: &'a Gvk,
     pub(super) key: Option<&'a ObjectRef>,
+    /// Whether what the API server says may quote a Secret (`SSA-7`, `DT-4`).
+    pub(super) quotes_secret: bool,
 }
 
 /// A list, of which the first object counts: the others take no memory.
@@ -88,8 +90,13 @@ impl Display for About<'_> {
 }
 
 impl<'a> About<'a> {
-    pub(super) fn write(who: &'a Identity, Write { target, verb, .. }: &'a Write) -> Self {
-        Self { who, verb: verb.name(), gvk: &target.gvk, key: Some(&target.key) }
+    pub(super) fn new(who: &'a Identity, verb: &'a str, gvk: &'a Gvk, key: Option<&'a ObjectRef>) -> Self {
+        Self { who, verb, gvk, key, quotes_secret: gvk.is_secret() }
+    }
+
+    pub(super) fn write(who: &'a Identity, Write { target, verb, shows_secret, .. }: &'a Write) -> Self {
+        let about = Self::new(who, verb.name(), &target.gvk, Some(&target.key));
+        Self { quotes_secret: about.quotes_secret || *shows_secret, ..about }
     }
 
     fn error(&self, reason: Reason, code: u16, text: &dyn Display) -> Error {
@@ -292,7 +299,7 @@ mod tests {
 
     fn about<T>(who: &Identity, verb: &str, then: impl FnOnce(&About<'_>) -> T) -> T {
         let (gvk, key) = (config_maps().gvk, ObjectRef::namespaced("n", "a"));
-        then(&About { who, verb, gvk: &gvk, key: Some(&key) })
+        then(&About::new(who, verb, &gvk, Some(&key)))
     }
 
     fn refused(who: &Identity, code: u16, body: Result<Bytes, Broken>) -> Error {
@@ -338,7 +345,7 @@ mod tests {
             ),
         ] {
             let gvk = Gvk::parse("v1", "Secret").unwrap();
-            let about = About { who: &Identity::Daemon, verb: "apply", gvk: &gvk, key: Some(&key) };
+            let about = About::new(&Identity::Daemon, "apply", &gvk, Some(&key));
             let refused = about.refused(StatusCode::from_u16(code).unwrap(), Ok(body.into()));
             assert_eq!(refused.message, format!("apply v1 Secret n/a: {expected}"));
         }

@@ -98,7 +98,7 @@ pub(super) enum Manner {
 
 /// Asks for a write.
 pub(super) fn write(who: &Identity, kind: &Kind, write: &Write, how: Manner) -> Asked {
-    let Write { target, verb, validation: _ } = write;
+    let Write { target, verb, .. } = write;
     let object = || kind.object_path(target);
     let (method, path, manager, content) = match verb {
         Verb::Create { manager, .. } if target.subresource.is_none() => {
@@ -325,7 +325,7 @@ mod tests {
                 r#"DELETE /a application/json {"apiVersion":"v1","gracePeriodSeconds":0,"kind":"DeleteOptions","preconditions":{"resourceVersion":"7","uid":"u"},"propagationPolicy":"Orphan"}"#,
             ),
         ] {
-            let strict = Write { target, verb, validation: FieldValidation::Strict };
+            let strict = Write::new(target, verb, FieldValidation::Strict);
             let asked = written(write(&Identity::Daemon, &config_maps(), &strict, Manner::CarriedOut));
             let asked = asked.replacen("fieldManager=a+b&fieldValidation=", "", 1);
             assert_eq!(asked.replacen("/api/v1/namespaces/n/configmaps", "", 1), expected);

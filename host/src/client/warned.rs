@@ -22,7 +22,7 @@ const CAUSES: usize = 256;
 /// The most warnings of one answer that are looked at. The API server itself sends a few KiB.
 const MOST: usize = 16;
 
-/// What is said of a warning about a Secret, which may quote it (`SSA-7`).
+/// What is said of a warning that may quote a Secret (`SSA-7`, `DT-4`).
 const KEPT_BACK: &str = "what it says may quote a Secret, and is kept back";
 
 /// The warnings of an API server.
@@ -41,19 +41,19 @@ impl Default for Warned {
 impl Warned {
     /// Takes in the headers of an answer.
     pub(super) fn heed(&self, about: &About<'_>, headers: &HeaderMap) {
-        for warning in self.due(about.gvk, headers, Instant::now()) {
+        for warning in self.due((about.gvk, about.quotes_secret), headers, Instant::now()) {
             let request = about.to_string();
             tracing::warn!(request, warning, "the API server warns");
         }
     }
 
-    /// Counts the warnings of an answer about a kind, and returns those that are logged.
-    fn due(&self, gvk: &Gvk, headers: &HeaderMap, now: Instant) -> Vec<String> {
+    /// Counts the warnings of an answer about a kind, which may quote a Secret, and returns those that are logged.
+    fn due(&self, (gvk, quotes_secret): (&Gvk, bool), headers: &HeaderMap, now: Instant) -> Vec<String> {
         let mut due = Vec::new();
         for header in headers.get_all(WARNING).iter().take(MOST) {
             self.count.inc();
             let text = String::from_utf8_lossy(header.as_bytes());
-            let text = if gvk.is_secret() { KEPT_BACK.to_owned() } else { said(&worded(&text)).into_owned() };
+            let text = if quotes_secret { KEPT_BACK.to_owned() } else { said(&worded(&text)).into_owned() };
             let mut logged = self.logged.lock();
             let cause = (gvk.clone(), text.clone());
             if logged.get(&cause, now).is_none() && logged.put(cause, (), now) {
@@ -89,26 +89,28 @@ mod tests {
 
     #[test]
     fn each_cause_is_logged_once_in_a_while_and_what_may_quote_a_secret_is_not() {
-        // FV-2, SSA-7
+        // FV-2, SSA-7, DT-4
         let headers = |texts: &[&str]| -> HeaderMap {
             texts.iter().map(|text| (WARNING, HeaderValue::from_str(text).unwrap())).collect()
         };
         let [maps, secrets] = ["ConfigMap", "Secret"].map(|kind| Gvk::parse("v1", kind).unwrap());
         let (warned, start) = (Warned::default(), Instant::now());
         let unknown = r#"299 - "unknown field \"dataa\"""#;
-        for (gvk, texts, after, expected) in [
-            (&maps, &[unknown, unknown, "299 - \"old\""][..], 0, &["unknown field \"dataa\"", "old"][..]),
-            (&maps, &[unknown], 3599, &[]),
-            (&maps, &[unknown], 3600, &["unknown field \"dataa\""]),
-            (&secrets, &[unknown, "299 - \"s3cr3t\""], 0, &[KEPT_BACK]),
-            (&maps, &["odd"], 0, &["odd"]),
-            (&maps, &[], 0, &[]),
+        for (about, texts, after, expected) in [
+            ((&maps, false), &[unknown, unknown, "299 - \"old\""][..], 0, &["unknown field \"dataa\"", "old"][..]),
+            ((&maps, false), &[unknown], 3599, &[]),
+            ((&maps, false), &[unknown], 3600, &["unknown field \"dataa\""]),
+            ((&secrets, true), &[unknown, "299 - \"s3cr3t\""], 0, &[KEPT_BACK]),
+            ((&maps, true), &["299 - \"s3cr3t\""], 0, &[KEPT_BACK]),
+            ((&maps, false), &["odd"], 0, &["odd"]),
+            ((&maps, false), &[], 0, &[]),
         ] {
-            assert_eq!(warned.due(gvk, &headers(texts), start + Duration::from_secs(after)), expected);
+            assert_eq!(warned.due(about, &headers(texts), start + Duration::from_secs(after)), expected);
         }
-        assert_eq!(warned.count.get(), 8);
+        assert_eq!(warned.count.get(), 9);
         let many: Vec<String> = (0..2 * CAUSES).map(|n| format!("299 - \"{n}\"")).collect();
-        let logged: usize = many.iter().map(|text| warned.due(&maps, &headers(&[text]), start + QUIET * 3).len()).sum();
+        let logged: usize =
+            many.iter().map(|text| warned.due((&maps, false), &headers(&[text]), start + QUIET * 3).len()).sum();
         assert_eq!(logged, CAUSES, "there is room for no more");
     }
 }

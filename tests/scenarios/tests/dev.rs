@@ -61,9 +61,13 @@ impl Dev {
         wait::until(SOON, "its end", || self.child.try_wait().unwrap()).unwrap()
     }
 
-    fn interrupt(mut self) -> ExitStatus {
+    fn interrupt(self) -> ExitStatus {
+        self.end("INT")
+    }
+
+    fn end(mut self, signal: &str) -> ExitStatus {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
         self.await_end()
     }
 }
@@ -112,7 +116,7 @@ fn beside_a_daemon_that_is_deployed_dev_has_what_has_its_label_and_gives_it_back
     deployed.await_quiet();
     assert_eq!(written(&deployed, "/mine"), 1, "the deployed daemon leaves it alone");
     assert!(!dev.log().contains("/other"), "{}", dev.log());
-    assert!(dev.interrupt().success());
+    assert!(dev.end("HUP").success(), "as when its terminal is closed");
     await_by(&place, "mine", "deployed");
     let mine = place.find(&place.probes(), "mine").unwrap();
     assert!(mine["metadata"]["annotations"]["capstan.dev/held"].is_null(), "{mine}");

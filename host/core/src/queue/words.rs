@@ -95,8 +95,11 @@ pub enum Finished {
     Failed(Failure),
     /// The primary was no longer in the cache, so nothing was done (`EP-14`).
     Gone,
-    /// The controller is paused, so nothing was done about the end of the primary, which is still to do (`PA-2`).
-    Postponed,
+    /// The controller is paused, or another daemon held the primary, so nothing was done about its end, which is still to do (`PA-2`, `PA-6`).
+    Postponed {
+        /// The time after which it is done; `None`: the end of the pause is an event of all keys.
+        until: Option<Duration>,
+    },
 }
 
 /// The kind of a failure, which decides the log level (`EP-36`) and, for an outage, the next run.
@@ -265,7 +268,7 @@ impl Finished {
             Self::Done { finalizer_removed, again } => Self::Done { finalizer_removed, again: later(again) },
             Self::NoRetry { again } => Self::NoRetry { again: later(again) },
             Self::Failed(Failure::Delayed(after)) => Self::Failed(Failure::Delayed(after.max(least))),
-            Self::Failed(_) | Self::Gone | Self::Postponed => self,
+            Self::Failed(_) | Self::Gone | Self::Postponed { .. } => self,
         }
     }
 
@@ -276,7 +279,7 @@ impl Finished {
             Self::Done { .. } | Self::NoRetry { .. } | Self::Failed(Failure::Conflict) => true,
             Self::Failed(Failure::Unhandled | Failure::Handled | Failure::Delayed(_) | Failure::Outage)
             | Self::Gone
-            | Self::Postponed => false,
+            | Self::Postponed { .. } => false,
         }
     }
 }

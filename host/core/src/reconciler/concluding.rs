@@ -216,7 +216,7 @@ impl Ended {
             Finished::Failed(queue::Failure::Unhandled | queue::Failure::Conflict | queue::Failure::Outage)
             | Finished::Done { .. }
             | Finished::Gone
-            | Finished::Postponed => false,
+            | Finished::Postponed { .. } => false,
         }
     }
 
@@ -230,7 +230,9 @@ impl Ended {
         };
         match self.finished {
             // The primary is about to go, or is gone.
-            Finished::Done { finalizer_removed: true, .. } | Finished::Gone | Finished::Postponed => Found::Nothing,
+            Finished::Done { finalizer_removed: true, .. } | Finished::Gone | Finished::Postponed { .. } => {
+                Found::Nothing
+            }
             Finished::Done { finalizer_removed: false, .. } => Found::Success,
             Finished::NoRetry { again: Some(_) } => Found::Failure(Next::Retry),
             Finished::NoRetry { again: None } => Found::Failure(Next::Stopped),

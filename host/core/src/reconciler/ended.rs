@@ -74,7 +74,7 @@ impl Ended {
             other @ (Finished::Done { finalizer_removed: true, .. }
             | Finished::Failed(_)
             | Finished::Gone
-            | Finished::Postponed) => other,
+            | Finished::Postponed { .. }) => other,
         };
         Self { finished, ..self }
     }

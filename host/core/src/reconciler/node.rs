@@ -253,6 +253,7 @@ impl Visitor<'_> {
                 }
             },
         };
+        let write = Write { shows_secret: self.shows_secret(spec), ..write };
         let source = self.source(name).await?;
         let now = match basis {
             Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await,

@@ -258,7 +258,7 @@ fn status(
 fn applied(target: Target, document: Map<String, Value>, manner: &Manner) -> Planned {
     let document = Value::Object(document);
     let verb = Verb::Apply { body: document.to_string(), manager: Arc::clone(&manner.manager), force: true };
-    Planned { write: Write { target, verb, validation: manner.validation }, applied: Some(document) }
+    Planned { write: Write::new(target, verb, manner.validation), applied: Some(document) }
 }
 
 /// Returns the patch from one document to another. With a `version`, the patch fails if the object has another one.
@@ -294,7 +294,7 @@ fn patched(target: Target, patch: Patch, manner: &Manner) -> Option<Planned> {
         return None;
     }
     let verb = Verb::JsonPatch { patch, manager: Arc::clone(&manner.manager) };
-    Some(Planned { write: Write { target, verb, validation: manner.validation }, applied: None })
+    Some(Planned { write: Write::new(target, verb, manner.validation), applied: None })
 }
 
 /// Returns a document without the fields that are null in it, but for those that were null `before`: an explicit null removes a

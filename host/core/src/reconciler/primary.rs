@@ -8,7 +8,7 @@ use super::controller::Controller;
 use super::verdicts::Verdict;
 use super::{finalizer, outcome};
 use crate::budget::Budget;
-use crate::cluster::{self, Reason};
+use crate::cluster::{self, Reason, Write};
 use crate::object::{Object, Version};
 use crate::writes;
 
@@ -61,7 +61,13 @@ impl Controller {
                 return Ok(None);
             }
         }
-        let Some(object) = self.cluster.write(write).await.map_err(|error| self.told(error))? else {
+        // DT-4
+        let spec = &self.spec;
+        let shows = |status| spec.shows_secret(status, spec.workflow.dependents.keys());
+        let shows_secret = spec.status().is_some_and(shows);
+        let written = self.cluster.write(Write { shows_secret, ..write }).await;
+        let written = written.map_err(|error| if shows_secret { error.hushed() } else { error });
+        let Some(object) = written? else {
             return Ok(None);
         };
         let version = object.version();
@@ -69,13 +75,6 @@ impl Controller {
         self.verdicts.keep_verdict(&object, &slot, verdict);
         self.primaries.put(object);
         Ok(Some(version))
-    }
-
-    /// Returns why a write to a primary was refused, without what may be of a Secret that its status shows (`DT-4`).
-    fn told(&self, error: cluster::Error) -> cluster::Error {
-        let spec = &self.spec;
-        let shows = spec.status().is_some_and(|status| spec.shows_secret(status, spec.workflow.dependents.keys()));
-        if shows { error.hushed() } else { error }
     }
 
     /// Adds a finalizer to a primary and returns the newest version of it (`FI-1`, `FI-2`). If the primary is gone,
@@ -141,7 +140,7 @@ impl Controller {
     async fn until_no_conflict(
         &self,
         primary: &Object,
-        plan: impl Fn(&Object) -> Option<cluster::Write>,
+        plan: impl Fn(&Object) -> Option<Write>,
     ) -> Result<Settled, cluster::Error> {
         let mut now = primary.clone();
         let mut tries = 0;

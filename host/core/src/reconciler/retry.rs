@@ -34,6 +34,6 @@ fn is_open(finished: Finished) -> bool {
         | Finished::Done { .. }
         | Finished::NoRetry { .. }
         | Finished::Gone
-        | Finished::Postponed => false,
+        | Finished::Postponed { .. } => false,
     }
 }

@@ -166,7 +166,7 @@ pub(super) fn compose(
             Verb::JsonPatch { patch, manager }
         }
     };
-    Ok(Some(Write { target: request.target.clone(), verb, validation: context.validation }))
+    Ok(Some(Write::new(request.target.clone(), verb, context.validation)))
 }
 
 /// Adds a test to a patch, so that it fails unless the object has the version that the document names.

@@ -63,7 +63,7 @@ impl Applier {
         let (name, target, write) = self.write(gvk, object, scope);
         let access = Access::new(Arc::clone(&self.api), Identity::Daemon);
         access
-            .write(Write { target, verb: write, validation: FieldValidation::Strict })
+            .write(Write::new(target, write, FieldValidation::Strict))
             .await
             .with_context(|| format!("apply {}", file.display()))?;
         for gvk in defined {

@@ -239,7 +239,7 @@ impl Entry {
         let (outcome, next) = match finished {
             Finished::Failed(Failure::Outage) => self.wait(|failures| outage.pause(key, failures)),
             Finished::Failed(failure) => self.fail(policy, flight, (failure, blame), (key, now)),
-            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed => {
+            Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed { .. } => {
                 (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
             }
         };
@@ -251,11 +251,13 @@ impl Entry {
         self.forget_failures();
         let again = match finished {
             Finished::Done { again, .. } | Finished::NoRetry { again } => again,
-            Finished::Failed(_) | Finished::Gone | Finished::Postponed => None,
+            Finished::Postponed { until } => until,
+            Finished::Failed(_) | Finished::Gone => None,
         };
         match self.life {
-            // The end of the pause is an event of all keys.
-            Life::Gone(_) if finished == Finished::Postponed => Next::Idle(max_interval),
+            Life::Gone(_) if matches!(finished, Finished::Postponed { .. }) => {
+                again.map_or(Next::Idle(max_interval), Next::Again)
+            }
             Life::Gone(_) if flight != Flight::DeletionRun => Next::AtOnce,
             Life::Gone(_) if self.renewed => {
                 self.life = Life::Exists;

@@ -1063,7 +1063,7 @@ fn a_deletion_that_a_pause_puts_off_is_run_once_that_ends() {
     let mut script = Script::new(all_events());
     script.event(DELETED);
     assert!(script.taken().deletion.is_some());
-    assert_eq!(script.next(Finished::Postponed), Next::Idle(Some(TEN_HOURS)));
+    assert_eq!(script.next(Finished::Postponed { until: None }), Next::Idle(Some(TEN_HOURS)));
     assert_eq!((script.take(), script.mark()), (None, Some(Mark::DeletePresent)));
     script.concerning(Concerned::All);
     assert!(script.taken().deletion.is_some());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::visitor::{Basis, Stopped, Visitor};
-use crate::cluster::{self, Propagation};
+use crate::cluster::{self, Propagation, Write};
 use crate::dependent::{self, Desired};
 use crate::guest::{MatchResult, Operation};
 use crate::manifest::{Dependent, Matching, OnImmutable};
@@ -59,7 +59,7 @@ impl Visitor<'_> {
     ) -> Result<MatchResult, Stopped> {
         let manager = &self.run.controller.spec.field_manager;
         let write = dependent::update(actual, desired, spec, manager, &mut self.run.budget.lock());
-        let write = write.map_err(|e| e.to_string())?;
+        let write = Write { shows_secret: self.shows_secret(spec), ..write.map_err(|e| e.to_string())? };
         let outcome = self.run.asked(self.run.controller.cluster.dry_run(write)).await.map_err(Stopped::from);
         let outcome = outcome.map_err(|stopped| self.told_of(spec, stopped))?;
         let outcome = outcome.ok_or_else(|| format!("{}: a dry run answered no object", desired.key()))?;
@@ -83,7 +83,8 @@ impl Visitor<'_> {
             if !self.helps((name, spec), (desired, hash), found, &refusal).await {
                 return Err(refusal.into());
             }
-            tracing::info!(dependent = %name, object = %desired.key(), why = %refusal, "made anew, because it can't be updated");
+            let why = self.told_of(spec, refusal.into());
+            tracing::info!(dependent = %name, object = %desired.key(), %why, "made anew, because it can't be updated");
             let deletion = dependent::delete_as_seen(spec.gvk.clone(), found, Propagation::Foreground);
             match self.run.asked(self.run.controller.cluster.write(deletion)).await? {
                 Some(left) if left.header().deleting => source.put(left),
@@ -111,6 +112,7 @@ impl Visitor<'_> {
             return false;
         }
         let beside = dependent::create_beside(desired, spec, &controller.spec.field_manager);
+        let beside = Write { shows_secret: self.shows_secret(spec), ..beside };
         let tried = self.run.asked(controller.cluster.dry_run(beside)).await;
         // It exists, and nothing else is wrong with it.
         tried.map_or_else(|error| error.is_conflict(), |_| true)
