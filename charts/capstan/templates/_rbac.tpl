@@ -11,7 +11,7 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 */}}
 {{- define "capstan.rbac.rights" -}}
 {{- $table := .Files.Get "files/rbac.yaml" | fromYaml -}}
-{{- $base := dict "table" $table "rbac" .Values.rbac "own" .Release.Namespace -}}
+{{- $base := dict "table" $table "rbac" .Values.rbac "defaults" .Values.defaults "own" .Release.Namespace -}}
 {{- $daemon := dict -}}
 {{- $shared := dict -}}
 {{- $accounts := dict -}}
@@ -211,7 +211,7 @@ subjects:
 {{- end -}}
 {{- $permit := dict "tally" $tally "object" $dependent "namespaces" $namespaces -}}
 {{- include "capstan.rbac.permit" (merge (dict "verbs" $tally.table.watched) $permit) -}}
-{{- $written := and (not (contains "/" $dependent.apiVersion)) (has $dependent.kind $tally.table.written) -}}
+{{- $written := eq (include "capstan.rbac.isUsuallyWritten" (dict "tally" $tally "dependent" $dependent)) "true" -}}
 {{- with $dependent.serverSideApply | toString -}}
 {{- if has . (list "true" "false") -}}{{- $written = eq . "false" -}}{{- end -}}
 {{- end -}}
@@ -228,6 +228,23 @@ subjects:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Says whether a dependent's kind is not applied unless the dependent says so (KD-5), by the defaults of the daemon. */}}
+{{- define "capstan.rbac.isUsuallyWritten" -}}
+{{- $kind := .dependent.kind -}}
+{{- $group := ternary (first (splitList "/" .dependent.apiVersion)) "" (contains "/" .dependent.apiVersion) -}}
+{{- $usual := default dict (default dict .tally.defaults).dependents -}}
+{{- $written := eq (toString $usual.serverSideApply) "false" -}}
+{{- if kindIs "slice" $usual.serverSideApplyExcept -}}
+{{- range $usual.serverSideApplyExcept -}}
+{{- $other := ternary (first (splitList "/" .apiVersion)) "" (contains "/" .apiVersion) -}}
+{{- $written = or $written (and (eq $other $group) (eq .kind $kind)) -}}
+{{- end -}}
+{{- else -}}
+{{- $written = or $written (and (not $group) (has $kind .tally.table.written)) -}}
+{{- end -}}
+{{- $written -}}
 {{- end -}}
 
 {{/* Adds the rules of what a plugin is permitted to the tally. */}}

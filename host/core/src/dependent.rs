@@ -132,7 +132,7 @@ pub fn compare(
     let usual = GenericMatching::default();
     let flags = match &dependent.matching {
         Matching::Generic(flags) => flags,
-        Matching::Usual | Matching::DryRun | Matching::Export(_) if dependent.applied() => {
+        Matching::Usual | Matching::DryRun | Matching::Export(_) if dependent.server_side_apply => {
             return compare_applied(actual, desired.tree(), manager, Part::Object, budget);
         }
         Matching::Usual | Matching::DryRun | Matching::Export(_) => &usual,
@@ -204,7 +204,7 @@ pub fn share<'a>(object: &'a Object, manager: &str, part: Part) -> Result<Option
 /// is in no cache may still exist and belong to another owner.
 pub fn create(desired: &Desired, dependent: &Dependent, manager: &Arc<str>) -> Write {
     let manager = manager.clone();
-    let verb = if dependent.applied() {
+    let verb = if dependent.server_side_apply {
         Verb::Apply { body: with_first_version(desired.tree()), manager, force: false }
     } else {
         Verb::Create { body: desired.json(), manager }
@@ -231,7 +231,7 @@ pub fn update(
     manager: &Arc<str>,
     budget: &mut Budget,
 ) -> Result<Write, Error> {
-    if dependent.applied() {
+    if dependent.server_side_apply {
         let only = [("uid", &*actual.header().uid)];
         return Ok(forced(desired, dependent, manager, &only));
     }
@@ -250,7 +250,7 @@ pub fn adopt(
     manager: &Arc<str>,
     budget: &mut Budget,
 ) -> Result<Write, Error> {
-    if dependent.applied() {
+    if dependent.server_side_apply {
         let version = actual.version().to_string();
         let uid = ("uid", &*actual.header().uid);
         let only = [uid, ("resourceVersion", &version)];
@@ -359,33 +359,11 @@ fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::FieldValidation;
-    use crate::manifest::{Conditions, MappingKeys, OnImmutable, OnRename};
     use crate::object::{Managers, Scope};
 
     /// A dependent with all defaults.
     pub(super) fn dependent(api_version: &str, kind: &str) -> Dependent {
-        Dependent {
-            bulk: false,
-            template: None,
-            gvk: Gvk::parse(api_version, kind).unwrap(),
-            depends_on: std::collections::BTreeSet::default(),
-            manage: Manage::default(),
-            garbage_collected: true,
-            create_only: false,
-            adopt: false,
-            server_side_apply: None,
-            field_validation: FieldValidation::Strict,
-            on_immutable: OnImmutable::Fail,
-            matching: Matching::Usual,
-            source: None,
-            filters: crate::manifest::Filters::default(),
-            called: None,
-            on_rename: OnRename::Keep,
-            mapping: MappingKeys::default(),
-            conditions: Conditions::default(),
-            config: json!({}),
-        }
+        Dependent::of(Gvk::parse(api_version, kind).unwrap())
     }
 
     fn object(dependent: &Dependent, body: &Value) -> Object {
@@ -443,11 +421,11 @@ mod tests {
         // KD-5, KD-6, KD-7
         let manager: Arc<str> = "web".into();
         for (kind, server_side_apply, create_only, method, version) in [
-            ("Service", None, false, "apply", Some("1")),
-            ("Service", None, true, "apply", Some("1")),
-            ("Service", Some(false), true, "create", None),
-            ("ConfigMap", None, false, "create", None),
-            ("ConfigMap", Some(true), false, "apply", Some("1")),
+            ("Service", true, false, "apply", Some("1")),
+            ("Service", true, true, "apply", Some("1")),
+            ("Service", false, true, "create", None),
+            ("ConfigMap", false, false, "create", None),
+            ("ConfigMap", true, false, "apply", Some("1")),
         ] {
             let dependent = Dependent { create_only, server_side_apply, ..dependent("v1", kind) };
             let desired = desired(&dependent, &json!({"metadata": {"name": "a"}, "spec": {"x": 1}}));
@@ -478,7 +456,7 @@ mod tests {
                 "ownerReferences": [theirs, owner]}});
         assert_eq!(sent(write, &plain), ("replace", expected));
 
-        let applied = Dependent { server_side_apply: Some(true), ..plain };
+        let applied = Dependent { server_side_apply: true, ..plain };
         let mut actual = actual;
         actual["metadata"]["uid"] = "u-7".into();
         let actual = object(&applied, &actual);
@@ -521,12 +499,12 @@ mod tests {
             })
         };
         for (server_side_apply, matching, wanted, differences) in [
-            (Some(true), Matching::Usual, json!({"x": "1"}), None),
-            (Some(true), Matching::Usual, json!({}), Some("/data/x: found \"1\", no longer wanted")),
-            (Some(false), Matching::Usual, json!({}), None),
-            (Some(true), generic(false), json!({}), None),
-            (Some(true), generic(true), json!({"x": "1"}), Some("/data/theirs: found \"2\", no longer wanted")),
-            (Some(true), Matching::Export("own".into()), json!({}), Some("/data/x: found \"1\", no longer wanted")),
+            (true, Matching::Usual, json!({"x": "1"}), None),
+            (true, Matching::Usual, json!({}), Some("/data/x: found \"1\", no longer wanted")),
+            (false, Matching::Usual, json!({}), None),
+            (true, generic(false), json!({}), None),
+            (true, generic(true), json!({"x": "1"}), Some("/data/theirs: found \"2\", no longer wanted")),
+            (true, Matching::Export("own".into()), json!({}), Some("/data/x: found \"1\", no longer wanted")),
         ] {
             let manage = Manage {
                 create: false,

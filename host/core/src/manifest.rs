@@ -45,6 +45,7 @@ mod units;
 pub use clusters::Remote;
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder};
+use dependent::Applied;
 pub use dependent::{
     Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnImmutable, OnRename, Workflow,
 };

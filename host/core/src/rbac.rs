@@ -260,7 +260,7 @@ impl Tally<'_> {
             // The namespaces of a dependent's own source are those where the dependent may be.
             let namespaces = source.and_then(|source| source.namespaces.as_ref()).unwrap_or(&controller.namespaces);
             self.permit(gvk, None, namespaces, &TABLE.watched);
-            let needs = if dependent.applied() { &TABLE.dependent.applied } else { &TABLE.dependent.written };
+            let needs = if dependent.server_side_apply { &TABLE.dependent.applied } else { &TABLE.dependent.written };
             let deleted = match called {
                 Called::ByName => true,
                 Called::ByDaemon => {
@@ -660,7 +660,7 @@ default events: get create patch
             let operators = operators("", &fields);
             let controller = operators[0].controllers.values().next().unwrap();
             let (_, dependent) = controller.dependents().next().unwrap();
-            assert_eq!(TABLE.written.contains(kind), !dependent.applied(), "{kind}");
+            assert_eq!(TABLE.written.contains(kind), !dependent.server_side_apply, "{kind}");
         }
     }
 

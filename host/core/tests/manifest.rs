@@ -261,6 +261,9 @@ spec:
     concurrency: 2
     cacheSyncTimeout: 10s
     onStartError: wait
+  dependents:
+    serverSideApply: true
+    serverSideApplyExcept: [{ apiVersion: v1, kind: Service }]
 ";
 
 /// Returns a controller with these fields, as it is with these defaults.
@@ -282,6 +285,41 @@ fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
     let (found, alone) = (controller(own, &given), controller(own, &none));
     assert_eq!((found.retry, found.rate_limit, found.max_interval), (alone.retry, alone.rate_limit, None));
     assert_eq!((found.on_start_error, found.generation_aware, found.concurrency), (OnStartError::GoOn, false, 2));
+}
+
+#[test]
+fn which_dependents_are_applied_is_as_the_defaults_of_the_daemon_say() {
+    // KD-5
+    let kinds = ["ConfigMap", "Secret", "Service", "Pod"];
+    let applied = |said: &str, own: &str| {
+        let text = format!("{{ apiVersion: capstan.dev/v1alpha1, kind: Defaults, spec: {{ {said} }} }}");
+        let defaults = Defaults::parse(&text, Path::new("d.yaml")).unwrap();
+        let dependents = kinds.map(|kind| format!("{}: {{ apiVersion: v1, kind: {kind}{own} }}", kind.to_lowercase()));
+        let state = "things: { external: { source: s, state: { apiVersion: v1, kind: ConfigMap } } }";
+        let found = controller(
+            &format!(
+                "sources: {{ s: {{ pollEach: {{ every: 1s, id: /id }} }} }}, workflow: {{ dependents: {{ {}, {state} }} }}",
+                dependents.join(", ")
+            ),
+            &defaults,
+        );
+        let each = |kind: &str| found.workflow.dependents[&*kind.to_lowercase()].server_side_apply;
+        let (_, state) = found.workflow.states().next().unwrap();
+        (kinds.map(each), state.server_side_apply)
+    };
+    let except = "serverSideApplyExcept: [{ apiVersion: v2, kind: Service }]";
+    for (said, own, expected) in [
+        ("controllers: {}", "", ([false, false, true, true], false)),
+        ("dependents: {}", "", ([false, false, true, true], false)),
+        ("dependents: { serverSideApply: false }", "", ([false; 4], false)),
+        (&*format!("dependents: {{ {} }}", except.replace("v2", "v1")), "", ([true, true, false, true], true)),
+        (&*format!("dependents: {{ {except} }}"), "", ([true, true, false, true], true)),
+        ("dependents: { serverSideApplyExcept: [] }", "", ([true; 4], true)),
+        ("dependents: { serverSideApply: false }", ", serverSideApply: true", ([true; 4], false)),
+        ("dependents: { serverSideApplyExcept: [] }", ", serverSideApply: false", ([false; 4], true)),
+    ] {
+        assert_eq!(applied(said, own), expected, "{said} {own}");
+    }
 }
 
 #[test]
@@ -325,7 +363,14 @@ fn defaults_that_are_wrong_are_told_with_their_place() {
             with("maxAttempts: 3", "initialInterval: 5s, maxInterval: 1s"),
             "d.yaml:9:48: spec.controllers.retry.maxInterval: found 1s, less than `initialInterval`, which is 5s",
         ),
-        (with("  controllers:", "  controller:"), "d.yaml:4:1: spec: the field `controllers` is missing"),
+        (
+            with("  controllers:", "  controller:"),
+            "d.yaml:5:3: spec.controller: unknown field `controller`; did you mean `controllers`?",
+        ),
+        (
+            "apiVersion: capstan.dev/v1alpha1\nkind: Defaults\nspec: {}".to_owned(),
+            "d.yaml:3:1: spec: found neither `controllers` nor `dependents`; expected one of them at least",
+        ),
         (format!("{DEFAULTS}---{DEFAULTS}"), "d.yaml:1:1: found 2 documents; expected one"),
         (String::new(), "d.yaml:1:1: found no document; expected one of `capstan.dev/v1alpha1 Defaults`"),
     ] {

@@ -269,6 +269,9 @@ pub struct Rbac {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
     #[arg(short, long = "manifest", value_name = "PATH", required = true, value_delimiter = ',')]
     pub manifests: Vec<PathBuf>,
+    /// The file that the daemon gets as its `--defaults`.
+    #[arg(long, value_name = "FILE")]
+    pub defaults: Option<PathBuf>,
     /// The format of the roles.
     #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
     pub output: Documents,

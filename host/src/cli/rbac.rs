@@ -8,7 +8,7 @@ use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Documents, Rbac};
-use crate::operators;
+use crate::operators::{self, Manifests};
 
 /// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -18,7 +18,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// # Errors
 /// If a manifest can't be read or is wrong, or a flag names a kind that no manifest names.
 pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
-    let operators = operators::valid(&args.manifests)?;
+    let operators = operators::valid_with(&Manifests::new(&args.manifests, args.defaults.as_deref())?)?;
     let kinds = kinds(args, &rbac::kind_names(&operators))?;
     let objects = objects(args, &rbac::rights(&operators, &args.namespace, &kinds));
     crate::print(&text(args.output, &objects)?)
@@ -163,6 +163,7 @@ mod tests {
     fn args(manifest: &Path) -> Rbac {
         Rbac {
             manifests: vec![manifest.to_owned()],
+            defaults: None,
             output: Documents::Yaml,
             namespace: "home".to_owned(),
             service_account: "account".to_owned(),

@@ -263,27 +263,7 @@ fn controller(workflow: Workflow) -> Controller {
 
 /// Returns a dependent that the daemon does not write.
 pub fn read_only(gvk: Gvk) -> Dependent {
-    Dependent {
-        template: None,
-        gvk,
-        bulk: false,
-        depends_on: BTreeSet::new(),
-        manage: Manage { create: false, update: false, delete: false },
-        garbage_collected: true,
-        create_only: false,
-        adopt: false,
-        server_side_apply: None,
-        field_validation: FieldValidation::Strict,
-        on_immutable: OnImmutable::Fail,
-        matching: Matching::Usual,
-        source: None,
-        filters: capstan_core::manifest::Filters::default(),
-        called: None,
-        on_rename: OnRename::Keep,
-        mapping: MappingKeys::default(),
-        conditions: Conditions::default(),
-        config: serde_json::Value::Null,
-    }
+    Dependent { manage: Manage { create: false, update: false, delete: false }, ..Dependent::of(gvk) }
 }
 
 pub fn gvk(api_version: &str, kind: &str) -> Gvk {

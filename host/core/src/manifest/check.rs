@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::FieldValidation;
 use crate::object::Gvk;
 use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
 
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name, is_named_after, is_reserved};
-use super::raw::{self, Maybe, MaybeLeaf, Named, defaults};
+use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::{Controller, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow};
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -28,6 +27,7 @@ const SHARED: &str = " in one operator: several operators may share a component"
 mod clusters;
 mod conditions;
 mod config;
+mod defaults;
 mod dependent;
 mod events;
 mod fields;
@@ -43,6 +43,8 @@ mod retry;
 mod source;
 mod template;
 
+pub(super) use defaults::Given;
+use defaults::Usual;
 use dependent::Scope;
 use fields::{
     field_validation, flag, get, located, max_interval, min_reschedule, object, or, page_size, run_timeout, time,
@@ -147,11 +149,7 @@ impl<'a> Check<'a> {
     }
 
     /// Returns the operator; if not, or if anything was found wrong, there is a fault.
-    pub(super) fn operator(
-        &mut self,
-        document: &Slot<raw::Document>,
-        defaults: &defaults::Controllers,
-    ) -> Option<Operator> {
+    pub(super) fn operator(&mut self, document: &Slot<raw::Document>, defaults: &Given) -> Option<Operator> {
         let Located { value: document, place } = document.read()?;
         let metadata = self.need(&document.metadata, *place, "metadata");
         let name = metadata.and_then(|at| self.need(&at.value.name, at.place, "name"));
@@ -172,24 +170,6 @@ impl<'a> Check<'a> {
         let Located { value: Scalar(Name(name)), place } = name?;
         let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks, components };
         Some(Operator { name: Arc::clone(name), plugins, controllers, origin })
-    }
-
-    /// Returns the defaults of controllers; if not, or if anything was found wrong, there is a fault.
-    pub(super) fn defaults(&mut self, document: Slot<defaults::Document>) -> Option<defaults::Controllers> {
-        let Slot::Read(Located { value: document, place }) = document else {
-            return None;
-        };
-        self.need(&document.spec, place, "spec");
-        let Slot::Read(Located { value: spec, place }) = document.spec else {
-            return None;
-        };
-        self.need(&spec.controllers, place, "controllers");
-        let Slot::Read(Located { value: controllers, .. }) = spec.controllers else {
-            return None;
-        };
-        self.retry(&controllers.retry);
-        self.rate_limit(&controllers.rate_limit);
-        Some(controllers)
     }
 
     fn service_account(&mut self, field: &Maybe<raw::ServiceAccount>) -> Option<ServiceAccount> {
@@ -227,7 +207,7 @@ impl<'a> Check<'a> {
         &mut self,
         named: &Located<Named<raw::Controller>>,
         plugins: &BTreeSet<&str>,
-        defaults: &defaults::Controllers,
+        defaults: &Given,
     ) -> (BTreeMap<Arc<str>, Controller>, BTreeMap<Arc<str>, Mark>) {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one controller");
@@ -296,9 +276,9 @@ impl<'a> Check<'a> {
         name: &Arc<str>,
         controller: &Located<raw::Controller>,
         plugins: &BTreeSet<&str>,
-        defaults: &defaults::Controllers,
+        given: &Given,
     ) -> Option<Controller> {
-        let Located { value: raw, place } = controller;
+        let (Located { value: raw, place }, defaults) = (controller, &given.controllers);
         let primary = self.primary(raw, *place);
         self.asked = 0;
         let namespaces = self.controller_namespaces(&raw.namespaces);
@@ -306,7 +286,7 @@ impl<'a> Check<'a> {
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let (filters, indexes) = (self.primary_filters(raw), self.indexes(&raw.indexes));
         let sources = self.sources(&raw.sources, &indexes);
-        let (workflow, standalone) = self.workflows(raw, primary.as_ref(), (&sources, field_validation(raw, defaults)));
+        let (workflow, standalone) = self.workflows(raw, primary.as_ref(), (&sources, given.usual(raw)));
         let (cluster, remotes) = self.apart(raw, &sources.watched);
         let (keep, events) = (self.keep(&raw.keep, &raw.drop), self.events(&raw.events));
         let (conditions, reconciler) = (self.status_conditions(name, raw, primary.as_ref()), self.reconciler(raw));
@@ -406,10 +386,10 @@ impl<'a> Check<'a> {
         &mut self,
         raw: &raw::Controller,
         primary: Option<&Gvk>,
-        (sources, validation): (&Sources, FieldValidation),
+        (sources, usual): (&Sources, Usual<'_>),
     ) -> (Workflow, BTreeMap<Arc<str>, Workflow>) {
         let names = get(&raw.sources).map(names).unwrap_or_default();
-        let mut scope = Scope::new(primary, names, (sources, validation));
+        let mut scope = Scope::new(primary, names, (sources, usual));
         let workflow = located(&raw.workflow).map(|Located { value, place }| Workflow {
             explicit: get(&value.invocation) == Some(&raw::Invocation::Explicit),
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),

@@ -52,7 +52,7 @@ pub struct Dependent {
     /// Take over an object that exists already and is no other primary's; default false.
     pub adopt: bool,
     /// Whether it is written and compared by server-side apply; `None`: it is, unless it is a `ConfigMap` or `Secret` (`KD-5`).
-    pub server_side_apply: Option<bool>,
+    pub server_side_apply: bool,
     /// How it is compared.
     pub matching: Matching,
     /// Where the source that holds it is declared; `None`: a source of its own, with the dependent's name (`KD-10`).
@@ -73,6 +73,15 @@ pub struct Dependent {
     pub field_validation: FieldValidation,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
     pub config: serde_json::Value,
+}
+
+/// Which dependents are written and compared by server-side apply where the manifest says nothing of that (`KD-5`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Applied {
+    /// Whether those of most kinds are.
+    pub(super) usual: bool,
+    /// The groups and kinds of those that are not in any case.
+    pub(super) except: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// What becomes of a dependent's object once `desired` answers another name or namespace.
@@ -242,6 +251,7 @@ impl Conditions {
 impl Dependent {
     /// Returns a dependent of a kind about which the manifest says nothing else.
     pub fn of(gvk: Gvk) -> Self {
+        let server_side_apply = Applied::default().of(&gvk);
         Self {
             gvk,
             bulk: false,
@@ -251,7 +261,7 @@ impl Dependent {
             garbage_collected: true,
             create_only: false,
             adopt: false,
-            server_side_apply: None,
+            server_side_apply,
             field_validation: FieldValidation::default(),
             matching: Matching::default(),
             source: None,
@@ -281,10 +291,18 @@ impl Dependent {
         let activation = self.conditions.of(ConditionRole::Activation);
         self.source.is_none() && activation.is_some_and(|condition| !condition.reads_dependent())
     }
+}
 
-    /// Whether it is written and compared by server-side apply (`KD-5`).
-    pub fn applied(&self) -> bool {
-        let legacy = self.gvk.group.is_empty() && matches!(&*self.gvk.kind, "ConfigMap" | "Secret");
-        self.server_side_apply.unwrap_or(!legacy)
+impl Applied {
+    /// Whether dependents of a kind are written and compared by server-side apply if the manifest says nothing of that.
+    pub(super) fn of(&self, gvk: &Gvk) -> bool {
+        self.usual && !self.except.iter().any(|(group, kind)| (group, kind) == (&gvk.group, &gvk.kind))
+    }
+}
+
+impl Default for Applied {
+    fn default() -> Self {
+        let except = ["ConfigMap", "Secret"].map(|kind| ("".into(), kind.into()));
+        Self { usual: true, except: except.into() }
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::Operator;
-use super::check::Check;
-use super::raw::{Document, defaults};
+use super::check::{Check, Given};
+use super::raw::Document;
 use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value};
 
 /// Returns the operators that the YAML documents of a file declare. `file` is named in errors, and its folder is where
@@ -44,7 +44,7 @@ pub fn parse_with(text: &str, file: &Path, defaults: &Defaults) -> Result<Vec<Op
 
 /// What the daemon takes for what manifests leave out. Without a document of it, nothing.
 #[derive(Default)]
-pub struct Defaults(defaults::Controllers);
+pub struct Defaults(Given);
 
 impl Defaults {
     /// Returns the defaults that a file with one YAML document declares. `file` is named in errors.

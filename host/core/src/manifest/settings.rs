@@ -227,7 +227,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "garbageCollected": dependent.garbage_collected,
         "createOnly": dependent.create_only,
         "adopt": dependent.adopt,
-        "serverSideApply": dependent.applied(),
+        "serverSideApply": dependent.server_side_apply,
         "fieldValidation": dependent.field_validation,
         "match": matching(&dependent.matching),
         "source": dependent.source.as_deref(),

@@ -31,8 +31,13 @@ fn printed(manifest: &Value, flags: &[&str]) -> Vec<Value> {
 
 /// Returns what the chart makes of a manifest in namespace `home`.
 fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
-    let operator = json!({ "manifest": manifest, "components": {} });
-    let values = json!({ "operators": { "o": operator }, "rbac": rbac });
+    installed_with(manifest, &json!({ "rbac": rbac }))
+}
+
+/// The same with further values.
+fn installed_with(manifest: &Value, values: &Value) -> Vec<Value> {
+    let mut values = values.clone();
+    values["operators"]["o"] = json!({ "manifest": manifest, "components": {} });
     let mut objects = template("rbac.yaml", "home", &values).unwrap();
     for object in &mut objects {
         object["metadata"].as_object_mut().unwrap().remove("labels");
@@ -253,6 +258,26 @@ fn the_chart_gives_the_rights_that_the_daemon_prints() {
         let (printed, installed) = (printed(&manifest, &[]), installed(&manifest, &json!({})));
         assert!(!printed.is_empty());
         assert_eq!(installed, printed, "{about}");
+    }
+}
+
+#[test]
+fn the_defaults_of_the_daemon_count_for_both() {
+    // KD-5
+    let thing = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind });
+    let dependents = json!({ "map": thing("v1", "ConfigMap"), "service": thing("v1", "Service"), "other": thing("a.dev/v1", "Service") });
+    let manifest = manifest(json!({}), json!({ "namespaces": ["a"], "workflow": { "dependents": dependents } }));
+    for defaults in [
+        json!({ "dependents": { "serverSideApply": false } }),
+        json!({ "dependents": { "serverSideApplyExcept": [thing("v1", "Service")] } }),
+        json!({ "dependents": { "serverSideApplyExcept": [] } }),
+        json!({ "controllers": { "serverSideApply": false } }),
+    ] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let document = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Defaults", "spec": defaults });
+        fs::write(&file, document.to_string()).unwrap();
+        let printed = printed(&manifest, &["--defaults", file.path().to_str().unwrap()]);
+        assert_eq!(installed_with(&manifest, &json!({ "defaults": defaults })), printed, "{defaults}");
     }
 }
 

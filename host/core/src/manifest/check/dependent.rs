@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cel::{Expression, Right};
-use crate::cluster::FieldValidation;
 use crate::kinds;
 use crate::object::Gvk;
 use crate::object::Scope::{Cluster, Namespaced};
@@ -18,7 +17,7 @@ use super::super::{
     Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching,
     OnImmutable, OnRename, ReadyKind, Workflow,
 };
-use super::{Check, Sources, flag, get, located, names, object, source};
+use super::{Check, Sources, Usual, flag, get, located, names, object, source};
 
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
@@ -28,8 +27,8 @@ pub(super) struct Scope<'s> {
     source_names: BTreeSet<&'s str>,
     /// The sources that are right.
     sources: &'s Sources,
-    /// What becomes of fields that kinds do not have, where a dependent says nothing.
-    validation: FieldValidation,
+    /// What holds where a dependent says nothing.
+    usual: Usual<'s>,
     /// The dependents so far, over all workflows, with their lines.
     taken: BTreeMap<Arc<str>, usize>,
     /// The dependents so far that have a source of their own.
@@ -45,13 +44,13 @@ impl<'s> Scope<'s> {
     pub(super) fn new(
         primary: Option<&'s Gvk>,
         source_names: BTreeSet<&'s str>,
-        (sources, validation): (&'s Sources, FieldValidation),
+        (sources, usual): (&'s Sources, Usual<'s>),
     ) -> Self {
         Self {
             primary,
             source_names,
             sources,
-            validation,
+            usual,
             taken: BTreeMap::new(),
             filtered: Vec::new(),
             outside: Vec::new(),
@@ -66,6 +65,11 @@ impl<'s> Scope<'s> {
     /// Returns the sources that are right.
     pub(super) fn sources(&self) -> &'s Sources {
         self.sources
+    }
+
+    /// Returns what holds where a dependent says nothing.
+    pub(super) fn usual(&self) -> Usual<'s> {
+        self.usual
     }
 
     /// Takes a name of a dependent, and returns the line of the one that has it already.
@@ -212,8 +216,10 @@ impl Check<'_> {
             ready_postcondition: condition(&raw.ready_postcondition),
             delete_postcondition: condition(&raw.delete_postcondition),
         };
+        let gvk = gvk?;
+        let applied = get(&raw.server_side_apply).copied().unwrap_or_else(|| scope.usual.applied.of(&gvk));
         Some(Dependent {
-            gvk: gvk?,
+            gvk,
             bulk,
             template,
             depends_on,
@@ -221,8 +227,8 @@ impl Check<'_> {
             garbage_collected,
             create_only: flag(&raw.create_only, false),
             adopt: flag(&raw.adopt, false),
-            server_side_apply: get(&raw.server_side_apply).copied(),
-            field_validation: get(&raw.field_validation).copied().unwrap_or(scope.validation),
+            server_side_apply: applied,
+            field_validation: get(&raw.field_validation).copied().unwrap_or(scope.usual.validation),
             matching,
             source,
             filters,

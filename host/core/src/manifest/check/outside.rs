@@ -163,7 +163,8 @@ impl Check<'_> {
                 ),
             );
         }
-        Some(State { name: own, dependent: Dependent { bulk: true, ..Dependent::of(gvk) } })
+        let server_side_apply = scope.usual().applied.of(&gvk);
+        Some(State { name: own, dependent: Dependent { bulk: true, server_side_apply, ..Dependent::of(gvk) } })
     }
 
     fn outside_condition(&mut self, field: &Maybe<raw::Condition>, bulk: bool) -> Option<Condition> {

@@ -35,7 +35,19 @@ enum Kind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::manifest) struct Spec {
     /// Of controllers.
-    pub(in crate::manifest) controllers: Slot<Controllers>,
+    pub(in crate::manifest) controllers: Maybe<Controllers>,
+    /// Of dependents.
+    pub(in crate::manifest) dependents: Maybe<Dependents>,
+}
+
+/// The defaults of dependents that are objects of the cluster, and of the objects that remember things outside of it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Dependents {
+    /// Write and compare by server-side apply (`KD-5`).
+    pub(in crate::manifest) server_side_apply: Maybe<bool>,
+    /// The kinds that are written otherwise all the same, of whatever version; without it `ConfigMap` and `Secret` (`KD-5`).
+    pub(in crate::manifest) server_side_apply_except: Maybe<Vec<Slot<super::Kind>>>,
 }
 
 /// The defaults of controllers; each field is that of the same name in a manifest, and counts as a whole.

@@ -1,0 +1,71 @@
+//! What the daemon's defaults mean: a field of them is as that of a manifest, and what dependents leave out is as they say.
+
+use std::sync::Arc;
+
+use super::super::Applied;
+use super::super::raw::{self, Maybe, defaults};
+use super::Check;
+use super::fields::{field_validation, flag, get, located};
+use crate::cluster::FieldValidation;
+use crate::yaml::{Located, Slot};
+
+/// The defaults of a daemon.
+#[derive(Default)]
+pub(in crate::manifest) struct Given {
+    pub(super) controllers: defaults::Controllers,
+    pub(super) applied: Applied,
+}
+
+/// What holds for dependents that say nothing of it.
+#[derive(Clone, Copy)]
+pub(super) struct Usual<'g> {
+    /// What becomes of fields that their kinds do not have.
+    pub(super) validation: FieldValidation,
+    pub(super) applied: &'g Applied,
+}
+
+impl Given {
+    /// Returns what holds for the dependents of a controller.
+    pub(super) fn usual(&self, raw: &raw::Controller) -> Usual<'_> {
+        Usual { validation: field_validation(raw, &self.controllers), applied: &self.applied }
+    }
+}
+
+impl Check<'_> {
+    /// Returns the defaults; if not, or if anything was found wrong, there is a fault.
+    pub(in crate::manifest) fn defaults(&mut self, document: Slot<defaults::Document>) -> Option<Given> {
+        let Slot::Read(Located { value: document, place }) = document else {
+            return None;
+        };
+        self.need(&document.spec, place, "spec");
+        let Slot::Read(Located { value: spec, place }) = document.spec else {
+            return None;
+        };
+        let applied = self.applied(&spec.dependents);
+        let controllers = match spec.controllers {
+            Some(Slot::Read(Located { value, .. })) => value,
+            Some(Slot::Wrong) => return None,
+            Some(Slot::Missing) | None if located(&spec.dependents).is_some() => defaults::Controllers::default(),
+            Some(Slot::Missing) | None => {
+                self.fault(place, "found neither `controllers` nor `dependents`; expected one of them at least");
+                return None;
+            }
+        };
+        self.retry(&controllers.retry);
+        self.rate_limit(&controllers.rate_limit);
+        Some(Given { controllers, applied })
+    }
+
+    fn applied(&mut self, field: &Maybe<defaults::Dependents>) -> Applied {
+        let usual = Applied::default();
+        let Some(raw) = get(field) else {
+            return usual;
+        };
+        let listed = located(&raw.server_side_apply_except).map(|Located { value, .. }| {
+            let read = value.iter().filter_map(Slot::read);
+            let kinds = read.filter_map(|Located { value, place }| self.gvk(&value.api_version, &value.kind, *place));
+            kinds.map(|gvk| (Arc::clone(&gvk.group), Arc::clone(&gvk.kind))).collect()
+        });
+        Applied { usual: flag(&raw.server_side_apply, true), except: listed.unwrap_or(usual.except) }
+    }
+}
