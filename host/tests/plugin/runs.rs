@@ -12,9 +12,8 @@ use capstan_core::guest::{
     Place, Query, RetryInfo, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Conditions, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, MappingKeys,
-    Matching, Namespaces, OnImmutable, OnRename, OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler,
-    TriggeredBy, Workflow,
+    Capabilities, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, Namespaces, OnStartError, OnSwap,
+    Operator, Permission, Plugin, Reconciler, TriggeredBy, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};

@@ -61,10 +61,6 @@ impl Dev {
         wait::until(SOON, "its end", || self.child.try_wait().unwrap()).unwrap()
     }
 
-    fn interrupt(self) -> ExitStatus {
-        self.end("INT")
-    }
-
     fn end(mut self, signal: &str) -> ExitStatus {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());

@@ -35,6 +35,7 @@ mod external;
 mod field_validation;
 mod fit;
 mod following;
+mod guide;
 mod identity;
 mod image;
 mod inbound;

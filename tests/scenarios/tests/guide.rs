@@ -1,0 +1,78 @@
+//! The pages of `docs/guide`: each command is run as it stands there, one page after the other, on a control plane of its own.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use cluster::{Cluster, Options};
+use scenarios::mariadb::{MariaDb, PASSWORD};
+use scenarios::{capstan, component, repository};
+
+const PAGES: [&str; 3] = ["1-templates.md", "2-component.md", "3-database.md"];
+
+/// A daemon goes on beside what follows, until the next one, or the end; its log is shown if something fails.
+const PROLOGUE: &str = r#"set -e
+daemon=
+ended() { code=$?; [ -z "$daemon" ] || { kill -INT "$daemon"; wait "$daemon"; } || true; [ $code = 0 ] || cat daemon.log; exit $code; }
+trap ended EXIT
+"#;
+
+/// Returns the commands in the fences of a page.
+fn commands(page: &str) -> Vec<&str> {
+    let fences = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    fences.flat_map(str::lines).collect()
+}
+
+/// Returns a script that says and runs each command until one fails.
+fn script(commands: &[&str]) -> String {
+    let lines = commands.iter().map(|command| {
+        let run = if command.starts_with("capstan run") {
+            format!("{command} >daemon.log 2>&1 & daemon=$!")
+        } else {
+            (*command).to_owned()
+        };
+        format!("echo '$ {}'\n{run}\n", command.replace('\'', r"'\''"))
+    });
+    std::iter::once(PROLOGUE.to_owned()).chain(lines).collect()
+}
+
+/// Makes a folder that has what the pages use of this repository, and the programs that they ask for.
+fn lay_out(home: &Path, cluster: &Cluster) {
+    let [programs, built] = ["bin", "target/plugins"].map(|name| home.join(name));
+    for folder in [&programs, &built] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    symlink(capstan(), programs.join("capstan")).unwrap();
+    symlink(cluster.kubectl_path(), programs.join("kubectl")).unwrap();
+    symlink(repository().join("plugins"), home.join("plugins")).unwrap();
+    for sample in ["webpage", "mysql-schema"] {
+        let component = component(sample);
+        symlink(&component, built.join(component.file_name().unwrap())).unwrap();
+        fs::copy(component.with_extension("yaml"), built.join(format!("{sample}.yaml"))).unwrap();
+    }
+}
+
+#[test]
+fn every_command_of_the_guide_does_what_its_page_says() {
+    let (cluster, server) = (Cluster::start(&Options::default()).unwrap(), MariaDb::start());
+    let home = tempfile::tempdir().unwrap();
+    lay_out(home.path(), &cluster);
+    let path = format!("{}:{}", home.path().join("bin").display(), std::env::var("PATH").unwrap());
+    for name in PAGES {
+        let page = fs::read_to_string(repository().join("docs/guide").join(name)).unwrap();
+        // What a reader has of their own.
+        let page = page.replace("SERVER=127.0.0.1:3306", &format!("SERVER={}", server.address()));
+        let page = page.replace("password=s3cr3t", &format!("password={PASSWORD}"));
+        let commands = commands(&page);
+        assert!(commands.iter().any(|command| command.starts_with("capstan run")), "{name}");
+        let mut shell = Command::new("bash");
+        shell.arg("-c").arg(script(&commands)).current_dir(home.path()).env("PATH", &path);
+        shell.env("KUBECONFIG", cluster.admin_kubeconfig()).env("CAPSTAN_LISTEN", "127.0.0.1:0").env_remove("RUST_LOG");
+        let ended = shell.output().unwrap();
+        let [out, err] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(ended.status.success(), "{name}:\n{out}\n{err}");
+    }
+    let left = server.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE '%orders'");
+    assert!(left.is_empty(), "{left:?}");
+}
