@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf, absolute};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -14,8 +14,9 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+use crate::process::Process;
 use crate::ui::{self, Task, Ui, cyan, size};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, untold};
 use crate::{files, plugins, process};
 
 /// The oldest buildah that is known to do, and the one that is installed: major and minor.
@@ -104,6 +105,18 @@ pub(crate) fn for_tests(task: &mut Task, workspace: &Workspace) -> Result<Image>
     write(task, workspace, &staged, None, &output)
 }
 
+/// Starts to build what [`for_tests`] needs, with what processor time others leave. If that fails, `for_tests` says why.
+pub(crate) fn ahead(task: &mut Task, workspace: &Workspace) -> Result<Process> {
+    let [target, _] = machine()?;
+    plugins::ensure_target(task, workspace, target)?;
+    let build = build(workspace, Profile::Dev, target)?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
+    untold(&mut command);
+    command.current_dir(&workspace.root).stdout(Stdio::null()).stderr(Stdio::null());
+    Process::start(command)
+}
+
 fn archive(workspace: &Workspace, profile: Profile) -> PathBuf {
     let name = format!("image/capstan-{}.tar", profile.name());
     workspace.target.join(name)
@@ -131,19 +144,29 @@ fn stage(task: &mut Task, workspace: &Workspace, profile: Profile) -> Result<Sta
 /// Builds the daemon against musl, which leaves one file that needs nothing of the system but its kernel.
 fn compile(task: &mut Task, workspace: &Workspace, profile: Profile, target: &str) -> Result<PathBuf> {
     plugins::ensure_target(task, workspace, target)?;
+    process::must(task, build(workspace, profile, target)?, "the build of the daemon")?;
+    // Cargo's folder for `dev` has another name.
+    let profile = if profile == Profile::Dev { "debug".to_owned() } else { profile.name() };
+    let binary = folder(workspace).join(target).join(profile).join("capstan");
+    if let Some(interpreter) = interpreter(&files::bytes(&binary)?)? {
+        bail!("{} is not static: it needs {interpreter}, which the image does not have", binary.display());
+    }
+    Ok(binary)
+}
+
+fn build(workspace: &Workspace, profile: Profile, target: &str) -> Result<Command> {
     let mut command = workspace.cargo();
     // Alone, not with the whole workspace: nothing else is built for this target, so there is nothing to share.
     command.args(["build", "-p", "capstan", "--bin", "capstan"]);
     command.args(["--target", target, "--profile", &profile.name()]);
     command.args(["--config", &without_places(workspace, target)?]);
-    process::must(task, command, "the build of the daemon")?;
-    // Cargo's folder for `dev` has another name.
-    let folder = if profile == Profile::Dev { "debug".to_owned() } else { profile.name() };
-    let binary = workspace.target.join(target).join(folder).join("capstan");
-    if let Some(interpreter) = interpreter(&files::bytes(&binary)?)? {
-        bail!("{} is not static: it needs {interpreter}, which the image does not have", binary.display());
-    }
-    Ok(binary)
+    command.arg("--target-dir").arg(folder(workspace));
+    Ok(command)
+}
+
+/// Returns cargo's folder for it: a build there waits for no other one.
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("static")
 }
 
 /// Returns the setting that keeps the places of this machine out of the binary, so that another machine builds the same.

@@ -61,7 +61,7 @@ impl Process {
     }
 
     /// Waits for its end; fails when interrupted before.
-    fn wait(&mut self) -> Result<ExitStatus> {
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
         loop {
             if let Some(status) = self.ended()? {
                 return Ok(status);

@@ -15,6 +15,7 @@ use clap::ValueEnum;
 use cluster::Cluster;
 
 use crate::interrupt::Interrupted;
+use crate::process::Process;
 use crate::test::step::Step;
 use crate::test::tally::Tally;
 use crate::ui::{self, Ui, bold, dim, green, red, said};
@@ -79,6 +80,9 @@ struct Run<'a> {
     /// The control plane that all scenarios share.
     cluster: Option<Cluster>,
     image: Option<PathBuf>,
+    /// Builds the daemon for the image while tests wait, if that is wanted later.
+    ahead: Option<Process>,
+    is_image_wanted: bool,
     /// The folder below which the database server is.
     database: Option<PathBuf>,
 }
@@ -87,10 +91,21 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     let watch = Stopwatch::start();
     let Args { only, stress, times, filter } = args;
     let filter = filter.as_deref();
-    let mut run =
-        Run { ui, workspace, filter, stress: *stress, times: *times, cluster: None, image: None, database: None };
+    let steps = plan(only, filter.is_some());
+    let mut run = Run {
+        ui,
+        workspace,
+        filter,
+        stress: *stress,
+        times: *times,
+        cluster: None,
+        image: None,
+        ahead: None,
+        is_image_wanted: steps.contains(&Step::Image),
+        database: None,
+    };
     let mut rows: Vec<Row> = Vec::new();
-    for step in plan(only, filter.is_some()) {
+    for step in steps {
         let row = run.step(step, &rows)?;
         rows.push(row);
     }

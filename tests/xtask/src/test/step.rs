@@ -49,6 +49,8 @@ pub(crate) enum Step {
     Deny,
 }
 
+/// The packages whose tests need a cluster: always the same, as fewer would have other features, and be compiled again.
+const ON_A_CLUSTER: &str = "-p scenarios -p cluster -p model";
 /// How the names of the tests start that need the container image.
 const IMAGE_TESTS: &str = "image::";
 /// Names the archive of the image to them.
@@ -107,6 +109,10 @@ impl Run<'_> {
     /// Runs a step. The output of what fails has been shown whole.
     pub(super) fn run(&mut self, step: Step, task: &mut Task) -> Result<Shown> {
         let names: Vec<&str> = self.filter.into_iter().collect();
+        if matches!(step, Step::Init | Step::Scenarios) && self.is_image_wanted && self.ahead.is_none() && !self.stress
+        {
+            self.ahead = Some(image::ahead(task, self.workspace)?);
+        }
         match step {
             Step::Fmt => {
                 let plain = if console::colors_enabled() { "" } else { "-- --color=never" };
@@ -137,7 +143,7 @@ impl Run<'_> {
             Step::Init => self.init(task),
             Step::Scenarios => {
                 let names = [&names[..], &["--skip", IMAGE_TESTS]].concat();
-                rounds(self.times, || self.tests(task, "-p scenarios -p cluster -p model", &names))
+                rounds(self.times, || self.tests(task, ON_A_CLUSTER, &names))
             }
             Step::Image => self.image(task),
             Step::Deny => self.deny(task),
@@ -235,9 +241,12 @@ impl Run<'_> {
     /// The tests of the image are a step of their own: nobody else has to wait until a second daemon is built. They are few: no
     /// filter chooses among them.
     fn image(&mut self, task: &mut Task) -> Result<Shown> {
+        if let Some(mut ahead) = self.ahead.take() {
+            ahead.wait()?;
+        }
         let image = image::for_tests(task, self.workspace)?;
         self.image = Some(image.archive);
-        let mut shown = self.tests(task, "-p scenarios", &[IMAGE_TESTS])?;
+        let mut shown = self.tests(task, ON_A_CLUSTER, &[IMAGE_TESTS])?;
         shown.detail = format!("{}; {}", shown.detail, size(image.size));
         Ok(shown)
     }
