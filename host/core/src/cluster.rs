@@ -135,6 +135,25 @@ pub struct Error {
     pub message: String,
     /// The names of the fields that the API server calls wrong, without their values; empty if it names none.
     pub fields: String,
+    /// Whether the API server says that admission forbids it, or that a field can't be changed, also where what it says is kept back.
+    pub says: Says,
+}
+
+/// What of the API server's explanation is decided by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Says {
+    /// Admission forbids it: a webhook, or a policy.
+    pub denied: bool,
+    /// A field can't be changed.
+    pub immutable: bool,
+}
+
+impl Says {
+    /// Reads an explanation.
+    pub fn of(text: &str) -> Self {
+        let denied = ["denied the request", "denied request"].iter().any(|denied| text.contains(denied));
+        Self { denied, immutable: text.contains("immutable") }
+    }
 }
 
 impl Error {
@@ -291,7 +310,8 @@ impl Error {
     /// Returns an error. The message is kept as one line of bounded length, because the API server repeats what it
     /// was sent.
     pub fn new(reason: Reason, code: u16, message: impl AsRef<str>) -> Self {
-        Self { reason, code, message: text::said(message.as_ref()).into_owned(), fields: String::new() }
+        let message = message.as_ref();
+        Self { reason, code, message: text::said(message).into_owned(), fields: String::new(), says: Says::of(message) }
     }
 
     /// Returns true if the write was based on an outdated version (`FI-4`).

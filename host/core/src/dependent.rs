@@ -117,6 +117,9 @@ pub fn need(manage: &Manage, actual: Option<&Object>) -> Need {
 
 // === comparing ===
 
+/// What is said of an object that only differs in the version as which it was applied (`KD-12`).
+const OLD_VERSION: &str = "it was applied as another version of its kind";
+
 /// Returns whether an object is as desired, compared as the manifest says. A dependent with a matcher export is
 /// compared in the usual way here; for its real verdict the export has to be called instead (`SSA-6`).
 ///
@@ -133,7 +136,12 @@ pub fn compare(
     let flags = match &dependent.matching {
         Matching::Generic(flags) => flags,
         Matching::Usual | Matching::DryRun | Matching::Export(_) if dependent.server_side_apply => {
-            return compare_applied(actual, desired.tree(), manager, Part::Object, budget);
+            let compared = compare_applied(actual, desired.tree(), manager, Part::Object, budget)?;
+            let is_old = || {
+                share(actual, manager, Part::Object).is_ok_and(|share| share.is_some_and(|share| !share.same_version))
+            };
+            let is_old = compared == MatchResult::Matches && dependent.detect_api_version_change && is_old();
+            return Ok(if is_old { MatchResult::Differs(OLD_VERSION.to_owned()) } else { compared });
         }
         Matching::Usual | Matching::DryRun | Matching::Export(_) => &usual,
     };
@@ -483,6 +491,29 @@ mod tests {
             }),
         );
         assert_eq!(delete(map.gvk.clone(), &object(&map, &actual)), expected);
+    }
+
+    #[test]
+    fn an_object_that_was_applied_as_another_version_differs_if_the_manifest_wants_to_know() {
+        // KD-12
+        let body = |version: &str| {
+            let share = json!({"manager": "web", "operation": "Apply", "apiVersion": version, "fieldsV1": {"f:spec": {"f:x": {}}}});
+            json!({"metadata": {"name": "a", "managedFields": [share]}, "spec": {"x": "1"}})
+        };
+        for (detect_api_version_change, version, wanted, differs) in [
+            (true, "apps/v1", "1", None),
+            (true, "apps/v1beta1", "1", Some(OLD_VERSION)),
+            (false, "apps/v1beta1", "1", None),
+            (true, "apps/v1beta1", "2", Some("/spec/x: found \"1\", wanted \"2\"")),
+        ] {
+            let manage = Manage { create: false, ..Manage::default() };
+            let dependent = Dependent { manage, detect_api_version_change, ..dependent("apps/v1", "Deployment") };
+            let desired = desired(&dependent, &json!({"metadata": {"name": "a"}, "spec": {"x": wanted}}));
+            let found =
+                compare(&object(&dependent, &body(version)), &desired, &dependent, "web", &mut Budget::of_run());
+            let expected = differs.map_or(MatchResult::Matches, |text| MatchResult::Differs(text.to_owned()));
+            assert_eq!(found.unwrap(), expected, "{detect_api_version_change} {version} {wanted}");
+        }
     }
 
     #[test]

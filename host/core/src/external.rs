@@ -247,7 +247,7 @@ impl External {
         Ok(())
     }
 
-    /// Takes in that a run of a primary has ended: by now it has written all by which a poll finds what it has made (`XC-5`).
+    /// Takes in that a run of a primary has ended well: by now it has written all by which a poll finds what it has made (`XC-5`).
     pub fn release(&self, primary: &ObjectRef) {
         let mut state = self.state.lock();
         let State { primaries, doubts, .. } = &mut *state;

@@ -393,14 +393,10 @@ impl Controller {
         self.reconciler == Reconciler::Component
     }
 
-    /// Whether a template sees a Secret, of what it may look at: the primary, and these dependents.
-    pub(crate) fn shows_secret<'d>(
-        &self,
-        template: &Template,
-        mut dependents: impl Iterator<Item = &'d Arc<str>>,
-    ) -> bool {
-        let of = |name: &str| self.dependents().any(|(other, spec)| **other == *name && spec.gvk.is_secret());
-        self.primary.is_secret() || dependents.any(|name| template.reads(name) && of(name))
+    /// Whether the status that a template makes may hold values of a Secret (`DT-4`).
+    pub(crate) fn status_shows_secret(&self) -> bool {
+        let of = |template: &Template| self.dependents().any(|(name, of)| of.is_secretive() && template.reads(name));
+        self.status().is_some_and(|template| self.primary.is_secret() || of(template))
     }
 
     /// Returns the template of the status, if there is one.

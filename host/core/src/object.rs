@@ -20,6 +20,7 @@ mod read;
 pub mod shard;
 
 pub use change::Change;
+pub use hold::PAUSED;
 pub use names::{Gvk, ObjectRef, Scope, Version, is_path_segment};
 
 use fields::Fields;
@@ -42,9 +43,6 @@ pub struct Owner {
 /// The annotation that names the dependent and the primary for which the daemon created an object.
 pub const MARK: &str = "capstan.dev/made-for";
 
-/// The annotation that pauses a primary (`PA-1`).
-pub const PAUSED: &str = "capstan.dev/paused";
-
 /// The fields that a field manager owns of an object: an entry of `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -52,6 +50,8 @@ pub struct Share {
     pub manager: Box<str>,
     /// True for `Apply`, false for `Update`.
     pub applied: bool,
+    /// True if it was written as the version in which the object is read (`KD-12`).
+    pub same_version: bool,
     /// The subresource that was written, such as `status`; `None` for the object itself.
     pub subresource: Option<Box<str>>,
     /// The `fieldsV1` document.
@@ -194,7 +194,7 @@ impl Object {
     /// [`Error`] if the text is not JSON, or has no name.
     pub fn parse(json: &str, gvk: &Gvk, managers: &Managers) -> Result<Self, Error> {
         let view: View<'_> = serde_json::from_str(json)?;
-        let header = view.header(managers)?;
+        let header = view.header(gvk, managers)?;
         let fields = view.metadata.managed_fields.map(|raw| cut(json, raw.get()));
         let (head, tail) = fields.unwrap_or((json, ""));
         let json = match (view.api_version.is_some(), view.kind.is_some()) {
@@ -227,7 +227,7 @@ impl Object {
             return Self::parse(json, gvk, managers);
         }
         let view: View<'_> = serde_json::from_str(json)?;
-        let header = view.header(managers)?;
+        let header = view.header(gvk, managers)?;
         Ok(Self(Arc::new(Inner::Read { header, fields: fields.clone(), json: fields.cut(json, Some(gvk)) })))
     }
 

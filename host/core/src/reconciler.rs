@@ -217,12 +217,17 @@ async fn depart(controller: Arc<Controller>, ticket: &Ticket, began: Began) -> E
     let Some(last) = controller.verdicts.departed.get(ticket.key()) else {
         return Ended::DONE;
     };
-    let apart = hold::apart(last.header().held.as_deref(), controller.holder.as_deref(), began.0);
-    // Whoever held it may have gone before it ran about its end; one that holds nothing of it has nothing to do.
-    match apart {
-        Some(Apart::Held(Some(left))) => return Ended::well(Finished::Postponed { until: Some(left) }),
-        Some(Apart::Held(None)) => return Ended::DONE,
-        Some(Apart::Unclear) | None => {}
+    let apart = |of: &Object| hold::apart(of.header().held.as_deref(), controller.holder.as_deref(), began.0);
+    let successor = controller.primaries.get(ticket.key());
+    match (apart(&last), successor) {
+        // PA-6: whoever held it may have gone before it ran about its end.
+        (Some(Apart::Held(Some(left))), None) => return Ended::well(Finished::Postponed { until: Some(left) }),
+        (Some(Apart::Held(_)), _) => return Ended::DONE,
+        // Who has held it has the next one of its name, too, and is done with it.
+        (_, Some(next)) if last.header().held.is_some() && matches!(apart(&next), Some(Apart::Held(_))) => {
+            return Ended::DONE;
+        }
+        (Some(Apart::Unclear) | None, _) => {}
     }
     run(controller, last, (ticket, began), Decision::Reconcile).await
 }
@@ -254,6 +259,9 @@ async fn run(
         let end = End { ticket, cleanup: decision == Decision::Cleanup, result, began };
         run.controller.conclude(&run.primary, end, ended).await
     };
+    if ended.error.is_none() {
+        run.release();
+    }
     let now = Instant::now();
     let ended = ended.at_the_latest(run.looks_again(now).map(|at| at.saturating_duration_since(now)));
     let exceeded = run.budget.lock().refused();

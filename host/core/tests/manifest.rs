@@ -288,6 +288,27 @@ fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
 }
 
 #[test]
+fn what_templates_make_of_a_secret_is_secretive_however_many_make_it_one_after_the_other() {
+    // DT-4
+    let map = |name: &str, on: &str, of: &str| {
+        format!(
+            "{name}: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [{on}], desired: {{ template: {{ metadata: {{ name: {name} }}, data: {{ of: \"${{{of}}}\" }} }} }} }}"
+        )
+    };
+    let dependents = [
+        "secret: { apiVersion: v1, kind: Secret, readOnly: true, name: { cel: primary.metadata.name } }".to_owned(),
+        map("first", "secret", "dependents.secret.metadata.uid"),
+        map("second", "first", "dependents.first.data.of"),
+        map("blind", "first", "primary.metadata.uid"),
+        map("after", "blind", "dependents.blind.data.of"),
+    ];
+    let found =
+        controller(&format!("workflow: {{ dependents: {{ {} }} }}", dependents.join(", ")), &Defaults::default());
+    let secretive = found.workflow.dependents.iter().filter(|(_, of)| of.shows_secret).map(|(name, _)| &**name);
+    assert_eq!(secretive.collect::<Vec<_>>(), ["first", "second"]);
+}
+
+#[test]
 fn which_dependents_are_applied_is_as_the_defaults_of_the_daemon_say() {
     // KD-5
     let kinds = ["ConfigMap", "Secret", "Service", "Pod"];

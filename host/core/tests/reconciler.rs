@@ -1361,6 +1361,13 @@ async fn the_end_of_a_primary_that_another_daemon_held_is_run_once_its_hold_is_o
     assert_eq!((begun.elapsed(), ticket.deletion().is_some()), (left, true));
     let ended = execute(Arc::clone(&bench.controller), &mut ticket, NOW + left).await;
     assert_eq!((ended.finished, bench.calls.lock().clone()), (DONE, strings(&["reconcile"])));
+    // Another one of its name is there by then, and held as this one was: nothing is left to do.
+    let mut bench = Bench::new(Script::default(), ALL_EVENTS);
+    bench.page(
+        json!({ "uid": "next", "annotations": { "capstan.dev/held": Hold::new("ana", NOW, NOW + left * 2).text() } }),
+    );
+    assert_eq!(bench.controller.verdicts.departed.keep(&last, || None), Trace::Whole);
+    assert_eq!(depart(&bench, false).await, (DONE, vec![], vec![]));
 }
 
 #[tokio::test(start_paused = true)]

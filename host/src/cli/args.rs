@@ -333,7 +333,7 @@ pub struct Source {
         value_delimiter = ','
     )]
     pub manifests: Vec<PathBuf>,
-    /// A file with what holds for controllers whose manifest does not say otherwise; read once (`capstan schema
+    /// A file with what holds for controllers and dependents whose manifest does not say otherwise; read once (`capstan schema
     /// defaults` has its fields).
     #[arg(long, value_name = "FILE", env = "CAPSTAN_DEFAULTS")]
     pub defaults: Option<PathBuf>,

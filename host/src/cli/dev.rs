@@ -103,15 +103,14 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     ended
 }
 
-/// Ends the daemon in order once the terminal is closed: to one without a terminal this signal means something else. Returns only if that
-/// can't be done.
+/// Ends the daemon in order once the terminal is closed: to one without a terminal this signal means something else. It may come twice, and
+/// says no more then. Returns only if that can't be done.
 async fn closed(hangup: &mut Signal) -> anyhow::Error {
-    loop {
-        hangup.recv().await;
-        if let Err(error) = kill_process(getpid(), rustix::process::Signal::TERM) {
-            return anyhow::Error::new(error).context("end after the terminal was closed");
-        }
+    hangup.recv().await;
+    if let Err(error) = kill_process(getpid(), rustix::process::Signal::TERM) {
+        return anyhow::Error::new(error).context("end after the terminal was closed");
     }
+    std::future::pending().await
 }
 
 /// Makes sure that no daemon which is deployed there works on the same primaries, as far as that can be seen.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytes::Bytes;
-use capstan_core::cluster::{Error, Reason, Verb, Write, kept_back, quotes_nothing};
+use capstan_core::cluster::{Error, Reason, Says, Verb, Write, kept_back, quotes_nothing};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::text::{LONGEST, said_within};
 use http::StatusCode;
@@ -177,13 +177,14 @@ impl<'a> About<'a> {
         };
         let fields = said_within(&fields.join(", "), LONGEST / 4).into_owned();
         // What was asked, the status and the cure have room beside it.
-        let said = if self.gvk.is_secret() && !quotes_nothing(code, &text) {
+        let said = if self.quotes_secret && !quotes_nothing(code, &text) {
             kept_back(code, &fields)
         } else {
             format!("{} (HTTP {code})", said_within(&text, LONGEST / 2))
         };
         let mut refusal = self.error(reason, code, &format_args!("{said}{cure}"));
         refusal.fields = fields;
+        refusal.says = Says::of(&text);
         refusal
     }
 

@@ -50,11 +50,11 @@ impl External {
         doubts.open.insert(primary.clone(), (uid.into(), now));
     }
 
-    /// Takes in that a poll has succeeded, of one primary or of all (`None`). Returns the primaries whose things are known again.
-    pub fn settle(&self, Began(began): Began, primary: Option<&ObjectRef>) -> Vec<ObjectRef> {
-        self.asks.settle(Began(began), primary);
+    /// Takes in that a poll has succeeded, for the primaries that it `concerns`. Returns those whose things are known again.
+    pub fn settle(&self, Began(began): Began, concerns: impl Fn(&ObjectRef) -> bool) -> Vec<ObjectRef> {
+        self.asks.settle(Began(began), &concerns);
         let doubts = &mut self.state.lock().doubts;
-        let settled = |key: &ObjectRef, since: u64| since < began && primary.is_none_or(|primary| primary == key);
+        let settled = |key: &ObjectRef, since: u64| since < began && concerns(key);
         let open = doubts.open.iter().filter(|(key, (_, since))| settled(key, *since));
         let known: Vec<_> = open.map(|(key, _)| key.clone()).collect();
         for key in &known {
@@ -81,9 +81,9 @@ impl Doubts {
         self.clock
     }
 
-    /// Returns true if it is not known what a primary has; without a uid, whichever has this name.
-    pub(super) fn has(&self, primary: &ObjectRef, uid: Option<&str>) -> bool {
-        self.open.get(primary).is_some_and(|(of, _)| uid.is_none_or(|uid| **of == *uid))
+    /// Returns true if it is not known what a primary has.
+    pub(super) fn has(&self, primary: &ObjectRef, uid: &str) -> bool {
+        self.open.get(primary).is_some_and(|(of, _)| **of == *uid)
     }
 
     /// Forgets a primary.
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(source.of(&a, "u"), things("1=x 2=y"), "who does not write may look at what was known");
         let began = source.begin();
         source.take_one(source.begin(), (&a, "u"), things("3=z"), || None).unwrap();
-        assert_eq!(source.settle(began, Some(&a)), std::slice::from_ref(&a));
+        assert_eq!(source.settle(began, |key| *key == a), std::slice::from_ref(&a));
         assert_eq!((source.knows(&a, "u"), source.of(&a, "u")), (true, things("2=y 3=z")));
     }
 
@@ -122,15 +122,16 @@ mod tests {
         let before = source.begin();
         source.doubt(&a, "u");
         source.take_one(source.begin(), (&a, "u"), things("1=x"), || None).unwrap();
-        assert_eq!(source.settle(before, Some(&a)), []);
-        assert!(!source.knows(&a, "u") && source.known_of(&a).is_err());
+        assert_eq!(source.settle(before, |key| *key == a), []);
+        assert!(!source.knows(&a, "u") && source.known_of(&a, "u").is_err());
         let after = source.begin();
-        assert_eq!(source.settle(after, Some(&b)), [], "of another primary");
-        assert_eq!(source.settle(after, None), std::slice::from_ref(&a));
-        assert!(source.knows(&a, "u") && source.known_of(&a).is_ok());
+        assert_eq!(source.settle(after, |key| *key == b), [], "of another primary");
+        assert_eq!(source.settle(after, |_| true), std::slice::from_ref(&a));
+        assert!(source.knows(&a, "u") && source.known_of(&a, "u").is_ok());
         source.doubt(&a, "u");
+        assert!(source.known_of(&a, "of the next one of its name").is_ok());
         source.forget(&a);
-        assert!(source.known_of(&a).is_ok());
+        assert!(source.known_of(&a, "u").is_ok());
     }
 
     #[test]

@@ -39,9 +39,9 @@ struct Ask {
 // === impl Asks ===
 
 impl Asks {
-    /// Takes in that a poll has succeeded, of one primary or of all (`None`).
-    pub(super) fn settle(&self, Began(began): Began, primary: Option<&ObjectRef>) {
-        let settled = |key: &ObjectRef, ask: &Ask| ask.since < began && primary.is_none_or(|primary| primary == key);
+    /// Takes in that a poll has succeeded, for the primaries that it `concerns`.
+    pub(super) fn settle(&self, Began(began): Began, concerns: impl Fn(&ObjectRef) -> bool) {
+        let settled = |key: &ObjectRef, ask: &Ask| ask.since < began && concerns(key);
         self.state.lock().open.retain(|key, ask| !settled(key, ask));
     }
 
@@ -147,10 +147,10 @@ mod tests {
         let early = source.begin();
         source.ask((&a, "u"), now);
         assert_eq!(asked(&source), ["a u"]);
-        source.settle(early, Some(&a));
+        source.settle(early, |key| *key == a);
         source.ask_on();
         assert_eq!(asked(&source), ["a u", "b v"], "that poll may not have seen it");
-        source.settle(source.begin(), Some(&a));
+        source.settle(source.begin(), |key| *key == a);
         source.ask_on();
         assert_eq!(asked(&source), ["b v"]);
         source.forget_others(&b, "v");

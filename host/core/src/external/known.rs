@@ -15,7 +15,7 @@ pub(super) struct Known {
     pub(super) standing: Standing,
     /// What runs have written since.
     pub(super) written: Written,
-    /// Answers that began before this don't end what runs have written; [`u64::MAX`] as long as a run that has written may go on.
+    /// Answers that began before this don't end what runs have written; [`u64::MAX`] as long as none has ended well since.
     pub(super) held: u64,
     /// The bytes that all of it takes.
     pub(super) bytes: u64,

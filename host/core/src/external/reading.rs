@@ -39,10 +39,10 @@ impl External {
     ///
     /// # Errors
     /// [`Unknown`].
-    pub fn known_of(&self, primary: &ObjectRef) -> Result<(), Unknown> {
+    pub fn known_of(&self, primary: &ObjectRef, uid: &str) -> Result<(), Unknown> {
         self.known()?;
         let state = self.state.lock();
-        if state.doubts.has(primary, None) {
+        if state.doubts.has(primary, uid) {
             return Err(Unknown::Unanswered(Arc::clone(&self.name)));
         }
         match state.refused.get(primary) {
@@ -55,7 +55,7 @@ impl External {
 
     /// Whether a primary has been polled by itself.
     pub fn knows(&self, primary: &ObjectRef, uid: &str) -> bool {
-        self.standing(primary, uid) == Some(Standing::Polled) && !self.state.lock().doubts.has(primary, Some(uid))
+        self.standing(primary, uid) == Some(Standing::Polled) && !self.state.lock().doubts.has(primary, uid)
     }
 
     /// Returns how it stands with a primary that is polled by itself; `None`: it has not been its turn yet.

@@ -119,13 +119,13 @@ fn what_is_wrong_with_the_things_of_one_primary_is_nothing_to_the_others() {
     let differs = Differs { primary: b.clone(), things: vec![updated] };
     assert_eq!(changed, Changed { primaries: vec![differs], known_now: false, refused_anew: true });
     assert_eq!((source.of(&a, "u"), source.of(&b, "u")), (things("1=x"), things("1=y")));
-    assert_eq!((source.known_of(&a), source.known_of(&b)), (Ok(()), Ok(())));
-    let why = source.known_of(&c).unwrap_err().to_string();
+    assert_eq!((source.known_of(&a, "u"), source.known_of(&b, "u")), (Ok(()), Ok(())));
+    let why = source.known_of(&c, "u").unwrap_err().to_string();
     assert_eq!(why, "source x has not been polled with success yet: no id");
     let again = source.take_all(source.begin(), answer(&[("b", "1=y")]), refused(), || None).unwrap();
     assert_eq!((again, source.counts().things), (Changed::default(), 2));
     let well = source.take_all(source.begin(), answer(&[("c", "1=x")]), BTreeMap::new(), || None).unwrap();
-    assert_eq!((names(well.primaries), source.known_of(&c)), (vec!["c".into(), "a".into(), "b".into()], Ok(())));
+    assert_eq!((names(well.primaries), source.known_of(&c, "u")), (vec!["c".into(), "a".into(), "b".into()], Ok(())));
 }
 
 #[test]

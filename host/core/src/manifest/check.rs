@@ -42,6 +42,7 @@ mod presence;
 mod retry;
 mod source;
 mod template;
+mod versions;
 
 pub(super) use defaults::Given;
 use defaults::Usual;

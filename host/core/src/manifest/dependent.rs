@@ -41,6 +41,8 @@ pub struct Dependent {
     pub bulk: bool,
     /// What it should be (`DT-1`); `None`: as the component answers.
     pub template: Option<Template>,
+    /// Whether what the template makes may hold values of a Secret (`DT-4`): it sees one, or what another template makes of one.
+    pub shows_secret: bool,
     /// The dependents that must be ready before.
     pub depends_on: BTreeSet<Arc<str>>,
     /// What the daemon may do with it (`DR-1`); all three by default.
@@ -51,7 +53,7 @@ pub struct Dependent {
     pub create_only: bool,
     /// Take over an object that exists already and is no other primary's; default false.
     pub adopt: bool,
-    /// Whether it is written and compared by server-side apply; `None`: it is, unless it is a `ConfigMap` or `Secret` (`KD-5`).
+    /// Whether it is written and compared by server-side apply (`KD-5`).
     pub server_side_apply: bool,
     /// How it is compared.
     pub matching: Matching,
@@ -65,6 +67,8 @@ pub struct Dependent {
     pub on_rename: OnRename,
     /// What becomes of its object if fields of it that differ can't be changed.
     pub on_immutable: OnImmutable,
+    /// Whether its object is applied once more if it was applied as another version of its kind (`KD-12`).
+    pub detect_api_version_change: bool,
     /// The annotations that map it to its primary when it is not garbage collected (`KD-3`).
     pub mapping: MappingKeys,
     /// The conditions, by role.
@@ -256,6 +260,7 @@ impl Dependent {
             gvk,
             bulk: false,
             template: None,
+            shows_secret: false,
             depends_on: BTreeSet::new(),
             manage: Manage::default(),
             garbage_collected: true,
@@ -269,10 +274,16 @@ impl Dependent {
             called: None,
             on_rename: OnRename::default(),
             on_immutable: OnImmutable::default(),
+            detect_api_version_change: false,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
             config: serde_json::Value::Object(serde_json::Map::new()),
         }
+    }
+
+    /// Whether its object may hold values of a Secret, as far as templates make them.
+    pub(crate) fn is_secretive(&self) -> bool {
+        self.gvk.is_secret() || self.shows_secret
     }
 
     /// Whether the daemon deletes it itself on cleanup, so that a finalizer is needed (`DR-5`).

@@ -236,6 +236,7 @@ fn dependent(dependent: &Dependent) -> Value {
         "namespace": called.and_then(|called| called.namespace.as_ref()).map(|text| json!({ "cel": text.as_str() })),
         "onRename": dependent.on_rename,
         "onImmutable": dependent.on_immutable,
+        "detectApiVersionChange": dependent.detect_api_version_change,
         "mapping": mapping(&dependent.mapping),
         "config": dependent.config,
         "activation": condition(ConditionRole::Activation),

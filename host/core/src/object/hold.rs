@@ -5,6 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// The annotation that pauses a primary (`PA-1`).
+pub const PAUSED: &str = "capstan.dev/paused";
+
 /// The annotation that says which daemon alone may do something for a primary, and until when (`PA-6`).
 pub const HELD: &str = "capstan.dev/held";
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::hold::HELD;
-use super::{Error, Header, MARK, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
+use super::{Error, Gvk, Header, MARK, Managers, ObjectRef, Owner, PAUSED, Share, Text, Version};
 
 /// The part that is read of an object that is unreadable as a whole.
 #[derive(Deserialize)]
@@ -72,6 +72,8 @@ struct OwnerView<'a> {
 #[serde(rename_all = "camelCase")]
 struct ShareView<'a> {
     #[serde(borrow)]
+    api_version: Option<Text<'a>>,
+    #[serde(borrow)]
     manager: Option<Text<'a>>,
     #[serde(borrow)]
     operation: Option<Text<'a>>,
@@ -82,7 +84,7 @@ struct ShareView<'a> {
 }
 
 impl View<'_> {
-    pub(super) fn header(&self, managers: &Managers) -> Result<Header, Error> {
+    pub(super) fn header(&self, gvk: &Gvk, managers: &Managers) -> Result<Header, Error> {
         let meta = &self.metadata;
         let name = meta.name.as_ref().filter(|name| !name.0.is_empty()).ok_or(Error::Nameless)?;
         let namespace = meta.namespace.as_ref().filter(|text| !text.0.is_empty());
@@ -92,7 +94,7 @@ impl View<'_> {
         };
         let owners = meta.owner_references.iter().flatten().map(OwnerView::owner).collect();
         let shares = match meta.managed_fields {
-            Some(raw) => shares(raw, managers)?,
+            Some(raw) => shares(raw, gvk, managers)?,
             None => Box::default(),
         };
         let (paused, held) = meta.annotations.map(paused_and_held).unwrap_or_default();
@@ -123,13 +125,14 @@ impl OwnerView<'_> {
     }
 }
 
-fn shares(raw: &RawValue, managers: &Managers) -> Result<Box<[Share]>, Error> {
+fn shares(raw: &RawValue, gvk: &Gvk, managers: &Managers) -> Result<Box<[Share]>, Error> {
     let entries: Vec<ShareView<'_>> = serde_json::from_str(raw.get())?;
     let own = entries.into_iter().filter_map(|entry| {
         let manager = entry.manager?.0;
         managers.contains(&manager).then(|| Share {
             manager: (&*manager).into(),
             applied: entry.operation.is_some_and(|text| text.0 == "Apply"),
+            same_version: entry.api_version.is_none_or(|text| text.0 == gvk.api_version()),
             subresource: entry.subresource.filter(|t| !t.0.is_empty()).map(|text| (&*text.0).into()),
             fields: entry.fields_v1.map_or("{}", RawValue::get).into(),
         })

@@ -148,7 +148,8 @@ impl Controller {
         });
         let manager = self.spec.conditions_manager();
         let verb = Verb::Apply { body: body.to_string(), manager: manager.clone(), force: true };
-        let write = Write::own(Target::status(self.spec.primary.clone(), key.clone()), verb);
+        let own = Write::own(Target::status(self.spec.primary.clone(), key.clone()), verb);
+        let write = Write { shows_secret: self.spec.status_shows_secret(), ..own };
         let mut tries = 1;
         loop {
             let window = self.primaries.begin(key.clone(), |triggers| (self.tell)(triggers));

@@ -241,7 +241,7 @@ impl Visitor<'_> {
                     return Ok((Operation::Unchanged, Some(actual.clone())));
                 }
                 MatchResult::Differs(what) => {
-                    differs = if self.shows_secret(spec) { "in what may be of a Secret".to_owned() } else { what };
+                    differs = if spec.shows_secret { "in what may be of a Secret".to_owned() } else { what };
                     tracing::debug!(dependent = %name, object = %desired.key(), what = %differs, "differs from its desired state");
                     drift.what = Some(&differs);
                     if self.is_held(&drift).await {
@@ -253,21 +253,16 @@ impl Visitor<'_> {
                 }
             },
         };
-        let write = Write { shows_secret: self.shows_secret(spec), ..write };
+        let write = Write { shows_secret: spec.shows_secret, ..write };
         let source = self.source(name).await?;
         let now = match basis {
             Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await,
             Basis::Ours(_) => self.write(source, desired.key(), write).await.map_err(Stopped::from),
         };
-        let now = now.map_err(|stopped| self.told_of(spec, stopped))?;
+        let now = now.map_err(|stopped| stopped.told_of(spec))?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         self.note_put_right(&drift);
         Ok((operation, now))
-    }
-
-    /// Returns why a write has stopped, without what the API server says of an object that shows a Secret.
-    fn told_of(&self, spec: &Dependent, stopped: Stopped) -> Stopped {
-        if self.shows_secret(spec) { stopped.hushed() } else { stopped }
     }
 
     /// Returns true if an object was found to match this very answer, whatever has become of it since.
@@ -314,7 +309,9 @@ impl Visitor<'_> {
 
     /// Deletes an object of a dependent that is not already being deleted.
     async fn delete_object(&self, name: &Arc<str>, spec: &Dependent, object: &Object) -> Result<(), Stopped> {
-        self.delete_by(name, object, dependent::delete(spec.gvk.clone(), object)).await
+        let deletion = dependent::delete(spec.gvk.clone(), object);
+        let deletion = Write { shows_secret: spec.shows_secret, ..deletion };
+        self.delete_by(name, object, deletion).await.map_err(|stopped| stopped.told_of(spec))
     }
 
     async fn delete_by(&self, name: &Arc<str>, object: &Object, write: Write) -> Result<(), Stopped> {

@@ -1,7 +1,7 @@
 //! Polls things outside of the cluster: calls the component beside all runs, takes in what it answers, and has those primaries run
 //! whose things have changed (PP).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,12 +48,13 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
     if let Some(useless) = useless.as_ref().filter(|_| source.known().is_err()) {
         return Err(useless.clone());
     }
+    let useless_for: BTreeSet<ObjectRef> = refused.keys().cloned().collect();
     let changed = source.take_all(began, things, refused, || controller.guest.lasting());
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
     if let Some((key, why)) = first.filter(|_| changed.refused_anew && useless.is_none()) {
         tracing::warn!(source = %source.name, %key, %why, primaries = more, "what the poller answers about these primaries is of no use: what was known of them stays");
     }
-    tell(controller, source, source.settle(began, None));
+    tell(controller, source, source.settle(began, |key| !useless_for.contains(key)));
     if changed.known_now {
         // All run, whatever a filter says.
         tell(controller, source, changed.primaries.into_iter().map(|Differs { primary, .. }| primary).collect());
@@ -170,7 +171,7 @@ async fn ask(
     let (key, uid) = (primary.key(), &primary.header().uid);
     let changed = source.take_one(began, (key, uid), things, holding);
     let changed = changed.map_err(|refused| Failure::other(refused.to_string()))?;
-    source.settle(began, Some(key));
+    source.settle(began, |other| other == key);
     if let Some(at) = source.leaves_open(began, key, Instant::now()) {
         source.ask((key, uid), at);
     }

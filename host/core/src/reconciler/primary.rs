@@ -62,9 +62,7 @@ impl Controller {
             }
         }
         // DT-4
-        let spec = &self.spec;
-        let shows = |status| spec.shows_secret(status, spec.workflow.dependents.keys());
-        let shows_secret = spec.status().is_some_and(shows);
+        let shows_secret = self.spec.status_shows_secret();
         let written = self.cluster.write(Write { shows_secret, ..write }).await;
         let written = written.map_err(|error| if shows_secret { error.hushed() } else { error });
         let Some(object) = written? else {
@@ -149,6 +147,7 @@ impl Controller {
                 return Ok(Settled::Read(now));
             };
             tries += 1;
+            let write = Write { shows_secret: self.spec.status_shows_secret(), ..write };
             match self.cluster.write(write).await {
                 Ok(object) => return Ok(object.map_or(Settled::Gone, Settled::Wrote)),
                 Err(error) if error.reason == Reason::Missing => return Ok(Settled::Gone),

@@ -33,6 +33,9 @@ pub(super) fn forget(run: &Run, name: &str, id: &str) -> Result<(), CallError> {
 }
 
 fn take(run: &Run, source: &External, id: &Arc<str>, write: Write) -> Result<(), CallError> {
+    if !run.is_current() {
+        return Ok(());
+    }
     let primary = (run.primary.key(), &*run.primary.header().uid);
     let taken = source.write(primary, id, write, || run.controller.guest.lasting());
     taken

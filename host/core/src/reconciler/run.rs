@@ -95,6 +95,19 @@ impl Run {
         run
     }
 
+    /// False if the primary has been made again meanwhile: what is outside of the cluster by its name is not this run's any more.
+    pub(super) fn is_current(&self) -> bool {
+        let uid = &self.primary.header().uid;
+        self.controller.primaries.get(self.primary.key()).is_none_or(|now| now.header().uid == *uid)
+    }
+
+    /// Takes in that it has ended well: a poll finds all that it has written outside of the cluster from now on (`XC-5`).
+    pub(super) fn release(&self) {
+        for source in self.controller.externals.values() {
+            source.release(self.primary.key());
+        }
+    }
+
     /// Returns the primary as a tree, read once per run.
     pub(crate) fn primary_tree(&self) -> Result<Arc<Value>, object::Error> {
         if let Some(tree) = &self.kept.lock().tree {
@@ -276,15 +289,6 @@ impl Run {
 struct Waiting<'a> {
     run: &'a Run,
     answered: bool,
-}
-
-impl Drop for Run {
-    /// Whatever has become of it: what it has written outside of the cluster can be found from now on.
-    fn drop(&mut self) {
-        for source in self.controller.externals.values() {
-            source.release(self.primary.key());
-        }
-    }
 }
 
 impl Drop for Waiting<'_> {

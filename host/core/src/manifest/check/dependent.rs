@@ -17,7 +17,7 @@ use super::super::{
     Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching,
     OnImmutable, OnRename, ReadyKind, Workflow,
 };
-use super::{Check, Sources, Usual, flag, get, located, names, object, source};
+use super::{Check, Sources, Usual, flag, get, located, names, object, source, template};
 
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
@@ -132,6 +132,7 @@ impl Check<'_> {
             );
             Graph::default()
         });
+        template::mark_secrets(scope.primary, &graph, &mut dependents);
         Workflow { dependents, outside, graph: Arc::new(graph), ..Workflow::default() }
     }
 
@@ -218,10 +219,12 @@ impl Check<'_> {
         };
         let gvk = gvk?;
         let applied = get(&raw.server_side_apply).copied().unwrap_or_else(|| scope.usual.applied.of(&gvk));
+        let detect_api_version_change = self.detects_versions(raw, applied, &matching);
         Some(Dependent {
             gvk,
             bulk,
             template,
+            shows_secret: false,
             depends_on,
             manage,
             garbage_collected,
@@ -235,6 +238,7 @@ impl Check<'_> {
             called,
             on_rename: get(&raw.on_rename).copied().unwrap_or_default(),
             on_immutable: get(&raw.on_immutable).copied().unwrap_or_default(),
+            detect_api_version_change,
             mapping: get(&raw.mapping).map(source::mapping_keys).unwrap_or_default(),
             conditions,
             config: object(&raw.config),

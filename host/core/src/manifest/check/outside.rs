@@ -67,6 +67,7 @@ impl Check<'_> {
             ("namespace", place(&raw.namespace)),
             ("onRename", place(&raw.on_rename)),
             ("onImmutable", place(&raw.on_immutable)),
+            ("detectApiVersionChange", place(&raw.detect_api_version_change)),
             ("mapping", place(&raw.mapping)),
         ] {
             if let Some(place) = place {

@@ -10,6 +10,7 @@ use super::super::{Controller, Dependent, Manage, Plugin, Reconciler, TEMPLATES,
 use super::{Check, flag, get, located, names};
 use crate::cel::{DEPENDENTS, Names, Right, Template, Templated, WORKFLOW};
 use crate::object::Gvk;
+use crate::workflow::graph::Graph;
 use crate::yaml::{Any, Located, Quoted, Scalar, Slot};
 
 /// The most expressions in all templates of an operator.
@@ -215,4 +216,21 @@ fn lacking(dependent: &Dependent) -> Option<&'static str> {
     }
     let held = template.as_ref().is_some_and(|template| template.has(&["metadata", "finalizers"]));
     held.then_some("found `finalizers` in a template, which take `delete` in the `capabilities` of a `plugin`, in a controller without one; expected none, or `plugin`")
+}
+
+/// Marks the dependents whose template sees a Secret: the primary, one that they depend on, or what another template makes of one (`DT-4`).
+pub(super) fn mark_secrets(primary: Option<&Gvk>, graph: &Graph, dependents: &mut BTreeMap<Arc<str>, Dependent>) {
+    let is_primary = primary.is_some_and(Gvk::is_secret);
+    for name in graph.nodes().iter().map(|node| &node.name) {
+        let shows = |Dependent { template, depends_on, .. }: &Dependent| {
+            let secretive = |name: &Arc<str>| dependents.get(name).is_some_and(Dependent::is_secretive);
+            let sees = |template: &Template| depends_on.iter().any(|name| secretive(name) && template.reads(name));
+            template.as_ref().is_some_and(|template| is_primary || sees(template))
+        };
+        if dependents.get(name).is_some_and(shows)
+            && let Some(dependent) = dependents.get_mut(name)
+        {
+            dependent.shows_secret = true;
+        }
+    }
 }

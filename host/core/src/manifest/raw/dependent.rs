@@ -88,7 +88,7 @@ pub(in crate::manifest) struct Dependent {
     /// Take over an object that exists already and is no other primary's; without it, such an object is an error.
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) adopt: Maybe<bool>,
-    /// Write and compare it by server-side apply; without it, `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
+    /// Write and compare it by server-side apply; without it, as the daemon's defaults say: `false` for `ConfigMap` and `Secret`, else `true` (`KD-5`).
     pub(in crate::manifest) server_side_apply: Maybe<bool>,
     /// What becomes of fields of it that its kind does not have; without it, as the controller says (`FV-1`).
     pub(in crate::manifest) field_validation: Maybe<FieldValidation>,
@@ -113,6 +113,10 @@ pub(in crate::manifest) struct Dependent {
     /// and made anew (`TR-2`).
     #[schemars(extend("default" = "fail"))]
     pub(in crate::manifest) on_immutable: Maybe<OnImmutable>,
+    /// Apply its object once more if it was applied as another version of its kind than `apiVersion`, and nothing else differs; only with server-side apply, and
+    /// without `match: generic` or `dryRun` (`KD-12`).
+    #[schemars(extend("default" = false))]
+    pub(in crate::manifest) detect_api_version_change: Maybe<bool>,
     /// The annotations that name its primary; only with `garbageCollected: false` (`KD-3`).
     pub(in crate::manifest) mapping: Maybe<MappingKeys>,
     /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary; while it does for no

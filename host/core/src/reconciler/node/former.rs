@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::visitor::{Stopped, Visitor};
 use super::{SOME, is_watched};
-use crate::cluster::Propagation;
+use crate::cluster::{Propagation, Write};
 use crate::cpu;
 use crate::dependent::{self, ownership};
 use crate::guest::{Operation, WorkflowResult};
@@ -57,8 +57,9 @@ impl Visitor<'_> {
             }
             if !former.header().deleting {
                 let write = dependent::delete_as_seen(spec.gvk.clone(), &former, Propagation::Background);
-                let deleting = self.run.controller.cluster.write(write);
-                if let Some(left) = self.run.asked(deleting).await? {
+                let write = Write { shows_secret: spec.shows_secret, ..write };
+                let deleting = self.run.asked(self.run.controller.cluster.write(write)).await;
+                if let Some(left) = deleting.map_err(|error| Stopped::from(error).told_of(spec))? {
                     source.put(left);
                 }
                 let now = self.run.known_key(name).map(|key| key.to_string());

@@ -9,6 +9,7 @@ use super::visitor::{Stopped, Visitor};
 use crate::external::{self, External, Keyed, Things, Write};
 use crate::guest::{Cause, Created, Failure, MatchResult, Operation};
 use crate::manifest::{GenericMatching, Matching, Outside};
+use crate::object::Object;
 use crate::reconciler::polling;
 use crate::reconciler::run::Run;
 use crate::workflow::condition::Found;
@@ -27,6 +28,28 @@ pub(super) struct Site<'a> {
     source: &'a External,
     things: Things,
     states: States,
+}
+
+/// A write outside of the cluster that is under way. Unless it is known how it has ended, also because the run is broken off, it is not known what
+/// there is.
+struct Unsure<'s> {
+    source: &'s External,
+    primary: &'s Object,
+    known: bool,
+}
+
+impl Unsure<'_> {
+    fn known(mut self) {
+        self.known = true;
+    }
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if !self.known {
+            self.source.doubt(self.primary.key(), &self.primary.header().uid);
+        }
+    }
 }
 
 /// A thing that there is: its id, and what it is.
@@ -115,7 +138,9 @@ impl Visitor<'_> {
             let polled = polling::needed(controller, source, primary).await;
             polled.map_err(|error| Stopped::Unread(error.message))?;
         }
-        source.known_of(primary.key()).map_err(|unknown| Stopped::Unread(unknown.to_string()))?;
+        source
+            .known_of(primary.key(), &primary.header().uid)
+            .map_err(|unknown| Stopped::Unread(unknown.to_string()))?;
         let things = source.of(primary.key(), &primary.header().uid);
         let paid = self.run.budget.lock().text(things.values().map(|thing| thing.len()).sum());
         paid.map_err(|error| format!("the things of source {}: {error}", source.name))?;
@@ -175,9 +200,11 @@ impl Visitor<'_> {
             return Ok((Some(id), Operation::Unchanged));
         }
         let Run { primary, .. } = self.run;
+        let unsure = self.unsure(site.source);
         let updated = self.session.update(site.name, &text, &wanted.text, primary.json()).await;
-        let updated = updated.map_err(|failure| self.unanswered(site.source, "update", &failure))?;
-        self.or_doubt(site, self.take_updated(site, (&id, text), updated))?;
+        let updated = updated.map_err(|failure| failed("update", &failure))?;
+        self.take_updated(site, (&id, text), updated)?;
+        unsure.known();
         Ok((Some(id), Operation::Updated))
     }
 
@@ -203,16 +230,34 @@ impl Visitor<'_> {
         let Run { primary, .. } = self.run;
         let room = site.source.room_for(primary.key(), wanted.text.len());
         room.map_err(|refused| format!("nothing is created: source {}: {refused}", site.source.name))?;
+        let unsure = self.unsure(site.source);
         let created = self.session.create(site.name, &wanted.text, primary.json()).await;
-        let Created { actual, state } = created.map_err(|failure| self.unanswered(site.source, "create", &failure))?;
-        let (id, actual) = self.or_doubt(site, self.read_thing(site, "create", actual))?;
+        let Created { actual, state } = created.map_err(|failure| failed("create", &failure))?;
+        let (id, actual) = match self.read_thing(site, "create", actual.clone()) {
+            Ok(found) => found,
+            Err(stopped) => {
+                self.take_back_unread(site, state, &actual).await;
+                return Err(stopped);
+            }
+        };
         tracing::debug!(dependent = %site.name, %id, "thing created");
-        let taken = self.or_doubt(site, self.take_created(site, wanted, (&id, Arc::clone(&actual))));
+        let taken = self.take_created(site, wanted, (&id, Arc::clone(&actual)));
         // Whatever else is wrong, the id is not lost.
         let thing = (Arc::clone(&id), actual);
         self.keep_state(site, wanted.key.as_ref().unwrap_or(&id), thing, state).await?;
         taken?;
+        unsure.known();
         Ok(id)
+    }
+
+    /// Removes a thing again whose id can't be read, so that what remembers it can't be found: it would be left behind.
+    async fn take_back_unread(&self, site: &Site<'_>, state: Option<String>, actual: &str) {
+        if state.is_none() {
+            return;
+        }
+        let removed = self.session.remove(site.name, actual, self.run.primary.json()).await;
+        let error = removed.err().map(|failure| failure.message);
+        tracing::warn!(dependent = %site.name, error, "thing whose id can't be read is removed");
     }
 
     /// Takes in a thing that was created. One that is not what was desired would not be found again.
@@ -244,21 +289,20 @@ impl Visitor<'_> {
         Ok(key.map_err(|unclear| format!("what `create` answered: {unclear}"))?)
     }
 
-    /// Takes in that what was written could not be remembered, so that there is a poll before anything else is made.
-    fn or_doubt<T>(&self, site: &Site<'_>, done: Result<T, Stopped>) -> Result<T, Stopped> {
-        if done.is_err() {
-            let primary = &self.run.primary;
-            site.source.doubt(primary.key(), &primary.header().uid);
-        }
-        done
+    /// Returns what has the things of the primary polled before anything else is made of them, unless it gets to know how a write has ended.
+    fn unsure<'s>(&'s self, source: &'s External) -> Unsure<'s> {
+        Unsure { source, primary: &self.run.primary, known: false }
     }
 
     /// Has the component remove a thing.
     async fn remove_thing(&self, (name, _, source): Declared<'_>, id: &Arc<str>, actual: &str) -> Result<(), Stopped> {
+        let unsure = self.unsure(source);
         let removed = self.session.remove(name, actual, self.run.primary.json()).await;
-        removed.map_err(|failure| self.unanswered(source, "remove", &failure))?;
+        removed.map_err(|failure| failed("remove", &failure))?;
         tracing::debug!(dependent = %name, %id, "thing removed");
-        self.keep(source, id, Write::Removed)
+        self.keep(source, id, Write::Removed)?;
+        unsure.known();
+        Ok(())
     }
 
     /// Takes in what was written, so that whoever comes next reads it (`DR-4`); unless the primary has been made again meanwhile, whose
@@ -266,7 +310,7 @@ impl Visitor<'_> {
     fn keep(&self, source: &External, id: &Arc<str>, write: Write) -> Result<(), Stopped> {
         let Run { controller, primary, .. } = self.run;
         let (key, uid) = (primary.key(), &*primary.header().uid);
-        if controller.primaries.get(key).is_some_and(|now| *now.header().uid != *uid) {
+        if !self.run.is_current() {
             return Ok(());
         }
         let kept = source.write((key, uid), id, write, || controller.guest.lasting());
@@ -280,13 +324,6 @@ impl Visitor<'_> {
         let things = things.map_err(|problem| format!("what `{function}` answered: {problem}"))?;
         let thing = things.into_iter().next();
         Ok(thing.ok_or_else(|| format!("`{function}` answered nothing"))?)
-    }
-
-    /// Takes in that a write has no answer, so that it is not known what there is.
-    fn unanswered(&self, source: &External, function: &str, failure: &Failure) -> Stopped {
-        let primary = &self.run.primary;
-        source.doubt(primary.key(), &primary.header().uid);
-        failed(function, failure)
     }
 
     async fn compare_thing(&self, site: &Site<'_>, actual: &str, wanted: &Wanted) -> Result<MatchResult, Stopped> {

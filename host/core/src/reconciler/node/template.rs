@@ -45,12 +45,6 @@ impl Visitor<'_> {
         made.map_err(|unmade| Stopped::Unmade(unmade.to_string()))
     }
 
-    /// Whether what is desired of a dependent may hold values of a Secret (`DT-4`).
-    pub(super) fn shows_secret(&self, spec: &Dependent) -> bool {
-        let declared = &self.run.controller.spec;
-        spec.template.as_ref().is_some_and(|template| declared.shows_secret(template, spec.depends_on.iter()))
-    }
-
     /// Returns the document with the status of the primary.
     pub(in crate::reconciler) async fn status(&self, template: &Template) -> Result<String, Failure> {
         let wrong = |stopped: Stopped| {

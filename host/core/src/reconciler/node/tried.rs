@@ -13,15 +13,12 @@ use crate::manifest::{Dependent, Matching, OnImmutable};
 use crate::object::Object;
 use crate::source::Source;
 
-/// What admission says of a write that it forbids: a webhook, or a policy.
-const DENIED: [&str; 2] = ["denied the request", "denied request"];
-
 /// An object that is going is looked at again after so long, unless its end is seen before.
 const GOING: Duration = Duration::from_secs(10);
 
 /// Returns a refusal with what would help, if it says of fields that they can't be changed.
 fn hinted(refusal: cluster::Error) -> cluster::Error {
-    if !refusal.message.contains("immutable") {
+    if !refusal.says.immutable {
         return refusal;
     }
     let message = format!("{}; `onImmutable: recreate` has the object deleted and made anew", refusal.message);
@@ -59,9 +56,9 @@ impl Visitor<'_> {
     ) -> Result<MatchResult, Stopped> {
         let manager = &self.run.controller.spec.field_manager;
         let write = dependent::update(actual, desired, spec, manager, &mut self.run.budget.lock());
-        let write = Write { shows_secret: self.shows_secret(spec), ..write.map_err(|e| e.to_string())? };
+        let write = Write { shows_secret: spec.shows_secret, ..write.map_err(|e| e.to_string())? };
         let outcome = self.run.asked(self.run.controller.cluster.dry_run(write)).await.map_err(Stopped::from);
-        let outcome = outcome.map_err(|stopped| self.told_of(spec, stopped))?;
+        let outcome = outcome.map_err(|stopped| stopped.told_of(spec))?;
         let outcome = outcome.ok_or_else(|| format!("{}: a dry run answered no object", desired.key()))?;
         let compared = dependent::compare_outcome(actual, &outcome, &mut self.run.budget.lock());
         compared.map_err(|e| e.to_string().into())
@@ -83,10 +80,12 @@ impl Visitor<'_> {
             if !self.helps((name, spec), (desired, hash), found, &refusal).await {
                 return Err(refusal.into());
             }
-            let why = self.told_of(spec, refusal.into());
+            let why = Stopped::from(refusal).told_of(spec);
             tracing::info!(dependent = %name, object = %desired.key(), %why, "made anew, because it can't be updated");
             let deletion = dependent::delete_as_seen(spec.gvk.clone(), found, Propagation::Foreground);
-            match self.run.asked(self.run.controller.cluster.write(deletion)).await? {
+            let deletion = Write { shows_secret: spec.shows_secret, ..deletion };
+            let deleted = self.run.asked(self.run.controller.cluster.write(deletion)).await;
+            match deleted.map_err(|error| Stopped::from(error).told_of(spec))? {
                 Some(left) if left.header().deleting => source.put(left),
                 Some(_) | None => return self.write_upon(name, spec, (desired, hash), &Basis::Absent).await,
             }
@@ -107,12 +106,11 @@ impl Visitor<'_> {
         let controller = &self.run.controller;
         let made_so = self.has_matched((name, spec), desired.key(), hash);
         // Admission forbids changes, and may permit the same as something new.
-        let forbidden = DENIED.iter().any(|denied| refusal.message.contains(denied));
-        if made_so || forbidden || !self.belongs(name, spec, found) {
+        if made_so || refusal.says.denied || !self.belongs(name, spec, found) {
             return false;
         }
         let beside = dependent::create_beside(desired, spec, &controller.spec.field_manager);
-        let beside = Write { shows_secret: self.shows_secret(spec), ..beside };
+        let beside = Write { shows_secret: spec.shows_secret, ..beside };
         let tried = self.run.asked(controller.cluster.dry_run(beside)).await;
         // It exists, and nothing else is wrong with it.
         tried.map_or_else(|error| error.is_conflict(), |_| true)

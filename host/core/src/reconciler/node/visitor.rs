@@ -60,17 +60,12 @@ impl From<String> for Stopped {
 }
 
 impl Stopped {
-    /// Returns it without what the API server says of an object.
-    pub(super) fn hushed(self) -> Self {
-        match self {
-            Self::Refused(error) => Self::Refused(error.hushed()),
-            Self::Unknown(_)
-            | Self::Asked(_)
-            | Self::Several(_)
-            | Self::Unmade(_)
-            | Self::Unread(_)
-            | Self::Failed(_) => self,
+    /// Returns why the write of a dependent has stopped, without what the API server says of an object that shows a Secret (`DT-4`).
+    pub(super) fn told_of(self, spec: &Dependent) -> Self {
+        if let (Self::Refused(error), true) = (&self, spec.shows_secret) {
+            return Self::Refused(error.clone().hushed());
         }
+        self
     }
 
     /// Returns true if the API server refused a request for want of rights.

@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         let unreachable = |message: String| CallError::new(CallReason::Unreachable, message);
         let primary = self.primary()?;
         let (key, uid) = (primary.key(), &primary.header().uid);
-        external.known_of(key).map_err(|unknown| unreachable(unknown.to_string()))?;
+        external.known_of(key, uid).map_err(|unknown| unreachable(unknown.to_string()))?;
         if self.waits && external.spec.each().is_some() && !external.knows(key, uid) {
             return Err(unreachable(format!("source {} has not been polled for {key} yet", external.name)));
         }

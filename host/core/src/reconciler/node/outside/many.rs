@@ -72,21 +72,13 @@ impl Visitor<'_> {
         self.delete_states(site.spec, &site.states.without(&there)).await
     }
 
-    /// Removes a thing: first what remembers it (`BD-4`). That is made again if the thing can't be removed, so that it is not lost.
+    /// Removes a thing, then what remembers it (`BD-4`).
     async fn remove_one(&self, site: &Site<'_>, key: &Arc<str>, id: &Arc<str>) -> Result<(), Stopped> {
         let Some(actual) = site.things.get(id) else {
             return Ok(());
         };
-        let states = site.states.of(key);
-        let kept = self.keep_until_removed((site.name, key), (id, actual), &states)?;
-        self.delete_states(site.spec, &states).await?;
-        let removed = self.remove_thing(site.declared(), id, actual).await;
-        match (&removed, kept) {
-            (Err(_), Some(kept)) => self.put_back(site.declared(), key, &kept).await?,
-            (Ok(()), Some(_)) => self.forget_kept(site.name, key),
-            (_, None) => {}
-        }
-        removed
+        self.remove_thing(site.declared(), id, actual).await?;
+        self.delete_states(site.spec, &site.states.of(key)).await
     }
 
     /// Brings one thing in line, as that of a dependent that is not many.

@@ -23,15 +23,6 @@ const KEY: &str = "capstan.dev/external-key";
 #[derive(Default)]
 pub(super) struct States(BTreeMap<String, Vec<Object>>);
 
-/// What the caches say of an object that is written.
-#[derive(Clone, Copy)]
-enum Seen {
-    /// They show it if there is one.
-    Cached,
-    /// It has just been deleted, which they may not show yet.
-    Deleted,
-}
-
 impl States {
     /// Returns those of one thing.
     pub(super) fn of(&self, key: &str) -> Vec<&Object> {
@@ -75,6 +66,11 @@ impl Visitor<'_> {
         answer: Option<String>,
     ) -> Result<(), Stopped> {
         let Site { name, spec, states, .. } = site;
+        if spec.state.is_some() {
+            // Also if the run is broken off meanwhile.
+            let state = answer.as_deref().map(Arc::from);
+            self.keep_unwritten(name, key, Kept { state, thing: thing.clone() });
+        }
         let written = match (&spec.state, &answer) {
             (None, None) => return Ok(()),
             (None, Some(_)) => {
@@ -87,18 +83,19 @@ impl Visitor<'_> {
                     format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk);
                 Err(Stopped::Unmade(message))
             }
-            (Some(declared), Some(answer)) => self.write_state(declared, key, answer, Seen::Cached).await,
+            (Some(declared), Some(answer)) => self.write_state(declared, key, answer).await,
         };
         let written = match written {
             Ok(written) => written,
             Err(stopped) => {
                 let gone = stopped.is_final() && self.take_back(site.declared(), &thing, &stopped).await.is_ok();
-                if !gone {
-                    self.keep_unwritten(name, key, Kept { state: answer.map(Into::into), thing });
+                if gone {
+                    self.forget_kept(name, key);
                 }
                 return Err(stopped);
             }
         };
+        self.forget_kept(name, key);
         let others: Vec<&Object> = states.of(key).into_iter().filter(|object| *object.key() != written).collect();
         self.delete_states(spec, &others).await
     }
@@ -123,7 +120,7 @@ impl Visitor<'_> {
         };
         while let Some((key, Kept { state, thing })) = controller.verdicts.unwritten(primary, name) {
             let written = match &state {
-                Some(state) => self.write_state(declared, &key, state, Seen::Cached).await,
+                Some(state) => self.write_state(declared, &key, state).await,
                 None => Err(Stopped::Unmade("`create` answered no `state`".to_owned())),
             };
             match written {
@@ -147,65 +144,21 @@ impl Visitor<'_> {
         Ok(())
     }
 
-    /// Keeps what remembers a thing while that is removed: if it stays, and nothing can be written then, it is written later. Returns what is
-    /// kept; `None` if nothing remembers the thing.
-    pub(super) fn keep_until_removed(
-        &self,
-        (name, key): (&Arc<str>, &Arc<str>),
-        (id, actual): (&Arc<str>, &Arc<str>),
-        states: &[&Object],
-    ) -> Result<Option<Arc<str>>, Stopped> {
-        let Some(object) = states.last() else {
-            return Ok(None);
-        };
-        let mut tree = object.tree(&mut self.run.budget.lock()).map_err(|error| error.to_string())?;
-        if let Some(Value::Object(metadata)) = tree.get_mut("metadata") {
-            metadata.retain(|field, _| ["name", "namespace", "labels", "annotations"].contains(&field.as_str()));
-            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
-                annotations.remove(dependent::ownership::MARK);
-            }
-        }
-        let state: Arc<str> = tree.to_string().into();
-        let thing = (Arc::clone(id), Arc::clone(actual));
-        self.keep_unwritten(name, key, Kept { state: Some(Arc::clone(&state)), thing });
-        Ok(Some(state))
-    }
-
     /// Forgets what was kept of a thing that is gone, or whose object is there again.
     pub(super) fn forget_kept(&self, name: &Arc<str>, key: &str) {
         let Run { controller, primary, .. } = self.run;
         controller.verdicts.change_unwritten(primary, name, |all| all.forget(key));
     }
 
-    /// Makes an object again that remembered the id of a thing which is still there. Polls that began before could not find it.
-    pub(super) async fn put_back(
-        &self,
-        (name, spec, source): Declared<'_>,
-        key: &Arc<str>,
-        kept: &str,
-    ) -> Result<(), Stopped> {
-        let Some(declared) = &spec.state else {
-            return Ok(());
-        };
-        self.write_state(declared, key, kept, Seen::Deleted).await?;
-        let primary = &self.run.primary;
-        source.doubt(primary.key(), &primary.header().uid);
-        self.forget_kept(name, key);
-        Ok(())
-    }
-
     /// Writes an object that remembers the id of a thing, and returns its name.
-    async fn write_state(&self, declared: &State, key: &str, answer: &str, seen: Seen) -> Result<ObjectRef, Stopped> {
+    async fn write_state(&self, declared: &State, key: &str, answer: &str) -> Result<ObjectRef, Stopped> {
         let State { name, dependent } = declared;
         let text = self.with_key(answer, key)?;
         let desired = self.complete(name, dependent, &text)?;
         let source = self.source(name).await?;
         source.known(Within::Object(desired.key()))?;
         is_watched(source, desired.key())?;
-        let actual = match seen {
-            Seen::Cached => source.get(desired.key()).filter(|object| self.belongs(name, dependent, object)),
-            Seen::Deleted => None,
-        };
+        let actual = source.get(desired.key()).filter(|object| self.belongs(name, dependent, object));
         let hash = self.run.controller.hash(&text);
         self.bring_in_line((name, dependent, source), (&desired, hash), actual).await?;
         Ok(desired.key().clone())
