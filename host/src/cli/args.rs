@@ -14,11 +14,13 @@ use crate::machine;
 mod component;
 mod dev;
 mod init;
+mod registry;
 mod test;
 
 pub use component::Component;
 pub use dev::Dev;
 pub use init::{Init, Language};
+pub use registry::{Inspect, Pull, Push, Registry};
 pub use test::Test;
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
@@ -34,6 +36,7 @@ Examples:
   capstan plugins                          how are the plugins of a running daemon?
   capstan rbac -m webpage.yaml             which rights in the cluster does it need?
   capstan graph -m webpage.yaml            in which order are its dependents reconciled?
+  capstan push webpage.wasm ghcr.io/org/webpage:1.2     put its component into a registry
   capstan schema > capstan.schema.json     completion and checks in your editor
 
 Exit status: 0 success, 1 something is wrong (the message says what), 2 wrong usage, 130 aborted by a second signal.
@@ -64,6 +67,12 @@ pub enum Command {
     Rbac(Rbac),
     /// Print the dependents of workflows in their order, as text or as a drawing.
     Graph(Graph),
+    /// Put a component into a registry of OCI artifacts.
+    Push(Push),
+    /// Get a component from a registry.
+    Pull(Pull),
+    /// Say what a component is, in a file or in a registry: digest, size, imports, exports, annotations.
+    Inspect(Inspect),
     /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
     #[command(after_help = "\
 Examples:
