@@ -29,6 +29,7 @@ pub mod control;
 pub mod controller;
 pub mod descriptors;
 pub mod files;
+mod folder;
 pub mod http;
 pub mod inbound;
 pub mod informer;

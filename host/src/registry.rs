@@ -17,6 +17,8 @@ use rustls::pki_types::pem::PemObject as _;
 mod connect;
 mod described;
 mod exchange;
+pub mod images;
+pub mod kept;
 mod pull;
 mod push;
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use capstan_core::manifest::{Authority, Image};
 use capstan_core::registry::artifact::Interfaces;
 use capstan_core::registry::challenge::Access;
 use capstan_core::registry::{Credentials, Digest, Failure, Reference};
@@ -14,6 +15,7 @@ use capstan_core::text;
 use serde::Serialize;
 
 use crate::cli::args::{Output, Registry};
+use crate::plugin::loader::Wasm;
 use crate::registry::{Patience, Session, Way};
 use crate::{read, tls};
 
@@ -49,6 +51,24 @@ pub(super) fn session(args: &Registry, reference: &Reference, access: Access) ->
         way = way.trusting(&pem).map_err(anyhow::Error::msg).with_context(what)?;
     }
     Ok(Session::new(way, reference, (credentials, access), args.insecure))
+}
+
+/// Returns a component of a registry, as a manifest names it.
+///
+/// # Errors
+/// If the credentials or certificates can't be read, or the registry does not give it.
+pub(super) async fn pulled(image: &Image) -> anyhow::Result<Wasm> {
+    let ca = match &image.authority {
+        Some(Authority::File(file)) => Some(file.clone()),
+        Some(Authority::Held(_)) | None => None,
+    };
+    let args = Registry { username: None, password_stdin: false, ca, insecure: image.insecure };
+    let reference = &image.reference;
+    let mut session = session(&args, reference, Access::Pull)?;
+    let resolved = session.resolve(read::COMPONENT).await.map_err(failed("pull", reference))?;
+    let mut component = Vec::new();
+    session.blob(&resolved.artifact.layer, &mut component).await.map_err(failed("pull", reference))?;
+    Ok(Wasm::new(&reference.to_string(), move || Ok(component.clone())))
 }
 
 /// Returns the error of a command: what was to be done with which reference, and why it was not.
