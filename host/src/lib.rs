@@ -3,10 +3,11 @@
 //! In reading order: [`run`] puts the parts together; [`supervisor`] keeps what runs in line with the manifests,
 //! which [`operators`] reads (with [`read`]) and [`files`] watches; [`controller`] brings one controller up and
 //! changes it while it runs; [`informer`] keeps caches in sync with the API server; [`client`] talks to the API
-//! server; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
+//! server, [`registry`] to registries of components; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
 //! [`init`](cli::init), [`dev`](cli::dev), [`component`](cli::component), [`check`](cli::check), [`test`](cli::test),
-//! [`plugins`](cli::plugins), [`rbac`](cli::rbac) and [`graph`](cli::graph).
+//! [`plugins`](cli::plugins), [`rbac`](cli::rbac), [`graph`](cli::graph), [`push`](cli::push), [`pull`](cli::pull) and
+//! [`inspect`](cli::inspect).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -28,6 +29,7 @@ pub mod control;
 pub mod controller;
 pub mod descriptors;
 pub mod files;
+mod folder;
 pub mod http;
 pub mod inbound;
 pub mod informer;
@@ -41,9 +43,11 @@ pub mod part;
 pub mod plugin;
 pub mod read;
 pub mod readiness;
+pub mod registry;
 pub mod run;
 pub mod shutdown;
 pub mod supervisor;
+mod tls;
 pub mod watchdog;
 pub mod workers;
 
@@ -75,6 +79,9 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Plugins(args) => block_on(async move { cli::plugins::run(&args).await }),
         Command::Rbac(args) => cli::rbac::run(&args),
         Command::Graph(args) => block_on(async move { cli::graph::run(&args).await }),
+        Command::Push(args) => block_on(async move { cli::push::run(&args).await }),
+        Command::Pull(args) => block_on(async move { cli::pull::run(&args).await }),
+        Command::Inspect(args) => block_on(async move { cli::inspect::run(&args).await }),
         Command::Schema { kind } => print(&format!(
             "{:#}\n",
             match kind {

@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use capstan_core::manifest::{self, Defaults, Operator};
+use capstan_core::manifest::{self, Component, Defaults, Operator};
 use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
 
 use crate::cli::args::Source;
 use crate::client::chain;
 use crate::files::is_manifest;
-use crate::plugin::Plugin;
 use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::loader::{Budget, CodeCache};
+use crate::plugin::loader::{Budget, CodeCache, Wasm};
+use crate::plugin::{Outside, Plugin};
 use crate::read;
+use crate::registry::images::Images;
+use crate::registry::kept::Place;
 
 /// What was read, before components are loaded.
 pub struct Read {
@@ -162,11 +164,7 @@ pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
 
 /// Returns the folder that the command line names for compiled code, or the usual one.
 pub fn code_cache(source: &Source) -> CodeCache {
-    let usual = || {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-        cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache"))).map(|cache| cache.join("capstan/code"))
-    };
-    let cache = match source.code_cache.clone().or_else(usual) {
+    let cache = match code_folder(source) {
         Some(folder) => CodeCache::keyed(&folder, source.code_cache_key_file.as_deref(), source.code_cache_size),
         None => CodeCache::none(),
     };
@@ -185,6 +183,22 @@ pub fn code_cache(source: &Source) -> CodeCache {
     }
 }
 
+/// Returns the components of registries, with the folder that the command line names for them, or one within that of compiled code.
+pub fn images(source: &Source, outside: Outside) -> Images {
+    let usual = || code_folder(source).map(|folder| folder.join("components"));
+    let folder = source.component_cache.clone().or_else(usual);
+    let place = |folder| Place { folder, key: source.code_cache_key_file.clone(), most: source.component_cache_size };
+    Images::new(outside, folder.map(place), source.insecure_registries.iter().cloned().collect())
+}
+
+fn code_folder(source: &Source) -> Option<PathBuf> {
+    let usual = || {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache"))).map(|cache| cache.join("capstan/code"))
+    };
+    source.code_cache.clone().or_else(usual)
+}
+
 /// Returns a path to this program, which on Linux is good even after the file has been replaced.
 fn program() -> std::io::Result<PathBuf> {
     let own = Path::new("/proc/self/exe");
@@ -194,15 +208,28 @@ fn program() -> std::io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Loads the plugins of an operator that have a component; those that fail come with the reason.
+/// Why a component of a registry is not loaded by a command that ends.
+const NOT_PULLED: &str = "it is in a registry; get it with `capstan pull`, and name the file";
+
+/// Loads the plugins of an operator that have a component, of registries those that were `pulled`; those that fail come with the reason.
 pub async fn plugins(
     engine: &Engine,
     cache: &CodeCache,
     operator: &Operator,
+    pulled: &BTreeMap<Arc<str>, Wasm>,
 ) -> (BTreeMap<Arc<str>, Plugin>, Vec<(Arc<str>, String)>) {
     let (mut loaded, mut failed) = (BTreeMap::new(), Vec::new());
-    for (name, _) in operator.plugins.iter().filter(|(_, plugin)| plugin.component.is_some()) {
-        match Plugin::load(engine, cache, operator, name).await {
+    for (name, plugin) in &operator.plugins {
+        let wasm = match &plugin.component {
+            Some(Component::File(path)) => Some(Wasm::of_file(path)),
+            Some(Component::Registry(_)) => pulled.get(name).cloned(),
+            None => continue,
+        };
+        let Some(wasm) = wasm else {
+            failed.push((Arc::clone(name), NOT_PULLED.to_owned()));
+            continue;
+        };
+        match Plugin::load_from(engine, cache, (operator, name), &wasm).await {
             Ok(plugin) => drop(loaded.insert(Arc::clone(name), plugin)),
             Err(error) => failed.push((Arc::clone(name), text::block(&chain(&error)))),
         }

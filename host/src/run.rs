@@ -145,9 +145,11 @@ async fn serve(
         swapped: Notify::new(),
         holder,
     });
-    let status = Arc::new(Status::default());
-    let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside)?;
+    let images = operators::images(&args.source, outside.clone());
+    let status = Arc::new(Status::pulling(images.clone()));
+    let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside, images.clone())?;
     let supervisor = Supervisor::new(supply(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
+        .pulling(images)
         .capped(args.plugin_concurrency());
     let desk = Desk::new(&status, supervisor.tokens(), &metrics, environment.workers.runtime());
     let requests = match port {

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use capstan_core::manifest::{Controller, Operator, Plugin};
+use capstan_core::manifest::{Component as Source, Controller, Operator, Plugin};
 use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
-use capstan_core::rollout::values::{Given, given};
+use capstan_core::rollout::values::given;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -33,6 +33,7 @@ mod values;
 use crate::backoff::until;
 use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
+use crate::registry::images::Images;
 use leaving::Leaving;
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
@@ -45,6 +46,8 @@ pub struct Supervisor {
     supply: Box<dyn Supply>,
     /// The values of `config` that are elsewhere.
     values: Values,
+    /// The components that are in registries.
+    images: Images,
     environment: Arc<Environment>,
     status: Arc<Status>,
     /// How many runs of one plugin may be under way.
@@ -99,6 +102,7 @@ impl Supervisor {
     ) -> Self {
         Self {
             supply,
+            images: Images::default(),
             values: Values::new(&environment.api, &environment.home.own),
             environment,
             status,
@@ -123,6 +127,12 @@ impl Supervisor {
         Self { concurrency, ..self }
     }
 
+    /// Returns the supervisor with the components of registries.
+    #[must_use]
+    pub fn pulling(self, images: Images) -> Self {
+        Self { images, ..self }
+    }
+
     /// Starts what the manifests declare, takes their changes until it is stopped, and returns when the last run has ended.
     pub async fn run(mut self) {
         let stop = self.stop.clone();
@@ -140,8 +150,14 @@ impl Supervisor {
                 tokio::select! {
                     // The same each time, whatever comes at once.
                     biased;
-                    changed = self.supply.changed() => again = Some(changed),
+                    changed = self.supply.changed() => {
+                        if changed == Again::InAnyCase {
+                            self.images.again();
+                        }
+                        again = Some(changed);
+                    }
                     () = self.values.changed() => again = Some(Again::OnceChanged),
+                    () = self.images.changed() => again = Some(Again::OnceChanged),
                     () = self.environment.swapped.notified() => self.want_values(),
                     () = until(self.again_at) => {
                         self.again_at = None;
@@ -173,6 +189,7 @@ impl Supervisor {
         self.status.manifests(bad.collect());
         self.supply.want(&self.operators);
         self.want_values();
+        self.images.want(plan::images(&self.operators), |asked| self.values.known(asked));
         self.leaving.retain(|left| !left.ended.is_cancelled());
         // A version that runs may never become what is declared.
         let running = self.controllers.values().map(|running| running.handle.field_managers());
@@ -209,9 +226,13 @@ impl Supervisor {
         for operator in &self.operators {
             let in_force = |unit: &Unit| self.in_force.get(unit).map(|version| &version.attempt);
             let values = |plugin: &Plugin| given(&operator.name, plugin, |asked| self.values.known(asked));
-            let attempts = plan::attempts(operator, |component| self.supply.content(component), values, in_force);
-            if attempts.values().any(|attempt| attempt.values == Given::Unread) {
-                // Looked at again once they have been read.
+            let content = |component: &Source| match component {
+                Source::File(path) => self.supply.content(path),
+                Source::Registry(image) => self.images.content(&operator.name, image),
+            };
+            let attempts = plan::attempts(operator, content, values, in_force);
+            if attempts.values().any(Attempt::is_awaited) {
+                // Looked at again once that has been read, or pulled.
                 for (unit, attempt) in &attempts {
                     self.status.loading(unit, &attempt.plugin, attempt.controllers.keys());
                 }
@@ -395,7 +416,7 @@ impl Supervisor {
                 None => self.start(&unit.operator, declared),
             }
         }
-        let component = attempt.plugin.component.as_deref();
+        let component = attempt.plugin.component.as_ref();
         self.status.placed(&unit, &plugin, component, attempt.controllers.keys());
         let before = before.map(|version| version.plugin);
         if let Some(before) = &before {

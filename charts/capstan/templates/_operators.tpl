@@ -180,6 +180,11 @@
 - --code-cache=/var/cache/capstan/code
 - --code-cache-key-file=/etc/capstan/code-key/key
 - --code-cache-size={{ .Values.codeCache.size }}
+- --component-cache=/var/cache/capstan/components
+- --component-cache-size={{ .Values.componentCache.size }}
+{{- range .Values.insecureRegistries }}
+- --insecure-registry={{ . }}
+{{- end }}
 {{- with .Values.compile.memory }}
 - --compile-memory={{ . }}
 {{- end }}

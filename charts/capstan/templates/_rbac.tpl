@@ -24,6 +24,9 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- $secrets = append $secrets (dig "secret" "name" "" .) -}}
 {{- $maps = append $maps (dig "configMap" "name" "" .) -}}
 {{- end -}}
+{{- $component := default dict .component -}}
+{{- $secrets = concat $secrets (list (default "" $component.pullSecret) (dig "ca" "secret" "name" "" $component)) -}}
+{{- $maps = append $maps (dig "ca" "configMap" "name" "" $component) -}}
 {{- end -}}
 {{- $found := $daemon -}}
 {{- with $operator.manifest.spec.serviceAccount -}}

@@ -16,6 +16,10 @@ pub const CONFIG_FOR: &str = "capstan.dev/config-for";
 /// The label of a Secret that permits its kubeconfig to operators, in the same way.
 pub const KUBECONFIG_FOR: &str = "capstan.dev/kubeconfig-for";
 
+/// The key of a Secret that has what images are pulled with, and the type of such a Secret.
+pub const PULL_KEY: &str = ".dockerconfigjson";
+const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";
+
 /// The most bytes of a value of `config`.
 pub const LONGEST_VALUE: usize = 64 << 10;
 
@@ -24,7 +28,7 @@ const CREDENTIALS: [(&str, &str); 5] = [
     ("kubernetes.io/service-account-token", "the token of a service account"),
     ("bootstrap.kubernetes.io/token", "a token with which nodes join the cluster"),
     ("kubernetes.io/dockercfg", "what images are pulled with"),
-    ("kubernetes.io/dockerconfigjson", "what images are pulled with"),
+    (PULL_SECRET, "what images are pulled with"),
     ("helm.sh/release.v1", "a release of Helm, with all values in it"),
 ];
 
@@ -35,6 +39,8 @@ pub enum Holder {
     Secret,
     /// A ConfigMap.
     ConfigMap,
+    /// A Secret with what images are pulled with: only the daemon itself is given what is in it.
+    PullSecret,
 }
 
 /// Returns what an object, given as JSON, has under a key, as a value of `config` for an operator.
@@ -44,12 +50,15 @@ pub enum Holder {
 pub fn value((holder, json): (Holder, &str), key: &str, operator: &str, budget: &mut Budget) -> Result<String, String> {
     let object = read(json, budget)?;
     names(&object, CONFIG_FOR, operator)?;
-    if let Some(what) = owned(&object) {
+    if holder == Holder::PullSecret && object.get("type").and_then(Value::as_str) != Some(PULL_SECRET) {
+        return Err(format!("its type is not {PULL_SECRET}"));
+    }
+    if let Some(what) = owned(&object).filter(|_| holder != Holder::PullSecret) {
         return Err(format!("it is {what}, which no component is given, whatever its labels say"));
     }
     let longest = LONGEST_VALUE;
     match holder {
-        Holder::Secret => decoded(&object, key, longest),
+        Holder::Secret | Holder::PullSecret => decoded(&object, key, longest),
         Holder::ConfigMap => plain(&object, key, longest),
     }
 }
@@ -73,7 +82,7 @@ impl Holder {
     /// Returns the name of the kind.
     pub fn kind(self) -> &'static str {
         match self {
-            Self::Secret => "Secret",
+            Self::Secret | Self::PullSecret => "Secret",
             Self::ConfigMap => "ConfigMap",
         }
     }
@@ -81,7 +90,7 @@ impl Holder {
     /// Returns the plural in lower case, as roles name it.
     pub fn resource(self) -> &'static str {
         match self {
-            Self::Secret => "secrets",
+            Self::Secret | Self::PullSecret => "secrets",
             Self::ConfigMap => "configmaps",
         }
     }
@@ -190,6 +199,33 @@ mod tests {
             assert_eq!(found(Holder::ConfigMap, &map), expected, "{label}");
         }
         assert_eq!(found(Holder::Secret, &json!({ "data": { "password": "c2VjcmV0" } })), refused);
+    }
+
+    #[test]
+    fn what_images_are_pulled_with_is_given_to_the_daemon_alone() {
+        // OC-3
+        let secret = |kind: &str, label: &str| json!({ "type": kind, "metadata": { "labels": { CONFIG_FOR: label } }, "data": { PULL_KEY: "e30=" } });
+        let given = |holder, secret: Value| {
+            value((holder, &secret.to_string()), PULL_KEY, "pages", &mut Budget::of_run()).unwrap_or_else(|why| why)
+        };
+        for (holder, kind, label, expected) in [
+            (Holder::PullSecret, PULL_SECRET, "pages", "{}"),
+            (
+                Holder::PullSecret,
+                PULL_SECRET,
+                "shop",
+                "its label capstan.dev/config-for does not name the operator pages",
+            ),
+            (Holder::PullSecret, "Opaque", "pages", "its type is not kubernetes.io/dockerconfigjson"),
+            (
+                Holder::Secret,
+                PULL_SECRET,
+                "pages",
+                "it is what images are pulled with, which no component is given, whatever its labels say",
+            ),
+        ] {
+            assert_eq!(given(holder, secret(kind, label)), expected, "{holder:?} {kind} {label}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! [`writes`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
 //! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
-//! share of requests and Events; [`network`] says where components may connect to, [`kubeconfig`] how the daemon reaches other clusters; [`health`] is about the API server. [`wire`] is for what crosses between processes.
+//! share of requests and Events; [`network`] says where components may connect to, [`kubeconfig`] how the daemon reaches other clusters, [`registry`] what it asks of those that have components; [`health`] is about the API server. [`wire`] is for what crosses between processes.
 //!
 //! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose triggers
 //! reach the [`queue`]; the [`dispatcher`] takes a ticket and spawns [`reconciler::execute`], which reads the primary
@@ -41,6 +41,7 @@ pub mod permission;
 pub mod queue;
 pub mod rbac;
 pub mod reconciler;
+pub mod registry;
 pub mod rollout;
 pub mod room;
 pub mod schema;

@@ -19,6 +19,7 @@ pub use crate::yaml::{Errors, Problem};
 
 mod check;
 mod clusters;
+mod component;
 mod conditions;
 mod config;
 mod dependent;
@@ -43,6 +44,7 @@ mod unique;
 mod units;
 
 pub use clusters::Remote;
+pub use component::{Authority, Component, Image};
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder};
 use dependent::Applied;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::kinds::{self, kind_name};
 use crate::manifest::{
-    Controller, Dependent, Grant, Holder, Namespaces, OnImmutable, OnRename, Operator, Permission, Workflow,
+    Controller, Dependent, Grant, Holder, Namespaces, OnImmutable, OnRename, Operator, Permission, Plugin, Workflow,
 };
 use crate::object::{Gvk, Scope};
 
@@ -155,7 +155,7 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
     let (mut daemon, mut shared) = (tally(), tally());
     let (mut accounts, mut granted) = (BTreeMap::new(), BTreeMap::<_, BTreeSet<_>>::new());
     for operator in operators {
-        for value in operator.plugins.values().flat_map(|plugin| plugin.config_from.values()) {
+        for value in operator.plugins.values().flat_map(Plugin::values) {
             granted.entry(value.holder.resource()).or_default().insert(Arc::clone(&value.name));
         }
         for controller in operator.controllers.values() {

@@ -20,13 +20,21 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("reconciler/mask.rs", "goes through a text that is paid for, and makes no tree"),
             ("dependent/ownership.rs", "reads a mark of some KiB at most, and makes no tree"),
             ("schema/document.rs", "passes over what is not looked for, pays for that, and makes no tree"),
+            ("registry/credentials.rs", "reads the names and secrets of a text of 64 KiB at most, and makes no tree"),
             // Texts of the manifest, which is bounded as a whole.
             ("yaml/tree.rs", "a manifest"),
             ("kinds.rs", "the daemon's own table"),
             ("rbac.rs", "the daemon's own table"),
         ],
     ),
-    ("from_slice", &[]),
+    (
+        "from_slice",
+        &[
+            ("registry/artifact.rs", "reads a few fields of 4 MiB at most, and makes no tree"),
+            ("registry/answer.rs", "reads two fields of 4 KiB at most, and makes no tree"),
+            ("registry/challenge.rs", "reads two fields of 64 KiB at most, and makes no tree"),
+        ],
+    ),
     ("json_patch", &[]),
     ("Program::execute", &[]),
     (".execute(&", &[]),

@@ -14,7 +14,7 @@ const ROWS: &[&[&str]] = &[
     &["backoff", "budget", "bucket", "health", "lately", "text", "wire", "yaml"],
     &["object", "patch", "cel"],
     &["cluster", "granted", "room", "kinds", "network", "schema"],
-    &["guest", "cpu", "kubeconfig"],
+    &["guest", "cpu", "kubeconfig", "registry"],
     &["conditions", "workflow"],
     &["manifest"],
     &["cache", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],

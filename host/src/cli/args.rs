@@ -14,11 +14,15 @@ use crate::machine;
 mod component;
 mod dev;
 mod init;
+mod registry;
+mod source;
 mod test;
 
 pub use component::Component;
 pub use dev::Dev;
 pub use init::{Init, Language};
+pub use registry::{Inspect, Pull, Push, Registry};
+pub use source::Source;
 pub use test::Test;
 
 /// A Kubernetes operator daemon that runs reconcilers as sandboxed WebAssembly components.
@@ -34,6 +38,7 @@ Examples:
   capstan plugins                          how are the plugins of a running daemon?
   capstan rbac -m webpage.yaml             which rights in the cluster does it need?
   capstan graph -m webpage.yaml            in which order are its dependents reconciled?
+  capstan push webpage.wasm ghcr.io/org/webpage:1.2     put its component into a registry
   capstan schema > capstan.schema.json     completion and checks in your editor
 
 Exit status: 0 success, 1 something is wrong (the message says what), 2 wrong usage, 130 aborted by a second signal.
@@ -64,6 +69,12 @@ pub enum Command {
     Rbac(Rbac),
     /// Print the dependents of workflows in their order, as text or as a drawing.
     Graph(Graph),
+    /// Put a component into a registry of OCI artifacts.
+    Push(Push),
+    /// Get a component from a registry.
+    Pull(Pull),
+    /// Say what a component is, in a file or in a registry: digest, size, imports, exports, annotations.
+    Inspect(Inspect),
     /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
     #[command(after_help = "\
 Examples:
@@ -224,6 +235,7 @@ impl Run {
 Examples:
   capstan check -m webpage.yaml
   capstan check -m webpage.yaml --crd crd.yaml     and do the fields that it names exist?
+  capstan check -m webpage.yaml --pull             also if its component is in a registry
   capstan check -m operators/ -o json")]
 pub struct Check {
     /// The manifests and the code cache.
@@ -233,6 +245,10 @@ pub struct Check {
     /// kinds has to be there: fields in keep, drop, pointers, field selectors and CEL, versions, and namespaces.
     #[arg(long = "crd", value_name = "FILE")]
     pub definitions: Vec<PathBuf>,
+    /// Pull the components that are in registries, and check them, too; who asks is who `docker login` has logged in. Without it they
+    /// are not looked at.
+    #[arg(long)]
+    pub pull: bool,
     /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -318,42 +334,6 @@ pub struct Graph {
     /// The address of that daemon's diagnostics (its --admin-listen, or --listen if it has none).
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", env = "CAPSTAN_ADDRESS")]
     pub address: String,
-}
-
-/// The manifests and the options for their components.
-#[derive(Args, Clone, Debug)]
-pub struct Source {
-    /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
-    #[arg(
-        short,
-        long = "manifest",
-        value_name = "PATH",
-        required = true,
-        env = "CAPSTAN_MANIFESTS",
-        value_delimiter = ','
-    )]
-    pub manifests: Vec<PathBuf>,
-    /// A file with what holds for controllers and dependents whose manifest does not say otherwise; read once (`capstan schema
-    /// defaults` has its fields).
-    #[arg(long, value_name = "FILE", env = "CAPSTAN_DEFAULTS")]
-    pub defaults: Option<PathBuf>,
-    /// The folder of compiled components; without it capstan/code below `$XDG_CACHE_HOME` or ~/.cache.
-    #[arg(long, value_name = "FOLDER", env = "CAPSTAN_CODE_CACHE")]
-    pub code_cache: Option<PathBuf>,
-    /// A file with 32 random bytes or more, the key by which the daemon recognises compiled components as its own;
-    /// without it, a key is made in the folder of the code cache.
-    #[arg(long, value_name = "FILE", env = "CAPSTAN_CODE_CACHE_KEY_FILE")]
-    pub code_cache_key_file: Option<PathBuf>,
-    /// The most that is kept of compiled components: those go that were used longest ago, and none that is in use.
-    #[arg(long, value_name = "SIZE", default_value = "2Gi", value_parser = size, allow_hyphen_values = true, env = "CAPSTAN_CODE_CACHE_SIZE")]
-    pub code_cache_size: u64,
-    /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
-    /// machine's, at most 2Gi.
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_MEMORY")]
-    pub compile_memory: Option<u64>,
-    /// The most CPU time that compiling a component may take; by the clock it may take three times that.
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_TIMEOUT")]
-    pub compile_timeout: Duration,
 }
 
 /// The kind of a document.

@@ -1,21 +1,24 @@
 //! `capstan check`: finds what is wrong with manifests and components, without a cluster.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use capstan_core::budget::Budget;
 use capstan_core::guest::Description;
-use capstan_core::manifest::{Operator, described, fit};
+use capstan_core::manifest::{self, Component as Source, Operator, described, fit};
 use capstan_core::permission::risk;
 use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
 use serde::Serialize;
 
 use crate::cli::args::{Check, Output};
+use crate::cli::registry;
 use crate::operators::{self, Manifests, Read};
-use crate::plugin::loader::UNCHECKED;
+use crate::plugin::loader::{UNCHECKED, Wasm};
 use crate::plugin::{Component as _, Plugin};
 use crate::read;
 
@@ -70,21 +73,28 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             ok: true,
             detail: risk.to_string(),
         }));
-        let (loaded, failed) = operators::plugins(&engine, &cache, operator).await;
+        let (pulled, unpulled) = if args.pull { pull(operator).await } else { Default::default() };
+        let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
+        for (name, why) in &mut failed {
+            unpulled.get(name).inspect(|unpulled| why.clone_from(unpulled));
+        }
+        let is_unseen = |plugin: &manifest::Plugin| !args.pull && matches!(plugin.component, Some(Source::Registry(_)));
         for (name, plugin) in &operator.plugins {
             let Some(component) = &plugin.component else {
                 continue;
             };
-            let broken = failed.iter().find(|(broken, _)| broken == name);
+            let broken = failed.iter().find(|(broken, _)| broken == name && !is_unseen(plugin));
             let detail = match broken {
                 Some((_, why)) => format!("{}: {why}", operator.origin.component(name)),
-                None => component.display().to_string(),
+                None if is_unseen(plugin) => format!("{component}, which was not looked at: --pull has it pulled"),
+                None => component.to_string(),
             };
             findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
             plugins.extend(loaded.get(name).map(|plugin| Named::of(operator, name, plugin)));
         }
         for (name, controller) in &operator.controllers {
-            let ok = !controller.has_component() || loaded.contains_key(&controller.plugin);
+            let unseen = operator.plugins.get(&controller.plugin).is_some_and(is_unseen);
+            let ok = !controller.has_component() || unseen || loaded.contains_key(&controller.plugin);
             let dependents = controller.dependents().count();
             let detail = if ok {
                 format!("{}, {dependents} dependents", controller.primary)
@@ -96,6 +106,21 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     }
     findings.extend(plugins.iter().filter_map(|plugin| plugin.warning(&plugins)));
     Ok(findings)
+}
+
+/// Pulls the components of an operator that are in registries, with whom `docker login` has logged in; of those that can't be, returns why.
+async fn pull(operator: &Operator) -> (BTreeMap<Arc<str>, Wasm>, BTreeMap<Arc<str>, String>) {
+    let (mut pulled, mut unpulled) = (BTreeMap::new(), BTreeMap::new());
+    for (name, plugin) in &operator.plugins {
+        let Some(Source::Registry(image)) = &plugin.component else {
+            continue;
+        };
+        match registry::pulled(image).await {
+            Ok(wasm) => drop(pulled.insert(Arc::clone(name), wasm)),
+            Err(error) => drop(unpulled.insert(Arc::clone(name), text::block(&format!("{error:#}")))),
+        }
+    }
+    (pulled, unpulled)
 }
 
 /// A plugin that can be used, and the names that it answers to.

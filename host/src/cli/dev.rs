@@ -148,7 +148,7 @@ fn daemon(args: &Dev, project: &Project) -> anyhow::Result<Run> {
 }
 
 fn checked(daemon: &Run) -> Check {
-    Check { source: daemon.source.clone(), definitions: Vec::new(), output: Output::Table }
+    Check { source: daemon.source.clone(), definitions: Vec::new(), pull: true, output: Output::Table }
 }
 
 /// What is done for whoever changes the folder.

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::cli::args::{Output, Plugins};
 use crate::cli::daemon;
 use crate::controller::{LastError, LastFailure};
-use crate::supervisor::status::{Report, Row, State};
+use crate::supervisor::status::{Registry, Report, Row, State};
 
 /// Asks, prints, and exits with 0 if everything that the manifests say is in force, else with 1.
 ///
@@ -90,6 +90,9 @@ fn table(report: &Report, now: Timestamp) -> String {
                 row.operator, row.name, row.failing, row.primaries
             );
         }
+        if let Some(registry) = &row.registry {
+            let _infallible = writeln!(text, "\n{}/{}: {}", row.operator, row.name, of_registry(registry, now));
+        }
         if let Some(problem) = &row.problem {
             let _infallible = writeln!(
                 text,
@@ -131,6 +134,16 @@ fn line(row: &Row, now: Timestamp) -> Vec<String> {
     ]
 }
 
+/// Says what a registry has answered, when, and when it is asked again.
+fn of_registry(Registry { digest, checked, next, problem }: &Registry, now: Timestamp) -> String {
+    let time = |time: &Option<String>| time.as_ref()?.parse::<Timestamp>().ok();
+    let digest = digest.as_deref().unwrap_or("not pulled yet");
+    let checked = time(checked).map(|time| format!(", checked {} ago", age(now.duration_since(time).as_secs())));
+    let next = time(next).map(|time| format!(", next in {}", age(time.duration_since(now).as_secs())));
+    let problem = problem.as_ref().map(|problem| format!("\n  the registry: {problem}"));
+    [checked, next, problem].into_iter().flatten().fold(digest.to_owned(), |said, more| said + &more)
+}
+
 /// Returns a time as kubectl says it: `42s`, `5m`, `3h`, `12d`.
 fn age(seconds: i64) -> String {
     match seconds.max(0) {
@@ -162,6 +175,7 @@ mod tests {
             digest: Some("0123456789abcdef".to_owned()),
             since: Some("2026-11-21T10:00:00Z".to_owned()),
             component: format!("/plugins/{name}.wasm"),
+            registry: None,
             controllers: vec!["page".to_owned()],
             problem: None,
             waiting: None,
@@ -207,6 +221,13 @@ mod tests {
         };
         let last_error = LastFailure { controller: "page".to_owned(), key: "default/a".to_owned(), error };
         let failing = Row { failing: 1, last_error: Some(last_error), ..row("page") };
+        let registry = Registry {
+            digest: Some("sha256:01".to_owned()),
+            checked: Some("2026-11-21T10:04:20Z".to_owned()),
+            next: Some("2026-11-21T10:05:20Z".to_owned()),
+            problem: Some("it fails (503)".to_owned()),
+        };
+        let failing = Row { registry: Some(registry), ..failing };
         let templates = Row { version: 1, digest: None, usage: None, component: String::new(), ..row("templates") };
         let report = Report {
             plugins: vec![failing, failed, templates],
@@ -226,6 +247,9 @@ web        templates   active   1         -              5m    7           0    
 
 web/page: 1 of 7 primaries fail; last page default/a at 2026-11-21T10:03:00Z, returned, after 2 retries
   no html
+
+web/page: sha256:01, checked 40s ago, next in 20s
+  the registry: it fails (503)
 
 web/b: since 2026-11-21T10:04:00Z, step compile
   b.wasm is cut off

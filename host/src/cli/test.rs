@@ -2,6 +2,7 @@
 
 mod case;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -78,7 +79,7 @@ async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<
     let cache = operators::code_cache(&args.source);
     let mut subjects = Vec::new();
     for operator in operators {
-        let (loaded, failed) = operators::plugins(&engine, &cache, operator).await;
+        let (loaded, failed) = operators::plugins(&engine, &cache, operator, &BTreeMap::new()).await;
         if let Some((name, why)) = failed.first() {
             anyhow::bail!("{}: {why}", operator.origin.component(name));
         }

@@ -5,7 +5,6 @@
 //! with the future that waits for it.
 
 mod failure;
-mod folder;
 mod mapped;
 
 use std::collections::BTreeMap;
@@ -28,8 +27,8 @@ use tracing::warn;
 use super::compiler::{self, Limits};
 use super::engine::Engine;
 use super::room;
+use crate::folder::{Draft, Folder, Keep};
 use failure::{Attempt, Failure, Verdict};
-use folder::{Draft, Folder, Keep};
 use mapped::in_memory;
 pub(super) use mapped::{Code, alone};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use capstan_core::guest::{Answer, Call, Cause, Description, Failure, Function, Interface};
 use capstan_core::manifest::needs::{needs, unwanted};
-use capstan_core::manifest::{Instances, Isolation, Operator};
+use capstan_core::manifest::{self, Instances, Isolation, Operator};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -30,15 +30,17 @@ use super::process::Apart;
 pub use super::process::run as run_apart;
 use super::usage::Counters;
 use super::{Facts, Loaded, Plugin, imports};
-use crate::read;
 
 mod error;
 mod names;
 mod offer;
+mod wasm;
 mod whole;
 
 pub use error::Error;
 pub use names::UNCHECKED;
+pub use wasm::Wasm;
+
 use offer::{chain, check_imports, find_exports, writes};
 use whole::verify;
 
@@ -70,11 +72,27 @@ impl Plugin {
     /// # Errors
     /// [`Error`], with the file and all that is wrong with its imports, its exports or its names.
     pub async fn load(engine: &Engine, cache: &CodeCache, operator: &Operator, name: &str) -> Result<Self, Error> {
+        let component = operator.plugins.get(name).and_then(|plugin| plugin.component.as_ref());
+        let Some(manifest::Component::File(path)) = component else {
+            return Err(Error::Unknown(name.to_owned()));
+        };
+        Self::load_from(engine, cache, (operator, name), &Wasm::of_file(path)).await
+    }
+
+    /// The same, of a component that is elsewhere than in a file.
+    ///
+    /// # Errors
+    /// As [`Plugin::load`].
+    pub async fn load_from(
+        engine: &Engine,
+        cache: &CodeCache,
+        (operator, name): (&Operator, &str),
+        wasm: &Wasm,
+    ) -> Result<Self, Error> {
         let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
-        let none = || Error::Unknown(name.to_string());
-        let path = plugin.component.as_ref().ok_or_else(none)?;
+        let path = wasm.name();
         let begun = Instant::now();
-        let ready = compiled(engine, cache, path).await?;
+        let ready = compiled(engine, cache, wasm).await?;
         if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
@@ -128,7 +146,7 @@ fn interfaces(exports: &Indices) -> BTreeSet<Interface> {
 }
 
 impl Facts {
-    fn of(operator: &Operator, name: &Arc<str>, plugin: &capstan_core::manifest::Plugin, engine: &Engine) -> Self {
+    fn of(operator: &Operator, name: &Arc<str>, plugin: &manifest::Plugin, engine: &Engine) -> Self {
         let (room, limits) = (engine.room(), &plugin.limits);
         let network = Network::new(engine.outside(), (&operator.name, name), &plugin.capabilities, limits, room);
         Self {
@@ -151,7 +169,7 @@ impl Loaded {
         ready: Ready,
         (pre, exports): (InstancePre<State>, Indices),
         facts: Facts,
-        plugin: &capstan_core::manifest::Plugin,
+        plugin: &manifest::Plugin,
     ) -> Result<Self, Error> {
         let Ready { code, digest } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
@@ -253,10 +271,11 @@ impl Loaded {
 
 /// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
 /// memory, but read again.
-async fn compiled(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Ready, Error> {
+async fn compiled(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Ready, Error> {
+    let path = wasm.name();
     let look = async || {
-        let (engine, cache_there, path_there) = (engine.clone(), cache.clone(), path.to_owned());
-        let look = cache.reading(move || look(&engine, &cache_there, &path_there));
+        let (engine, cache_there, wasm_there) = (engine.clone(), cache.clone(), wasm.clone());
+        let look = cache.reading(move || look(&engine, &cache_there, &wasm_there));
         look.await.map_err(|error| Error::of(path, error))?
     };
     let mut turn = None;
@@ -290,8 +309,9 @@ async fn patiently<T>(work: impl Future<Output = T>, mut say: impl FnMut(u64)) -
 }
 
 /// Reads a component, and finds it in the cache or decides that it may be compiled.
-fn look(engine: &Engine, cache: &CodeCache, path: &Path) -> Result<Look, Error> {
-    let wasm = read::bytes(path, read::COMPONENT).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+fn look(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Look, Error> {
+    let path = wasm.name();
+    let wasm = wasm.read().map_err(|source| Error::Read { path: path.to_owned(), source })?;
     verify(&wasm, path)?;
     let digest = digest(&wasm);
     if let Some(code) = cache.recall(engine, &digest) {

@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{Home, Level};
 use crate::metrics::Connections;
+use crate::tls;
 
 mod body;
 pub(super) mod http;
 pub(super) mod outside;
 pub(super) mod tcp;
-mod tls;
 
 use outside::Outside;
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::Operator;
+use capstan_core::manifest::{Component as Source, Image, Operator};
+use capstan_core::registry::Digest;
 use capstan_core::rollout::File;
 use capstan_core::room::Room;
 use futures::FutureExt;
@@ -16,13 +17,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::supply::{Again, Component, Content, Loader, Refusal, Supply, Values};
-use crate::cli::args::Source;
+use crate::cli::args;
 use crate::client::chain;
 use crate::files::{Files, Watchlist};
 use crate::operators::{self, Manifests};
 use crate::plugin::engine::{Engine, Pool};
-use crate::plugin::loader::{self, CodeCache};
+use crate::plugin::loader::{self, CodeCache, Wasm};
 use crate::plugin::{Outside, Plugin, Templates};
+use crate::registry::images::Images;
 
 /// A component must not have changed for this long before it is read; [`Files`] waits for later changes.
 const QUIET: Duration = Duration::from_millis(100);
@@ -36,6 +38,7 @@ pub struct Disk {
     manifests: Manifests,
     files: Files,
     cache: CodeCache,
+    images: Images,
     engine: Engine,
     /// SIGHUP has everything looked at again, also what was refused.
     hangup: Signal,
@@ -46,6 +49,7 @@ struct FromDisk {
     engine: Engine,
     /// It has a head start: until it is dropped, or has to compile something itself, nothing is compiled for others.
     cache: CodeCache,
+    images: Images,
 }
 
 /// The identity of a file, without reading it.
@@ -61,16 +65,18 @@ struct Stamp {
 // === impl Disk ===
 
 impl Disk {
-    /// Returns what the command line names, with the memory of `room` for all instances together, and a network as `outside`.
+    /// Returns what the command line names, with the memory of `room` for all instances together, and a network as `outside`. What is in
+    /// registries is among the `images`.
     ///
     /// # Errors
     /// If no component can run on this machine, the defaults are wrong, or the system refuses the signal handler.
-    pub fn new(source: &Source, room: Room, outside: Outside) -> anyhow::Result<Self> {
+    pub fn new(source: &args::Source, room: Room, outside: Outside, images: Images) -> anyhow::Result<Self> {
         Ok(Self {
             manifests: Manifests::new(&source.manifests, source.defaults.as_deref())?,
             cache: operators::code_cache(source),
             engine: operators::engine(&[])?.with_room(room).with_outside(outside),
             files: Files::new(),
+            images,
             hangup: signal(SignalKind::hangup())?,
         })
     }
@@ -81,7 +87,9 @@ impl Disk {
             list.add_manifests(path);
         }
         for plugin in operators.iter().flat_map(|operator| operator.plugins.values()) {
-            plugin.component.iter().for_each(|component| list.add_file(component));
+            if let Some(Source::File(component)) = &plugin.component {
+                list.add_file(component);
+            }
         }
         self.files.watch(list);
     }
@@ -144,7 +152,7 @@ impl Supply for Disk {
             Again::OnceChanged => cache,
             Again::InAnyCase => cache.without_failures(),
         };
-        Box::new(FromDisk { engine: self.engine.clone(), cache })
+        Box::new(FromDisk { engine: self.engine.clone(), cache, images: self.images.clone() })
     }
 }
 
@@ -156,23 +164,46 @@ impl Loader for FromDisk {
         (content, values): (&'a Content, &'a Values),
     ) -> BoxFuture<'a, Result<Arc<dyn Component>, Refusal>> {
         async move {
-            let Some(path) = operator.plugins.get(plugin).and_then(|plugin| plugin.component.clone()) else {
-                let templates = Templates::new(&operator.name, plugin, self.engine.room());
-                return Ok(Arc::new(templates) as Arc<dyn Component>);
+            let path = match operator.plugins.get(plugin).and_then(|plugin| plugin.component.as_ref()) {
+                Some(Source::File(path)) => path,
+                Some(Source::Registry(image)) => {
+                    let wasm = self.pulled(image, content)?;
+                    let operator = given(operator, plugin, values);
+                    let loaded = Plugin::load_from(&self.engine, &self.cache, (&operator, plugin), &wasm).await;
+                    return Ok(Arc::new(loaded.map_err(|error| Refusal::of(&error))?) as Arc<dyn Component>);
+                }
+                None => {
+                    let templates = Templates::new(&operator.name, plugin, self.engine.room());
+                    return Ok(Arc::new(templates) as Arc<dyn Component>);
+                }
             };
             let unread = |how: &str| Err(Refusal::new("read", &format!("{} {how}", path.display())));
             if *content == Content::Half {
                 return unread("is being written; its end is waited for");
             }
-            let file = quiet(&path).await;
+            let file = quiet(path).await;
             let loaded = Plugin::load(&self.engine, &self.cache, &given(operator, plugin, values), plugin).await;
             let loaded = loaded.map_err(|error| Refusal::of(&error))?;
-            if Stamp::of(&path) != file {
+            if Stamp::of(path) != file {
                 return unread("has changed while it was read");
             }
             Ok(Arc::new(loaded) as Arc<dyn Component>)
         }
         .boxed()
+    }
+}
+
+impl FromDisk {
+    /// Returns a component that was pulled.
+    fn pulled(&self, Image { reference, .. }: &Image, content: &Content) -> Result<Wasm, Refusal> {
+        let refused = |why: &str| Refusal::new("pull", &format!("pull {reference}: {why}"));
+        let digest = match content {
+            Content::Whole(digest) => Digest::parse(digest).map_err(|why| refused(&why))?,
+            Content::Refused(why) => return Err(refused(why)),
+            Content::Missing | Content::Half | Content::Pulled => return Err(refused("it has not been pulled")),
+        };
+        let images = self.images.clone();
+        Ok(Wasm::new(&reference.to_string(), move || images.read(&digest)))
     }
 }
 

@@ -136,7 +136,7 @@ impl Change {
         let verbs: Vec<_> = lacking.iter().map(|verb| format!("`{}`", verb.word())).collect();
         let message = format!(
             "check {}: it can ask for {}, which the version in force can't, and the manifest permits that on no kind; add it to spec.plugins.{}.capabilities.kubernetes",
-            declared.component.clone().unwrap_or_default().display(),
+            declared.component.as_ref().map(ToString::to_string).unwrap_or_default(),
             verbs.join(", "),
             self.unit.plugin
         );

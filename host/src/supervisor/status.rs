@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use capstan_core::manifest;
+use capstan_core::manifest::{self, Component as Source};
 use capstan_core::object::ObjectRef;
 use k8s_openapi::jiff::{Timestamp, Unit as Precision};
 use parking_lot::Mutex;
@@ -18,11 +18,14 @@ use crate::controller::{Described, Handle, LastFailure};
 use crate::part::Part;
 use crate::plugin::Usage;
 use crate::readiness::{Matter, Unready};
+use crate::registry::images::Images;
 
 mod metrics;
+mod registry;
 mod walks;
 
 pub use metrics::Metrics;
+pub use registry::Registry;
 pub use walks::{Row as WalkRow, Walks};
 
 /// The state of everything that the manifests declare.
@@ -31,6 +34,7 @@ pub struct Status {
     plugins: Mutex<BTreeMap<Unit, Entry>>,
     manifests: Mutex<Vec<BadManifest>>,
     controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
+    images: Images,
     /// The manifests have been looked at once.
     begun: AtomicBool,
 }
@@ -49,7 +53,7 @@ pub(super) struct BadManifest {
 /// What is known of a plugin.
 #[derive(Debug, Default)]
 struct Entry {
-    component: PathBuf,
+    component: Option<Source>,
     controllers: Vec<Arc<str>>,
     phase: Phase,
     in_force: Option<InForce>,
@@ -145,8 +149,11 @@ pub struct Row {
     pub digest: Option<String>,
     /// When that was put in place, in RFC 3339.
     pub since: Option<String>,
-    /// The file; empty if templates are in its place.
+    /// The file or reference; empty if templates are in its place.
     pub component: String,
+    /// What its registry says; none of a file.
+    #[serde(default)]
+    pub registry: Option<Registry>,
     /// The controllers that it serves.
     pub controllers: Vec<String>,
     /// Why a newer version is not in force.
@@ -181,7 +188,7 @@ impl Status {
         entry.phase = Phase::Loading;
         // What is in force is shown until something else is.
         if entry.in_force.is_none() {
-            entry.is(plugin.component.as_deref(), controllers);
+            entry.is(plugin.component.as_ref(), controllers);
         }
     }
 
@@ -189,7 +196,7 @@ impl Status {
         &self,
         unit: &Unit,
         plugin: &Arc<dyn Component>,
-        component: Option<&Path>,
+        component: Option<&Source>,
         controllers: impl Iterator<Item = &'a Arc<str>>,
     ) {
         let mut plugins = self.plugins.lock();
@@ -204,11 +211,11 @@ impl Status {
         entry.problem = None;
         entry.phase = Phase::Settled;
         entry.in_force = Some(InForce { plugin: Arc::clone(plugin), since: now() });
-        let (version, digest, component) = (entry.placed, plugin.digest(), entry.component.display());
+        let (version, digest, component) = (entry.placed, plugin.digest(), entry.component());
         if version == 1 {
-            tracing::info!(plugin = %unit, version, digest, %component, "the plugin is in force");
+            tracing::info!(plugin = %unit, version, digest, component, "the plugin is in force");
         } else {
-            tracing::info!(plugin = %unit, version, digest, %component, "the plugin is swapped: runs from now on use the new version");
+            tracing::info!(plugin = %unit, version, digest, component, "the plugin is swapped: runs from now on use the new version");
         }
     }
 
@@ -377,15 +384,23 @@ impl Status {
         Report {
             manifests: manifests.collect(),
             next: last.filter(|_| rest.next().is_some()),
-            plugins: rows.iter().map(|(unit, entry)| entry.row(unit, &running)).collect(),
+            plugins: rows
+                .iter()
+                .map(|(unit, entry)| self.of_registry(unit, entry.row(unit, &running), entry))
+                .collect(),
         }
     }
 }
 
 impl Entry {
-    fn is<'a>(&mut self, component: Option<&Path>, controllers: impl Iterator<Item = &'a Arc<str>>) {
-        self.component = component.map(Path::to_owned).unwrap_or_default();
+    fn is<'a>(&mut self, component: Option<&Source>, controllers: impl Iterator<Item = &'a Arc<str>>) {
+        self.component = component.cloned();
         self.controllers = controllers.cloned().collect();
+    }
+
+    /// Returns where its component is, as it is shown.
+    fn component(&self) -> String {
+        self.component.as_ref().map(ToString::to_string).unwrap_or_default()
     }
 
     /// Says whether what the manifest says is in force, as far as is known: not before a new version is refused.
@@ -427,7 +442,8 @@ impl Entry {
             version: self.placed,
             digest: component.map(|now| now.plugin.digest().to_owned()),
             since: in_force.map(|now| now.since.to_string()),
-            component: self.component.display().to_string(),
+            component: self.component(),
+            registry: None,
             controllers: self.controllers.iter().map(ToString::to_string).collect(),
             problem: self.problem.clone(),
             refused: self.refused,
@@ -456,6 +472,9 @@ fn place(text: &str) -> Option<(&str, ObjectRef)> {
 
 /// The wall clock to the second: people read it.
 fn now() -> Timestamp {
-    let now = Timestamp::now();
-    now.round(Precision::Second).unwrap_or(now)
+    second(Timestamp::now())
+}
+
+fn second(time: Timestamp) -> Timestamp {
+    time.round(Precision::Second).unwrap_or(time)
 }

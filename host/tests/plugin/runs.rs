@@ -12,8 +12,8 @@ use capstan_core::guest::{
     Place, Query, RetryInfo, RunInfo, WorkflowCall, WorkflowResult, WriteRequest,
 };
 use capstan_core::manifest::{
-    Capabilities, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, Namespaces, OnStartError, OnSwap,
-    Operator, Permission, Plugin, Reconciler, TriggeredBy, Workflow,
+    Capabilities, Component, Controller, Dependent, Grant, Instances, Isolation, Limits, Manage, Namespaces,
+    OnStartError, OnSwap, Operator, Permission, Plugin, Reconciler, TriggeredBy, Workflow,
 };
 use capstan_core::object::{Gvk, ObjectRef};
 use futures::future::{self, BoxFuture};
@@ -193,7 +193,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
     let capabilities = Capabilities { kubernetes: vec![grant], ..Capabilities::default() };
     let config = serde_json::json!({ "pageTitle": "hello" });
     let plugin = Plugin {
-        component: Some(component.to_owned()),
+        component: Some(Component::File(component.to_owned())),
         limits,
         capabilities,
         config,

@@ -18,6 +18,7 @@
 
 pub mod mariadb;
 pub mod proxy;
+pub mod registry;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};

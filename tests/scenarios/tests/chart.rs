@@ -445,9 +445,14 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
             arguments.iter().filter_map(|argument| argument.as_str()?.strip_prefix("--code-cache-size=")).collect();
         (volume, sizes.join(" "))
     };
-    assert_eq!(about(&json!({})), (json!({ "emptyDir": { "sizeLimit": "1Gi" } }), "768Mi".to_owned()));
+    assert_eq!(about(&json!({})), (json!({ "emptyDir": { "sizeLimit": "1152Mi" } }), "768Mi".to_owned()));
     let values = json!({ "codeCache": { "size": "3Gi", "persistentVolumeClaim": "code" } });
     assert_eq!(about(&values), (json!({ "persistentVolumeClaim": { "claimName": "code" } }), "3Gi".to_owned()));
+    let values = json!({ "componentCache": { "size": "2Gi" }, "insecureRegistries": ["r.dev:5000", "s.dev"] });
+    let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
+    for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
+        assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");
+    }
     let refused = template("deployment.yaml", "home", &json!({ "codeCache": { "size": "1.5Gi" } })).unwrap_err();
     assert!(refused.contains("codeCache"), "{refused}");
 }

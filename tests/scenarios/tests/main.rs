@@ -55,6 +55,7 @@ mod permissions;
 mod polling;
 mod primary;
 mod registered;
+mod registries;
 mod secondaries;
 mod sources;
 mod swap;

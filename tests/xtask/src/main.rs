@@ -3,7 +3,6 @@
 mod bench;
 mod control_plane;
 mod copies;
-mod database;
 mod demo;
 mod files;
 mod first_hour;
@@ -14,6 +13,7 @@ mod packages;
 mod plugins;
 mod process;
 mod scenarios;
+mod servers;
 mod simulate;
 mod test;
 mod ui;

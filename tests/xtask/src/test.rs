@@ -83,8 +83,8 @@ struct Run<'a> {
     /// Builds the daemon for the image while tests wait, if that is wanted later.
     ahead: Option<Process>,
     is_image_wanted: bool,
-    /// The folder below which the database server is.
-    database: Option<PathBuf>,
+    /// The variables that name the folders below which servers are, and these.
+    servers: Vec<(&'static str, PathBuf)>,
 }
 
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
@@ -102,7 +102,7 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
         image: None,
         ahead: None,
         is_image_wanted: steps.contains(&Step::Image),
-        database: None,
+        servers: Vec::new(),
     };
     let mut rows: Vec<Row> = Vec::new();
     for step in steps {
@@ -180,8 +180,8 @@ impl Shown {
 impl Run<'_> {
     fn step(&mut self, step: Step, before: &[Row]) -> Result<Row> {
         let mut task = self.ui.task(&step.name());
-        // Without a database, the scenarios that talk to one fail by themselves.
-        let is_needed = |row: &&Row| step.needs().contains(&row.step) && row.step != Step::Database;
+        // Without a server, the scenarios that talk to it fail by themselves.
+        let is_needed = |row: &&Row| step.needs().contains(&row.step) && row.step != Step::Servers;
         let is_missing = |row: &&Row| is_needed(row) && row.shown.outcome != Outcome::Passed;
         let missing = before.iter().find(is_missing).map(|row| format!("needs {}", row.step.name()));
         let shown = if let Some(reason) = missing.or_else(|| step.absent(self.workspace)) {
@@ -218,12 +218,12 @@ mod tests {
 
     #[test]
     fn steps_run_by_speed_with_what_they_need() {
-        use Step::{Cluster, Core, Daemon, Database, Fmt, Init, Plugins, Scenarios, Unit};
+        use Step::{Cluster, Core, Daemon, Fmt, Init, Plugins, Scenarios, Servers, Unit};
         let table = [
             (vec![], false, Step::value_variants().to_vec()),
             (vec![Core, Fmt], false, vec![Fmt, Core]),
-            (vec![Scenarios], true, vec![Plugins, Daemon, Database, Cluster, Scenarios]),
-            (vec![], true, vec![Core, Plugins, Daemon, Unit, Database, Cluster, Init, Scenarios]),
+            (vec![Scenarios], true, vec![Plugins, Daemon, Servers, Cluster, Scenarios]),
+            (vec![], true, vec![Core, Plugins, Daemon, Unit, Servers, Cluster, Init, Scenarios]),
         ];
         for (only, filtered, expected) in table {
             assert_eq!(plan(&only, filtered), expected, "{only:?}");

@@ -12,6 +12,7 @@ use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slo
 
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
+use super::unique::ComponentMark;
 use super::{Controller, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow};
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
@@ -25,6 +26,7 @@ const MOST_DEPENDENTS: usize = 1024;
 const SHARED: &str = " in one operator: several operators may share a component";
 
 mod clusters;
+mod component;
 mod conditions;
 mod config;
 mod defaults;
@@ -186,18 +188,15 @@ impl<'a> Check<'a> {
     fn plugins(
         &mut self,
         named: &Located<Named<raw::Plugin>>,
-    ) -> (BTreeMap<Arc<str>, Plugin>, BTreeMap<Arc<str>, Mark>) {
+    ) -> (BTreeMap<Arc<str>, Plugin>, BTreeMap<Arc<str>, ComponentMark>) {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one plugin");
         }
         self.few(named, "plugins", MOST_PLUGINS, SHARED);
         let (mut plugins, mut components) = (BTreeMap::new(), BTreeMap::new());
         for (name, place, plugin) in self.each(&named.value) {
-            let path = plugin.value.component.read().and_then(|component| {
-                let raw::Component::Path(path) = &component.value;
-                path.read()
-            });
-            components.insert(Arc::clone(name), self.mark(path.map_or(place, |path| path.place)));
+            let found = self.component_mark(&plugin.value.component).unwrap_or((self.mark(place), "path"));
+            components.insert(Arc::clone(name), found);
             plugins.extend(self.plugin(plugin).map(|plugin| (Arc::clone(name), plugin)));
         }
         (plugins, components)

@@ -8,6 +8,7 @@ use schemars::{Schema, json_schema};
 use crate::object::labels::{is_domain, is_key, is_label, is_tag};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
+use crate::registry::reference::{self, Reference};
 use crate::yaml::Form;
 
 /// The name of a thing in a manifest, or of a namespace: a DNS label.
@@ -43,6 +44,9 @@ pub(super) struct DataKey(pub(super) Arc<str>);
 
 /// A file.
 pub(super) struct FilePath(pub(super) PathBuf);
+
+/// What is in a registry (`OC-1`).
+pub(super) struct ImageName(pub(super) Reference);
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 /// The part of a key or finalizer after its `/`, as a regular expression.
@@ -280,7 +284,7 @@ impl Form for FilePath {
     fn text(text: &str) -> Result<Self, String> {
         match text.split_once("://") {
             Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
-                Err(format!("expected {}: nothing is fetched from elsewhere", Self::WHAT))
+                Err(format!("expected {}; what is in a registry stands in `oci`", Self::WHAT))
             }
             Some(_) | None if text.is_empty() => Err(format!("expected {}", Self::WHAT)),
             Some(_) | None => Ok(Self(text.into())),
@@ -289,6 +293,20 @@ impl Form for FilePath {
 
     fn schema() -> Schema {
         json_schema!({ "title": "file", "type": "string", "minLength": 1 })
+    }
+}
+
+impl Form for ImageName {
+    const WHAT: &'static str = reference::WHAT;
+
+    fn text(text: &str) -> Result<Self, String> {
+        Reference::parse(text).map(Self)
+    }
+
+    fn schema() -> Schema {
+        let digest = "@sha256:[0-9a-f]{64}";
+        let tag = "[A-Za-z0-9_][-_.A-Za-z0-9]{0,127}";
+        json_schema!({ "title": "reference", "type": "string", "pattern": format!("^[^/]+/[-_./a-z0-9]+(:{tag}({digest})?|{digest})$") })
     }
 }
 

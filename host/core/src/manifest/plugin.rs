@@ -1,14 +1,13 @@
 //! Defines a plugin of a checked manifest: its component, what it may take, and what it may do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ConfigValue, Namespaces};
+use super::{Component, ConfigValue, Image, Namespaces};
 use crate::network::Destination;
 use crate::object::Gvk;
 use crate::yaml;
@@ -16,8 +15,8 @@ use crate::yaml;
 /// A component, and what it may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plugin {
-    /// The component's file, absolute or resolved against the manifest's folder; `None`: it has none (`DT-7`).
-    pub component: Option<PathBuf>,
+    /// Where the component is; `None`: it has none (`DT-7`).
+    pub component: Option<Component>,
     /// What it may use up.
     pub limits: Limits,
     /// What it may ask for.
@@ -156,6 +155,15 @@ pub enum OnSwap {
 }
 
 impl Plugin {
+    /// Returns the values of Secrets and `ConfigMap`s that it names: those of its `config`, and what it takes to get its component.
+    pub fn values(&self) -> impl Iterator<Item = &ConfigValue> {
+        let image = match &self.component {
+            Some(Component::Registry(image)) => Some(image),
+            Some(Component::File(_)) | None => None,
+        };
+        self.config_from.values().chain(image.into_iter().flat_map(Image::values))
+    }
+
     /// Returns that of controllers which have templates in place of a component (`DT-7`).
     pub(super) fn of_templates() -> Self {
         Self {

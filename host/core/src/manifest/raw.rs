@@ -17,6 +17,7 @@ use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, ListOr, OrWord, Scalar, Slot, Word};
 
 mod clusters;
+mod component;
 mod config;
 pub(super) mod defaults;
 mod dependent;
@@ -30,6 +31,7 @@ mod retry;
 mod source;
 
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
+pub(super) use component::{Authority, AuthorityKey, Component};
 pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Made, Match, ObjectName, Standalone, Trait, Workflow,
@@ -38,7 +40,7 @@ pub(super) use events::{EventKey, EventName, Events};
 pub(super) use filters::{AddFilter, DeleteFilter, Filters, PrimaryFilters, UpdateFilter};
 pub(super) use inbound::{BodyForm, Fetch, Inbound, Token, TokenKey};
 pub(super) use outside::{Outside, StateKind, ThingKey};
-pub(super) use plugin::{Bounded, Capabilities, Component, Grant, Instances, Limits, Memo, Plugin};
+pub(super) use plugin::{Bounded, Capabilities, Grant, Instances, Limits, Memo, Plugin};
 pub(super) use polls::{KeptThings, Poll, PollEach, When};
 pub(super) use retry::{ClassRetry, Retry, RetryBy};
 pub(super) use source::{CacheBound, Index, IndexMapper, Informer, Mapper, MappingKeys, Secondaries, Source};

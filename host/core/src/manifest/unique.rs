@@ -13,9 +13,12 @@ pub struct Origin {
     pub(super) file: PathBuf,
     pub(super) name: Mark,
     pub(super) controllers: BTreeMap<Arc<str>, Mark>,
-    /// Where the paths of components are, by plugin.
-    pub(super) components: BTreeMap<Arc<str>, Mark>,
+    /// Where the paths or references of components are, by plugin, and of which of the two.
+    pub(super) components: BTreeMap<Arc<str>, ComponentMark>,
 }
+
+/// Where a component is named, and by which field.
+pub(super) type ComponentMark = (Mark, &'static str);
 
 impl Origin {
     /// Returns the file.
@@ -25,9 +28,9 @@ impl Origin {
 
     /// Returns where the component of a plugin is named: `webpage.yaml:7:26: spec.plugins.webpage.component.path`.
     pub fn component(&self, plugin: &str) -> String {
-        let Mark { line, column, .. } = self.components.get(plugin).copied().unwrap_or_default();
+        let (Mark { line, column, .. }, field) = self.components.get(plugin).copied().unwrap_or_default();
         let (file, path) = (self.file.display(), yaml::join("spec.plugins", plugin));
-        format!("{file}:{line}:{column}: {path}.component.path")
+        format!("{file}:{line}:{column}: {path}.component.{field}")
     }
 }
 

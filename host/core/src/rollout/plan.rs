@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::values::Given;
-use crate::manifest::{Controller, Operator, Plugin};
+use crate::manifest::{Component, Controller, Image, Operator, Plugin};
 
 /// A plugin of an operator: what is loaded and replaced as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +23,10 @@ pub enum Content {
     Missing,
     /// Somebody is writing it.
     Half,
+    /// It is being pulled from a registry, for the first time.
+    Pulled,
+    /// A registry does not give it: why.
+    Refused(Arc<str>),
     /// Whole: what tells it from others.
     Whole(Arc<str>),
 }
@@ -62,7 +65,7 @@ pub enum Next {
 /// and what is in force.
 pub fn attempts<'a>(
     operator: &Operator,
-    content: impl Fn(&Path) -> Content,
+    content: impl Fn(&Component) -> Content,
     values: impl Fn(&Plugin) -> Given,
     in_force: impl Fn(&Unit) -> Option<&'a Attempt>,
 ) -> Attempts {
@@ -72,7 +75,7 @@ pub fn attempts<'a>(
         let attempt = Attempt {
             plugin: plugin.clone(),
             controllers: controllers.map(|(name, controller)| (Arc::clone(name), controller.clone())).collect(),
-            component: plugin.component.as_deref().map_or(Content::Whole("".into()), &content),
+            component: plugin.component.as_ref().map_or(Content::Whole("".into()), &content),
             values: values(plugin),
         };
         // Where all that differs is a file that is being written, what is in force stays.
@@ -112,7 +115,24 @@ pub fn retired<'a>(operators: &[Operator], in_force: impl Iterator<Item = (&'a U
     gone.map(|(unit, _)| unit.clone()).collect()
 }
 
+/// Returns what operators name in registries, each with the operator that does.
+pub fn images(operators: &[Operator]) -> impl Iterator<Item = (Arc<str>, Image)> {
+    let of = |operator: &Operator| {
+        let images = operator.plugins.values().filter_map(|plugin| match &plugin.component {
+            Some(Component::Registry(image)) => Some((Arc::clone(&operator.name), image.clone())),
+            Some(Component::File(_)) | None => None,
+        });
+        images.collect::<Vec<_>>()
+    };
+    operators.iter().flat_map(of)
+}
+
 impl Attempt {
+    /// Whether something of it has to be read or pulled before it can be tried.
+    pub fn is_awaited(&self) -> bool {
+        self.values == Given::Unread || self.component == Content::Pulled
+    }
+
     /// Whether manifests say the same of both, and the values that these name are the same.
     pub fn is_declared_as(&self, other: &Self) -> bool {
         self.plugin == other.plugin && self.controllers == other.controllers && self.values == other.values
@@ -128,6 +148,8 @@ impl fmt::Display for Unit {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::manifest;
 

@@ -38,7 +38,7 @@ pub enum Given {
 /// Returns the values that operators ask for.
 pub fn asked(operators: &[Operator]) -> BTreeSet<Asked> {
     let each = operators.iter().flat_map(|operator| {
-        let values = operator.plugins.values().flat_map(|plugin| plugin.config_from.values());
+        let values = operator.plugins.values().flat_map(Plugin::values);
         let tokens = operator.controllers.values().flat_map(tokens);
         values.chain(tokens).map(|value| Asked { operator: Arc::clone(&operator.name), value: value.clone() })
     });

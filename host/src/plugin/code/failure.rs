@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::Error;
-use super::folder::{Folder, Keep};
+use crate::folder::{Folder, Keep};
 use crate::plugin::compiler::Limits;
+use crate::read;
 
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -101,7 +102,7 @@ impl Failure {
 
     /// Returns what is remembered. What can't be read is as good as nothing.
     pub(super) fn read(folder: &Folder, digest: &str) -> Option<Self> {
-        let content = folder.read(&Self::name(digest)).ok()??;
+        let content = folder.read(&Self::name(digest), read::TEXT).ok()??;
         serde_json::from_slice(&content).ok()
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use capstan_core::network::{Closed, Destination};
 use rustls::RootCertStore;
 
-use super::tls;
 use crate::metrics::{Connections, Metrics};
+use crate::tls;
 
 /// What the networks of all plugins have in common. Cheap to clone.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ impl Outside {
     }
 
     /// Returns whom connections trust.
-    pub(super) fn roots(&self) -> Arc<RootCertStore> {
+    pub(crate) fn roots(&self) -> Arc<RootCertStore> {
         Arc::clone(self.0.roots.get_or_init(|| Arc::new(tls::roots())))
     }
 }

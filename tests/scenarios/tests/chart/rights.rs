@@ -90,6 +90,16 @@ fn manifests() -> Vec<(&'static str, Value)> {
         });
         manifest
     };
+    let pulled = || {
+        let mut manifest = manifest(grants.clone(), json!({}));
+        let component = |ca: Value| json!({ "component": { "oci": "r.io/a:1", "pullSecret": "regcred", "ca": ca } });
+        manifest["spec"]["plugins"] = json!({
+            "p": component(json!({ "configMap": { "name": "authority" } })),
+            "q": component(json!({ "secret": { "name": "z" } })),
+            "r": component(json!({ "file": "ca.pem" })),
+        });
+        manifest
+    };
     let condition = json!({ "cel": "primary.spec.exposed" });
     let acting = |account: Value, controller: Value| {
         let mut manifest = manifest(grants.clone(), controller);
@@ -112,6 +122,7 @@ fn manifests() -> Vec<(&'static str, Value)> {
             acting(json!({ "name": "pages", "namespace": "far" }), json!({ "namespaces": "all" })),
         ),
         ("values of config", configured()),
+        ("components of registries", pulled()),
         (
             "tokens of requests",
             manifest(

@@ -12,7 +12,7 @@ use super::{Outcome, Run, Shown};
 use crate::test::tally::Tally;
 use crate::ui::{Task, dim, size};
 use crate::workspace::Workspace;
-use crate::{control_plane, database, first_hour, image, packages, plugins, process};
+use crate::{control_plane, first_hour, image, packages, plugins, process, servers};
 
 /// A step, in the order in which they run: by speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -35,8 +35,8 @@ pub(crate) enum Step {
     Languages,
     /// Are the packages of the SDKs whole?
     Packages,
-    /// Get the database server of a sample.
-    Database,
+    /// Get the servers that scenarios talk to: a database, a registry.
+    Servers,
     /// Start a control plane for the scenarios.
     Cluster,
     /// From an empty folder to a running operator, in each language.
@@ -77,16 +77,16 @@ impl Step {
     /// Returns the steps without which it can't run.
     pub(crate) fn needs(self) -> &'static [Self] {
         use Step::{
-            Cluster, Core, Daemon, Database, Deny, Doc, Fmt, Image, Init, Languages, Lint, Packages, Plugins,
-            Scenarios, Unit,
+            Cluster, Core, Daemon, Deny, Doc, Fmt, Image, Init, Languages, Lint, Packages, Plugins, Scenarios, Servers,
+            Unit,
         };
         match self {
-            Scenarios => &[Plugins, Daemon, Database, Cluster],
+            Scenarios => &[Plugins, Daemon, Servers, Cluster],
             Init => &[Daemon, Cluster],
             Image => &[Plugins, Cluster],
             // Tests of the daemon load built plugins.
             Unit => &[Plugins],
-            Fmt | Core | Lint | Doc | Plugins | Daemon | Languages | Packages | Database | Cluster | Deny => &[],
+            Fmt | Core | Lint | Doc | Plugins | Daemon | Languages | Packages | Servers | Cluster | Deny => &[],
         }
     }
 
@@ -134,12 +134,7 @@ impl Run<'_> {
             }
             Step::Languages => self.languages(task),
             Step::Packages => self.packages(task),
-            Step::Database => {
-                let folder = database::prepare(task)?;
-                let detail = self.workspace.short(&folder).display().to_string();
-                self.database = Some(folder);
-                Ok(Shown::new(Outcome::Passed, detail))
-            }
+            Step::Servers => self.servers(task),
             Step::Cluster => self.start_cluster(task),
             Step::Init => self.init(task),
             Step::Scenarios => {
@@ -157,6 +152,20 @@ impl Run<'_> {
         command
     }
 
+    /// Gets the servers, whatever becomes of the ones before.
+    fn servers(&mut self, task: &mut Task) -> Result<Shown> {
+        let mut last = Ok(());
+        for server in &servers::ALL {
+            match server.prepare(task) {
+                Ok(folder) => self.servers.push((server.variable, folder)),
+                Err(error) => last = Err(error),
+            }
+        }
+        last?;
+        let folders = self.servers.iter().map(|(_, folder)| self.workspace.short(folder).display().to_string());
+        Ok(Shown::new(Outcome::Passed, folders.collect::<Vec<_>>().join(" ")))
+    }
+
     /// Runs the tests of packages: those of these names, and only on a cluster those that are ignored because they need one.
     fn tests(&self, task: &mut Task, packages: &str, names: &[&str]) -> Result<Shown> {
         let ignored = self.cluster.is_some();
@@ -165,7 +174,7 @@ impl Run<'_> {
             command.arg("--").args(names).args(harness);
             command.envs(self.cluster.as_ref().map(|cluster| (SHARED, cluster.dir())));
             command.envs(self.image.as_ref().map(|image| (IMAGE, image)));
-            command.envs(self.database.as_ref().map(|folder| (database::SERVER, folder)));
+            command.envs(self.servers.iter().map(|(variable, folder)| (variable, folder)));
             command
         };
         let all: &[&str] = if ignored { &["--include-ignored"] } else { &[] };

@@ -2,7 +2,6 @@
 #![expect(clippy::ref_option, reason = "a field that may be left out is looked at where it is")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,17 +30,14 @@ fn times(field: &MaybeLeaf<Times>, default: usize) -> usize {
 impl Check<'_> {
     pub(super) fn plugin(&mut self, plugin: &Located<raw::Plugin>) -> Option<Plugin> {
         let Located { value: plugin, place } = plugin;
-        let component = self.need(&plugin.component, *place, "component").and_then(|component| {
-            let raw::Component::Path(path) = &component.value;
-            self.need(path, component.place, "path")
-        });
+        let component =
+            self.need(&plugin.component, *place, "component").and_then(|component| self.component(component));
         let limits = self.limits(&plugin.limits);
         let capabilities = self.capabilities(&plugin.capabilities);
         self.check_isolation(&plugin.isolation, &capabilities);
-        let folder = self.file.parent().unwrap_or(Path::new(""));
         let config = object(&plugin.config);
         let config_from = self.config_from(&plugin.config_from, &config);
-        let component = folder.join(&component?.value.0.0);
+        let component = component?;
         let instances = self.instances(&plugin.instances, limits.memory);
         Some(Plugin {
             component: Some(component),

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::destinations::{HostName, ToHttp, ToTcp};
-use super::super::names::{ApiVersion, FilePath, KindName};
+use super::super::names::{ApiVersion, KindName};
 use super::super::units::{Bytes, Objects, Registered, Requests, Time, Times, Workers};
 use super::super::{Isolation, OnSwap, Permission};
-use super::{ConfigFrom, Fresh, Maybe, MaybeLeaf, Namespaces, Warmed};
+use super::{Component, ConfigFrom, Fresh, Maybe, MaybeLeaf, Namespaces, Warmed};
 use crate::yaml::{Leaf, OrWord, Slot};
 
 /// A component, and what it may use.
@@ -69,14 +69,6 @@ pub(in crate::manifest) struct Warm {
     /// It is dropped when it has not been used for so long.
     #[schemars(extend("default" = "5m"))]
     pub(in crate::manifest) idle: MaybeLeaf<Time>,
-}
-
-/// Where a component is.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::manifest) enum Component {
-    /// A file; relative to the folder of the manifest.
-    Path(Leaf<FilePath>),
 }
 
 /// What a plugin may use up.

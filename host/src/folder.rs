@@ -39,13 +39,13 @@ const NOW: Timestamps = Timestamps {
 
 /// The folder. What it is called does not matter once it is open.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     dir: OwnedFd,
     key: hmac::Key,
 }
 
 /// A file that is being written, and is removed if it is not kept.
-pub(super) struct Draft {
+pub(crate) struct Draft {
     folder: Arc<Folder>,
     file: File,
     /// What it is called meanwhile; none once it is kept.
@@ -61,7 +61,7 @@ struct Entry {
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(crate) enum Keep {
     /// So many entries, beside those that are in use.
     Entries(usize),
     /// So many bytes, those that are in use among them.
@@ -74,7 +74,7 @@ impl Folder {
     ///
     /// # Errors
     /// What is wrong with the folder, or with the key.
-    pub(super) fn open(path: &Path, key: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, key: Option<&Path>) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let dir = walk(&path.canonicalize()?, key.is_none())?;
         let key = match key {
@@ -87,7 +87,7 @@ impl Folder {
     }
 
     /// Starts a file.
-    pub(super) fn draft(self: &Arc<Self>) -> io::Result<Draft> {
+    pub(crate) fn draft(self: &Arc<Self>) -> io::Result<Draft> {
         // Two plugins may be the same file.
         static DRAFTS: AtomicU32 = AtomicU32::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Folder {
     }
 
     /// Writes a file, all or nothing.
-    pub(super) fn write(self: &Arc<Self>, name: &str, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(self: &Arc<Self>, name: &str, content: &[u8]) -> io::Result<()> {
         let mut draft = self.draft()?;
         draft.file.write_all(content)?;
         draft.keep(name)
@@ -113,7 +113,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it is not what was kept, or can't be read.
-    pub(super) fn get(&self, name: &str) -> io::Result<Option<File>> {
+    pub(crate) fn get(&self, name: &str) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut file = match openat(&self.dir, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -135,20 +135,20 @@ impl Folder {
         Ok(Some(file))
     }
 
-    /// Returns what is in a small file that was kept under this name.
+    /// Returns what is in a file that was kept under this name, up to so many bytes.
     ///
     /// # Errors
     /// As for [`Folder::get`].
-    pub(super) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn read(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(file) = self.get(name)? else {
             return Ok(None);
         };
-        let mut content = read::opened(file, read::TEXT)?;
+        let mut content = read::opened(file, most + LENGTH as u64)?;
         content.truncate(content.len().saturating_sub(LENGTH));
         Ok(Some(content))
     }
 
-    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.dir, name, AtFlags::empty())?)
     }
 
@@ -170,12 +170,12 @@ impl Folder {
     }
 
     /// Removes what is too much of the entries with one of these endings, but none that is `held`.
-    pub(super) fn prune(&self, endings: &[&str], keep: Keep, held: impl Fn(&str) -> bool) {
+    pub(crate) fn prune(&self, endings: &[&str], keep: Keep, held: impl Fn(&str) -> bool) {
         let mut entries = self.entries().unwrap_or_default();
         entries.retain(|entry| endings.contains(&entry.name.rsplit('.').next().unwrap_or_default()));
         for name in keep.surplus(entries, held) {
             if let Err(error) = self.remove(&name) {
-                warn!(file = %name, %error, "an old entry of the code cache stays");
+                warn!(file = %name, %error, "an old entry of a cache stays");
             }
         }
     }
@@ -201,12 +201,12 @@ impl Keep {
 }
 
 impl Draft {
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
     /// Seals what was written, and puts it under the name.
-    pub(super) fn keep(mut self, name: &str) -> io::Result<()> {
+    pub(crate) fn keep(mut self, name: &str) -> io::Result<()> {
         self.folder.seal(&self.file, name)?;
         if let Some(before) = self.name.take() {
             let dir = &self.folder.dir;
@@ -387,7 +387,7 @@ mod tests {
 
     /// Returns what is under a name: content, nothing, or why not.
     fn got(folder: &Folder, name: &str) -> String {
-        match folder.read(name) {
+        match folder.read(name, read::TEXT) {
             Ok(Some(content)) => String::from_utf8(content).unwrap(),
             Ok(None) => "nothing".to_owned(),
             Err(error) => format!("error: {error}"),

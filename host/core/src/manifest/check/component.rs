@@ -1,0 +1,94 @@
+//! Where a component is: in a file or in a registry, and how that is asked for it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::names::{DataKey, FilePath, HolderName, ImageName};
+use super::super::raw;
+use super::super::unique::ComponentMark;
+use super::super::units::Time;
+use super::super::{Authority, Component, ConfigValue, Holder, Image};
+use super::{Check, get, located, time};
+use crate::granted::PULL_KEY;
+use crate::yaml::{Leaf, Located, Scalar, Slot};
+
+/// From one time that a tag is asked for to the next, where nobody says otherwise, and at least.
+const INTERVAL: [Duration; 2] = [Duration::from_mins(5), Duration::from_secs(1)];
+
+impl Check<'_> {
+    /// Returns where a component is.
+    pub(super) fn component(&mut self, component: &Located<raw::Component>) -> Option<Component> {
+        let Located { value: raw::Component { path, oci, pull_secret, interval, insecure, ca }, place } = component;
+        match (path, oci) {
+            (None, None) => self.fault(*place, "found neither `path` nor `oci`; expected one of them"),
+            (Some(_), Some(_)) => self.fault(*place, "found both `path` and `oci`; expected one of them"),
+            (Some(path), None) => {
+                let beside = [
+                    ("pullSecret", pull_secret.is_some()),
+                    ("interval", interval.is_some()),
+                    ("insecure", insecure.is_some()),
+                    ("ca", ca.is_some()),
+                ];
+                for (name, _) in beside.into_iter().filter(|(_, is_there)| *is_there) {
+                    self.fault(*place, format!("found `{name}` beside `path`; it goes with `oci`"));
+                }
+                let FilePath(path) = &self.need(path, *place, "path")?.value.0;
+                return Some(Component::File(self.folder().join(path)));
+            }
+            (None, Some(oci)) => {
+                let ImageName(reference) = &self.need(oci, *place, "oci")?.value.0;
+                let [usual, least] = INTERVAL;
+                if let Some(Located { value: Scalar(Time(interval)), place }) = located(interval)
+                    && *interval < least
+                {
+                    self.fault(*place, format!("found {}; expected `1s` or more", Time(*interval)));
+                }
+                let secret = |Scalar(HolderName(name)): &Scalar<HolderName>| ConfigValue {
+                    holder: Holder::PullSecret,
+                    name: Arc::clone(name),
+                    key: PULL_KEY.into(),
+                };
+                return Some(Component::Registry(Image {
+                    reference: reference.clone(),
+                    pull_secret: get(pull_secret).map(secret),
+                    interval: time(interval, usual),
+                    insecure: get(insecure).copied().unwrap_or_default(),
+                    authority: located(ca).and_then(|ca| self.authority(ca)),
+                }));
+            }
+        }
+        None
+    }
+
+    /// Returns where the path or the reference is, for messages; `None` if there is none.
+    pub(super) fn component_mark(&self, component: &Slot<raw::Component>) -> Option<ComponentMark> {
+        fn place<F>(field: &Option<Leaf<F>>) -> Option<usize> {
+            located(field).map(|found| found.place)
+        }
+        let component = &component.read()?.value;
+        let found = place(&component.path).map(|place| (place, "path"));
+        let (place, field) = found.or_else(|| place(&component.oci).map(|place| (place, "oci")))?;
+        Some((self.mark(place), field))
+    }
+
+    fn authority(&mut self, Located { value, place }: &Located<raw::Authority>) -> Option<Authority> {
+        let (holder, what, at) = match value {
+            raw::Authority::Secret(at) => (Holder::Secret, "secret", at),
+            raw::Authority::ConfigMap(at) => (Holder::ConfigMap, "configMap", at),
+            raw::Authority::File(path) => {
+                let FilePath(path) = &self.need(path, *place, "file")?.value.0;
+                return Some(Authority::File(self.folder().join(path)));
+            }
+        };
+        let Located { value: raw::AuthorityKey { name, key }, place } = self.need(at, *place, what)?;
+        let Scalar(HolderName(name)) = &self.need(name, *place, "name")?.value;
+        let key = get(key).map_or_else(|| "ca.crt".into(), |Scalar(DataKey(key))| Arc::clone(key));
+        Some(Authority::Held(ConfigValue { holder, name: Arc::clone(name), key }))
+    }
+
+    /// Returns the folder of the manifest.
+    fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+}

@@ -1,0 +1,62 @@
+//! Where a component is, as a checked manifest says: in a file, or in a registry.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ConfigValue;
+use crate::registry::Reference;
+
+/// Where a component is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// In a file, absolute or resolved against the manifest's folder.
+    File(PathBuf),
+    /// In a registry.
+    Registry(Image),
+}
+
+/// A component in a registry, and how that is asked for it (OC rules).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Image {
+    /// Which one.
+    pub reference: Reference,
+    /// Where it is said who asks; `None`: anybody does.
+    pub pull_secret: Option<ConfigValue>,
+    /// From one time that the tag is asked for to the next; default 5 min.
+    pub interval: Duration,
+    /// Whether the registry speaks HTTP without TLS.
+    pub insecure: bool,
+    /// Whom to trust beside the authorities of the system.
+    pub authority: Option<Authority>,
+}
+
+/// Where the certificates of an authority are, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Authority {
+    /// In a Secret or `ConfigMap`.
+    Held(ConfigValue),
+    /// In a file of the daemon.
+    File(PathBuf),
+}
+
+impl Image {
+    /// Returns the values of Secrets and `ConfigMap`s that it takes to ask for it.
+    pub fn values(&self) -> impl Iterator<Item = &ConfigValue> {
+        let authority = match &self.authority {
+            Some(Authority::Held(value)) => Some(value),
+            Some(Authority::File(_)) | None => None,
+        };
+        self.pull_secret.iter().chain(authority)
+    }
+}
+
+impl fmt::Display for Component {
+    /// Writes the path, or the reference.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Registry(image) => write!(f, "{}", image.reference),
+        }
+    }
+}

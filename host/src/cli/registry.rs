@@ -1,0 +1,158 @@
+//! What the commands that talk to a registry have in common: how it is reached, who asks, and how what was found is shown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use capstan_core::manifest::{Authority, Image};
+use capstan_core::registry::artifact::Interfaces;
+use capstan_core::registry::challenge::Access;
+use capstan_core::registry::{Credentials, Digest, Failure, Reference};
+use capstan_core::text;
+use serde::Serialize;
+
+use crate::cli::args::{Output, Registry};
+use crate::plugin::loader::Wasm;
+use crate::registry::{Patience, Session, Way};
+use crate::{read, tls};
+
+/// The most bytes of a password on standard input.
+const PASSWORD: u64 = 64 << 10;
+
+/// What is known of a component.
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    /// The reference, with the digest of its manifest; none of a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reference: Option<String>,
+    /// The component's own digest.
+    pub(super) component: Digest,
+    /// Its bytes.
+    pub(super) size: u64,
+    #[serde(flatten)]
+    pub(super) interfaces: Interfaces,
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// Returns a session with the registry of a reference.
+///
+/// # Errors
+/// If the credentials or certificates can't be read.
+pub(super) fn session(args: &Registry, reference: &Reference, access: Access) -> anyhow::Result<Session> {
+    let credentials = credentials(args, reference)?;
+    let reach = Arc::new(|_: &_, _| Ok(()));
+    let mut way = Way { roots: Arc::new(tls::roots()), reach, patience: Patience::default() };
+    if let Some(file) = &args.ca {
+        let what = || format!("read certificates {}", file.display());
+        let pem = read::text(file, read::TEXT).with_context(what)?;
+        way = way.trusting(&pem).map_err(anyhow::Error::msg).with_context(what)?;
+    }
+    Ok(Session::new(way, reference, (credentials, access), args.insecure))
+}
+
+/// Returns a component of a registry, as a manifest names it.
+///
+/// # Errors
+/// If the credentials or certificates can't be read, or the registry does not give it.
+pub(super) async fn pulled(image: &Image) -> anyhow::Result<Wasm> {
+    let ca = match &image.authority {
+        Some(Authority::File(file)) => Some(file.clone()),
+        Some(Authority::Held(_)) | None => None,
+    };
+    let args = Registry { username: None, password_stdin: false, ca, insecure: image.insecure };
+    let reference = &image.reference;
+    let mut session = session(&args, reference, Access::Pull)?;
+    let resolved = session.resolve(read::COMPONENT).await.map_err(failed("pull", reference))?;
+    let mut component = Vec::new();
+    session.blob(&resolved.artifact.layer, &mut component).await.map_err(failed("pull", reference))?;
+    Ok(Wasm::new(&reference.to_string(), move || Ok(component.clone())))
+}
+
+/// Returns the error of a command: what was to be done with which reference, and why it was not.
+pub(super) fn failed(what: &str, reference: &Reference) -> impl Fn(Failure) -> anyhow::Error {
+    move |failure| anyhow::anyhow!("{what} {reference}: {failure}")
+}
+
+/// Returns who asks: as the command line says, else as `docker login` has left it.
+fn credentials(args: &Registry, reference: &Reference) -> anyhow::Result<Credentials> {
+    if let Some(name) = &args.username {
+        let mut password = String::new();
+        std::io::stdin()
+            .take(PASSWORD)
+            .read_to_string(&mut password)
+            .context("read the password from standard input")?;
+        let password = password.trim_end_matches(['\r', '\n']).to_owned();
+        anyhow::ensure!(!password.is_empty(), "standard input has no password");
+        return Ok(Credentials::User { name: name.clone(), password });
+    }
+    let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    let folder = folder.or_else(|| std::env::home_dir().map(|home| home.join(".docker")));
+    let Some(file) = folder.map(|folder| folder.join("config.json")).filter(|file| file.exists()) else {
+        return Ok(Credentials::Anonymous);
+    };
+    let what = || format!("read credentials {}", file.display());
+    let config = read::text(&file, read::TEXT).with_context(what)?;
+    Credentials::of_config(&config, reference).map_err(anyhow::Error::msg).with_context(what)
+}
+
+impl Facts {
+    /// Returns it in a format.
+    ///
+    /// # Errors
+    /// If it can't be written so.
+    pub(super) fn shown(&self, output: Output) -> anyhow::Result<String> {
+        Ok(match output {
+            Output::Json => format!("{}\n", serde_json::to_string_pretty(self)?),
+            Output::Yaml => serde_yaml::to_string(self)?,
+            Output::Table => text::lines(&self.table()),
+        })
+    }
+
+    fn table(&self) -> String {
+        let Self { reference, component, size, interfaces: Interfaces { imports, exports }, annotations } = self;
+        let mut table = String::new();
+        let mut line = |name: &str, value: &str| {
+            // Writing to a string cannot fail.
+            let _infallible = writeln!(table, "{name:<12}{value}");
+        };
+        if let Some(reference) = reference {
+            line("reference", reference);
+        }
+        line("component", &component.to_string());
+        line("size", &format!("{size} bytes"));
+        for (name, values) in [("imports", imports), ("exports", exports)] {
+            let first = std::iter::once(name).chain(std::iter::repeat(""));
+            first.zip(values).for_each(|(name, value)| line(name, value));
+        }
+        for (key, value) in annotations {
+            line("annotation", &format!("{key}={value}"));
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_is_shown_line_by_line() {
+        let facts = Facts {
+            reference: Some("r.io/a:1@sha256:…".to_owned()),
+            component: Digest::of(&[0xab; 32]),
+            size: 9,
+            interfaces: Interfaces { imports: vec!["a:b/c".to_owned(), "d".to_owned()], exports: vec!["e".to_owned()] },
+            annotations: BTreeMap::from([("k".to_owned(), "v\u{1b}".to_owned())]),
+        };
+        let expected = format!(
+            "reference   r.io/a:1@sha256:…\ncomponent   sha256:{}\nsize        9 bytes\nimports     a:b/c\n            d\nexports     e\nannotation  k=v\\u{{1b}}\n",
+            "ab".repeat(32)
+        );
+        assert_eq!(facts.shown(Output::Table).unwrap(), expected);
+        assert!(facts.shown(Output::Json).unwrap().contains("\"imports\": ["));
+        assert!(facts.shown(Output::Yaml).unwrap().contains("size: 9\n"));
+    }
+}

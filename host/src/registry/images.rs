@@ -1,0 +1,374 @@
+//! Keeps what manifests name in registries: asks what tags name again and again, and pulls what is new (`OC-6` to `OC-8`).
+//!
+//! A thread of its own for all of them: what registries send, its hashing and the disk hold nothing else up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use capstan_core::manifest::{Authority, Image};
+use capstan_core::registry::challenge::Access;
+use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
+use capstan_core::rollout::plan::Content;
+use capstan_core::rollout::values::{Asked, Known as Value};
+use k8s_openapi::jiff::{Timestamp, ToSpan as _};
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{info, warn};
+
+use super::kept::{Kept, Known, Place, Right};
+use super::{Patience, Session, Way};
+use crate::plugin::Outside;
+use crate::read;
+
+/// How many questions one registry is asked at once.
+const AT_ONCE: usize = 2;
+
+/// How long a registry may take, where it is known what the reference named last and nothing is in force yet.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+/// What manifests name in registries. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Images(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    outside: Outside,
+    place: Option<Place>,
+    /// Opened with the first component.
+    kept: OnceLock<Option<Kept>>,
+    /// Registries that may speak without TLS, with their ports.
+    insecure: BTreeSet<String>,
+    all: Mutex<BTreeMap<Key, Entry>>,
+    /// What is known has changed.
+    changed: Notify,
+    registries: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
+    thread: OnceLock<Option<(Handle, DropGuard)>>,
+}
+
+/// An image, as an operator names it: whoever else names it may have no right to it.
+type Key = (Arc<str>, Image);
+
+struct Entry {
+    facts: Facts,
+    seen: Seen,
+    task: Option<AbortOnDropHandle<()>>,
+}
+
+/// What an image needs of Secrets and `ConfigMap`s, as far as that has been read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Facts {
+    config: Option<Value>,
+    authority: Option<Value>,
+}
+
+/// How an image is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// What it named when the registry answered last.
+    pub known: Option<Known>,
+    /// When the registry was asked last.
+    pub checked: Option<Timestamp>,
+    /// When it is asked again; `None`: it is being asked, or never is again.
+    pub next: Option<Timestamp>,
+    /// Why that did not end well.
+    pub problem: Option<Failure>,
+}
+
+// === impl Images ===
+
+impl Images {
+    /// Returns nothing yet. Registries are reached as by `outside`, and those that are `insecure` may speak without TLS.
+    pub fn new(outside: Outside, place: Option<Place>, insecure: BTreeSet<String>) -> Self {
+        Self(Arc::new(Shared { outside, place, insecure, ..Shared::default() }))
+    }
+
+    /// Sets what operators name, where `known` is what is known of values of Secrets and `ConfigMap`s: from now on it is asked for.
+    pub fn want(&self, wanted: impl IntoIterator<Item = Key>, known: impl Fn(&Asked) -> Option<Value>) {
+        let wanted = wanted.into_iter().map(|key| (Facts::of(&key, &known), key));
+        let wanted: Vec<_> = wanted.collect();
+        let mut all = self.0.all.lock();
+        let mut before = std::mem::take(&mut *all);
+        for (facts, key) in wanted {
+            let seen = match before.remove(&key) {
+                Some(entry) if entry.facts == facts && entry.task.is_some() => {
+                    all.insert(key, entry);
+                    continue;
+                }
+                Some(Entry { seen, .. }) => seen,
+                None => Seen::default(),
+            };
+            let task = facts.is_read(&key.1).then(|| self.ask(&key, &facts));
+            all.insert(key, Entry { facts, seen, task: task.flatten() });
+        }
+    }
+
+    /// Has all registries asked at once, whatever they have said before.
+    pub fn again(&self) {
+        let mut all = self.0.all.lock();
+        for (key, entry) in all.iter_mut().filter(|(_, entry)| entry.task.is_some()) {
+            entry.task = self.ask(key, &entry.facts);
+        }
+    }
+
+    /// Waits until what is known has changed. If the future is dropped, no change is lost.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Returns the state of an image. What was good once goes on, whatever the registry says later (`OC-7`).
+    pub fn content(&self, operator: &str, image: &Image) -> Content {
+        match self.seen(operator, image) {
+            Some(Seen { known: Some(known), .. }) => Content::Whole(known.component.to_string().into()),
+            Some(Seen { problem: Some(problem), .. }) => Content::Refused(problem.message.into()),
+            Some(_) | None => Content::Pulled,
+        }
+    }
+
+    /// Returns how an image is; `None` if nobody wants it.
+    pub fn seen(&self, operator: &str, image: &Image) -> Option<Seen> {
+        let all = self.0.all.lock();
+        all.get(&(operator.into(), image.clone())).map(|entry| entry.seen.clone())
+    }
+
+    /// Returns a component that was pulled.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn read(&self, component: &Digest) -> io::Result<Vec<u8>> {
+        let kept = self.0.kept().ok_or_else(|| io::Error::other(NO_FOLDER))?;
+        kept.read(component)
+    }
+
+    fn ask(&self, key: &Key, facts: &Facts) -> Option<AbortOnDropHandle<()>> {
+        let task = Arc::clone(&self.0).keep(key.clone(), facts.clone());
+        Some(AbortOnDropHandle::new(self.0.runtime()?.spawn(task)))
+    }
+}
+
+impl fmt::Debug for Images {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Images")
+    }
+}
+
+/// Why HTTP without TLS is not spoken.
+const ONLY_HERE: &str =
+    "`insecure` is for a registry on this machine, written as its address, and those of --insecure-registry";
+
+/// Why nothing is pulled where nothing can be kept.
+const NO_FOLDER: &str = "there is no folder for components (--component-cache)";
+
+// === impl Facts ===
+
+impl Facts {
+    fn of((operator, image): &Key, known: &impl Fn(&Asked) -> Option<Value>) -> Self {
+        let known = |value: &_| known(&Asked { operator: Arc::clone(operator), value: Clone::clone(value) });
+        let authority = match &image.authority {
+            Some(Authority::Held(value)) => known(value),
+            Some(Authority::File(file)) => {
+                let text = read::text(file, read::TEXT);
+                Some(text.map(Arc::from).map_err(|error| format!("file {}: {error}", file.display()).into()))
+            }
+            None => None,
+        };
+        Self { config: image.pull_secret.as_ref().and_then(known), authority }
+    }
+
+    fn is_read(&self, image: &Image) -> bool {
+        let Self { config, authority } = self;
+        (config.is_some() || image.pull_secret.is_none()) && (authority.is_some() || image.authority.is_none())
+    }
+
+    /// Returns who asks.
+    fn credentials(&self, image: &Image) -> Result<Credentials, Failure> {
+        let (Some(config), Some(secret)) = (&self.config, &image.pull_secret) else {
+            return Ok(Credentials::Anonymous);
+        };
+        let found = config.as_ref().map_err(ToString::to_string);
+        let found = found.and_then(|config| Credentials::of_config(config, &image.reference));
+        found.map_err(|why| Failure::new(Kind::Denied, format!("pullSecret: {secret}: {why}")))
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn kept(&self) -> Option<&Kept> {
+        self.kept.get_or_init(|| self.place.as_ref().and_then(Kept::at)).as_ref()
+    }
+
+    /// Returns where registries are asked: a thread that begins with the first question, and ends with this.
+    fn runtime(&self) -> Option<Handle> {
+        let thread = self.thread.get_or_init(|| {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.inspect_err(|error| warn!(%error, "no registry can be asked")).ok()?;
+            let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
+            let until = stop.clone();
+            let thread = thread::Builder::new().name("registries".to_owned());
+            let thread = thread.spawn(move || runtime.block_on(until.cancelled_owned()));
+            drop(thread.inspect_err(|error| warn!(%error, "no registry can be asked")).ok()?);
+            Some((handle, stop.drop_guard()))
+        });
+        thread.as_ref().map(|(handle, _)| handle.clone())
+    }
+
+    /// Asks for an image, for ever.
+    async fn keep(self: Arc<Self>, key: Key, facts: Facts) {
+        let mut failures = 0;
+        loop {
+            let Looked { known, problem } = self.look(&key, &facts).await;
+            failures = if problem.is_none() { 0 } else { failures + 1 };
+            let (_, image) = &key;
+            let failed = problem.as_ref().map(|failure| (failure, failures));
+            let pause = schedule::again(image.reference.digest().is_some(), image.interval, failed);
+            self.tell(&key, Looked { known, problem }, pause);
+            match pause {
+                Some(pause) => sleep(pause).await,
+                None => return,
+            }
+        }
+    }
+
+    /// Asks for an image once. What is remembered of it counts where the registry gives nothing (`OC-7`).
+    async fn look(&self, key: &Key, facts: &Facts) -> Looked {
+        let (_, image) = key;
+        let Some(kept) = self.kept() else {
+            return Looked::failed(Failure::new(Kind::Away, NO_FOLDER));
+        };
+        let credentials = match facts.credentials(image) {
+            Ok(credentials) => credentials,
+            Err(failure) => return Looked::failed(failure),
+        };
+        let right = Right::of(&image.reference, image.insecure, &credentials);
+        let remembered = kept.known(&right);
+        if let Some(known) = remembered.clone().filter(|_| image.reference.digest().is_some()) {
+            return Looked { known: Some(known), problem: None };
+        }
+        let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
+        let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
+        let asked = async {
+            let session = self.session(image, facts, credentials)?;
+            let turn = self.turn(&image.reference);
+            let _turn = turn.acquire().await;
+            self.pull(session, (kept, &right), remembered.as_ref()).await
+        };
+        let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
+        match timeout(limit, asked).await.map_err(late).flatten() {
+            Ok(known) => Looked { known: Some(known), problem: None },
+            Err(problem) => Looked { known: remembered, problem: Some(problem) },
+        }
+    }
+
+    /// Returns a session with the registry of an image.
+    fn session(&self, image: &Image, facts: &Facts, credentials: Credentials) -> Result<Session, Failure> {
+        let Image { reference, insecure, .. } = image;
+        if *insecure && !reference.is_here() && !self.insecure.contains(reference.registry()) {
+            return Err(Failure::new(Kind::Denied, ONLY_HERE));
+        }
+        let outside = self.outside.clone();
+        let reach = Arc::new(move |to: &_, address| outside.check(to, address));
+        let mut way = Way { roots: self.outside.roots(), reach, patience: Patience::default() };
+        if let Some(authority) = &facts.authority {
+            let trusting = authority.as_ref().map_err(ToString::to_string).and_then(|pem| way.trusting(pem));
+            way = trusting.map_err(|why| Failure::new(Kind::Denied, format!("ca: {why}")))?;
+        }
+        Ok(Session::new(way, reference, (credentials, Access::Pull), *insecure))
+    }
+
+    /// Finds out what an image is, and pulls that if it is not here. What is here was pulled for somebody, perhaps for others: then the
+    /// registry says whether these may have it, too (`OC-8`).
+    async fn pull(
+        &self,
+        mut session: Session,
+        (kept, right): (&Kept, &Right),
+        remembered: Option<&Known>,
+    ) -> Result<Known, Failure> {
+        if let Some(known) = remembered {
+            match session.still_names(&known.digest).await {
+                Ok(true) => return Ok(known.clone()),
+                Err(failure) if failure.after.is_some() => return Err(failure),
+                Ok(false) | Err(_) => {}
+            }
+        }
+        let resolved = session.resolve(read::COMPONENT).await?;
+        let layer = &resolved.artifact.layer;
+        let is_given = remembered.is_some_and(|known| known.component == layer.digest);
+        if is_given || kept.has(&layer.digest) {
+            if !is_given {
+                session.may_have(layer).await?;
+            }
+        } else {
+            let unkept = |error: io::Error| Failure::new(Kind::Away, format!("it can't be kept: {error}"));
+            let draft = kept.draft().map_err(unkept)?;
+            session.blob(layer, &mut draft.file()).await?;
+            let all = self.all.lock();
+            let in_use = all.values().filter_map(|entry| Some(entry.seen.known.as_ref()?.component.clone())).collect();
+            drop(all);
+            kept.keep(draft, &layer.digest, &in_use).map_err(unkept)?;
+        }
+        let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest };
+        kept.remember(right, &known);
+        Ok(known)
+    }
+
+    /// Returns the turns of questions to a registry: one that hangs holds up nobody else's.
+    fn turn(&self, reference: &Reference) -> Arc<Semaphore> {
+        let mut registries = self.registries.lock();
+        registries.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let turn = registries.entry(reference.registry().into()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE)));
+        Arc::clone(turn)
+    }
+
+    /// Says what was found. What was known before stays until there is another.
+    fn tell(&self, key: &Key, Looked { known, problem }: Looked, pause: Option<Duration>) {
+        let (operator, image) = key;
+        let reference = &image.reference;
+        let mut all = self.all.lock();
+        let Some(Entry { seen, .. }) = all.get_mut(key) else {
+            return;
+        };
+        let now = Timestamp::now();
+        let seconds = pause.and_then(|pause| i64::try_from(pause.as_secs()).ok());
+        let next = seconds.and_then(|seconds| now.checked_add(seconds.seconds()).ok());
+        let known = known.filter(|_| problem.is_none() || seen.known.is_none()).or_else(|| seen.known.clone());
+        let found = Seen { known, checked: Some(now), next, problem };
+        let before = std::mem::replace(seen, found.clone());
+        drop(all);
+        let Seen { known, problem, .. } = found;
+        if (&before.known, &before.problem) == (&known, &problem) {
+            return;
+        }
+        let digest = known.as_ref().map(|known| known.digest.to_string());
+        match problem {
+            Some(error) if digest.is_some() => {
+                warn!(%operator, %reference, %error, digest, "the registry does not say what the reference names; what it named last goes on");
+            }
+            Some(error) => warn!(%operator, %reference, %error, "the registry does not give what the reference names"),
+            None => info!(%operator, %reference, digest, "the reference names this"),
+        }
+        self.changed.notify_one();
+    }
+}
+
+/// What came of a question.
+struct Looked {
+    known: Option<Known>,
+    problem: Option<Failure>,
+}
+
+impl Looked {
+    fn failed(problem: Failure) -> Self {
+        Self { known: None, problem: Some(problem) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! What manifests name in registries, with a registry that does what is right, is away, or does wrong.
+
+use std::path::Path;
+
+use capstan_core::manifest::{ConfigValue, Holder};
+use tokio::time::Instant;
+
+use super::super::tests::fake::{Door, Fake, text};
+use super::super::tests::push;
+use super::*;
+
+/// What `docker login` writes for `user` with the password `pass`.
+fn config(fake: &Fake) -> Arc<str> {
+    let auth = "dXNlcjpwYXNz";
+    format!(r#"{{"auths":{{"{}":{{"auth":"{auth}"}}}}}}"#, fake.address).into()
+}
+
+fn images(folder: &Path) -> Images {
+    let place = Place { folder: folder.join("components"), key: None, most: 1 << 20 };
+    Images::new(Outside::default(), Some(place), BTreeSet::new())
+}
+
+fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
+    let secret = secret.map(|name| ConfigValue { holder: Holder::PullSecret, name: name.into(), key: "x".into() });
+    let image = Image {
+        reference: Reference::parse(reference).unwrap(),
+        pull_secret: secret,
+        interval: Duration::from_millis(20),
+        insecure: true,
+        authority: None,
+    };
+    (operator.into(), image)
+}
+
+impl Images {
+    /// Waits until an image is so, and returns how it is.
+    async fn until(&self, (operator, image): &Key, what: &str, is: impl Fn(&Seen) -> bool) -> Seen {
+        let begun = Instant::now();
+        loop {
+            let seen = self.seen(operator, image).unwrap();
+            if is(&seen) {
+                return seen;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {seen:?}");
+            drop(timeout(Duration::from_millis(20), self.changed()).await);
+        }
+    }
+
+    async fn component(&self, key: &Key) -> Vec<u8> {
+        let seen = self.until(key, "pulled", |seen| seen.known.is_some()).await;
+        self.read(&seen.known.unwrap().component).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn what_a_tag_names_anew_is_pulled_and_what_was_good_goes_on_whatever_the_registry_says_later() {
+    // OC-6, OC-7
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    push(&fake, "a:1", b"first").await;
+    let images = images(folder.path());
+    let key = key("web", &format!("{}/a:1", fake.address), None);
+    images.want([key.clone()], |_| None);
+    assert_eq!(images.component(&key).await, b"first");
+    let second = push(&fake, "a:1", b"second").await;
+    let seen =
+        images.until(&key, "second", |seen| seen.known.as_ref().is_some_and(|k| k.digest == second.digest)).await;
+    assert_eq!(images.read(&seen.known.clone().unwrap().component).unwrap(), b"second");
+    // Asked again and again, it says the same, and nothing is pulled.
+    fake.asked();
+    images.until(&key, "asked", |now| now.checked != seen.checked || !fake.asked().is_empty()).await;
+    assert!(fake.asked().iter().all(|asked| asked.line.starts_with("HEAD /v2/a/manifests/1")));
+    for status in [401, 403, 404, 429, 500] {
+        fake.fails(move |_| Some(text(status, "")));
+        let message = format!("({status})");
+        images.again();
+        let is = |seen: &Seen| seen.problem.as_ref().is_some_and(|problem| problem.message.contains(&message));
+        let seen = images.until(&key, &message, is).await;
+        assert_eq!(seen.known.unwrap().digest, second.digest);
+        assert!(seen.next.is_some());
+        assert!(matches!(images.content(&key.0, &key.1), Content::Whole(_)));
+    }
+    // Nor does what is no component come in its place.
+    fake.fails(|asked| Some(text(if asked.line.starts_with("HEAD") { 404 } else { 200 }, "<html>")));
+    images.again();
+    let is = |seen: &Seen| seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Wrong);
+    assert_eq!(images.until(&key, "wrong", is).await.known.unwrap().digest, second.digest);
+    fake.mends();
+    images.again();
+    images.until(&key, "mended", |seen| seen.problem.is_none()).await;
+}
+
+#[tokio::test]
+async fn a_registry_that_is_away_stops_no_start_if_what_it_named_last_is_kept() {
+    // OC-7
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let pushed = push(&fake, "a:1", b"first").await;
+    let tag = key("web", &format!("{}/a:1", fake.address), None);
+    let pinned = key("web", &format!("{}/a@{}", fake.address, pushed.digest), None);
+    let other = key("web", &format!("{}/a:2", fake.address), None);
+    {
+        let images = images(folder.path());
+        images.want([tag.clone(), pinned.clone()], |_| None);
+        assert_eq!(images.component(&tag).await, b"first");
+        assert_eq!(images.component(&pinned).await, b"first");
+    }
+    fake.fails(|_| Some(text(503, "")));
+    fake.asked();
+    let images = images(folder.path());
+    images.want([tag.clone(), pinned.clone(), other.clone()], |_| None);
+    assert_eq!(images.component(&tag).await, b"first");
+    assert_eq!(images.component(&pinned).await, b"first");
+    let seen = images.seen(&tag.0, &tag.1).unwrap();
+    assert_eq!(seen.problem.unwrap().message, "it fails (503)");
+    assert_eq!(images.seen(&pinned.0, &pinned.1).unwrap().problem, None);
+    assert!(fake.asked().iter().all(|asked| !asked.line.contains("sha256")));
+    // One that nobody has ever seen has nothing to go on with.
+    images.until(&other, "failed", |seen| seen.problem.is_some()).await;
+    assert_eq!(images.content(&other.0, &other.1), Content::Refused("it fails (503)".into()));
+}
+
+#[tokio::test]
+async fn what_was_pulled_for_one_operator_is_given_to_no_other_that_has_no_right_to_it() {
+    // OC-8
+    let (fake, folder) = (Fake::start(Door::Basic).await, tempfile::tempdir().unwrap());
+    let pushed = push(&fake, "private/a:1", b"secret").await;
+    let reference = format!("{}/private/a@{}", fake.address, pushed.digest);
+    let (owner, thief) = (key("owner", &reference, Some("regcred")), key("thief", &reference, None));
+    let login = config(&fake);
+    let known = move |asked: &Asked| (&*asked.value.name == "regcred").then(|| Ok(login.clone()));
+    let images = images(folder.path());
+    images.want([owner.clone()], &known);
+    assert_eq!(images.component(&owner).await, b"secret");
+    images.want([owner.clone(), thief.clone()], &known);
+    let seen = images.until(&thief, "refused", |seen| seen.problem.is_some()).await;
+    assert_eq!((seen.known, seen.problem.unwrap().kind), (None, Kind::Denied));
+    // Nor by a manifest of its own that names the component.
+    let manifest = pushed.artifact;
+    fake.keep("public/b:1", capstan_core::registry::artifact::manifest(&manifest));
+    fake.closes(Door::Open);
+    let borrowed = key("thief", &format!("{}/public/b:1", fake.address), None);
+    images.want([owner.clone(), borrowed.clone()], &known);
+    let seen = images.until(&borrowed, "refused", |seen| seen.problem.is_some()).await;
+    assert_eq!(seen.problem.unwrap().message, "it does not have the component (404)");
+    // Another operator with the same right has it, and nothing is pulled again.
+    fake.closes(Door::Basic);
+    fake.asked();
+    let friend = key("friend", &reference, Some("regcred"));
+    images.want([owner, friend.clone()], &known);
+    assert_eq!(images.component(&friend).await, b"secret");
+    assert_eq!(fake.asked(), []);
+}
+
+#[tokio::test]
+async fn a_secret_that_is_not_given_is_an_error_of_its_own_and_nobody_is_asked_in_nobodys_name() {
+    // OC-3
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    push(&fake, "a:1", b"first").await;
+    let images = images(folder.path());
+    let key = key("web", &format!("{}/a:1", fake.address), Some("regcred"));
+    fake.asked();
+    images.want([key.clone()], |_| None);
+    assert_eq!(images.content(&key.0, &key.1), Content::Pulled);
+    images.want([key.clone()], |_| Some(Err("there is none in the namespace home".into())));
+    let seen = images.until(&key, "refused", |seen| seen.problem.is_some()).await;
+    let expected = "pullSecret: Secret regcred: there is none in the namespace home";
+    assert_eq!(seen.problem.unwrap().message, expected);
+    assert_eq!(fake.asked(), []);
+    images.want([key.clone()], |_| Some(Ok(config(&fake))));
+    assert_eq!(images.component(&key).await, b"first");
+}
+
+#[tokio::test]
+async fn one_bad_registry_holds_up_no_other_and_one_without_tls_is_asked_only_if_that_is_permitted() {
+    // OC-4, OC-5
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hangs = silent.local_addr().unwrap();
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    push(&fake, "a:1", b"first").await;
+    let bad = (0..9).map(|number| key("bad", &format!("{hangs}/a:{number}"), None));
+    let elsewhere = key("far", "registry.example.com:5000/a:1", None);
+    let good = key("web", &format!("{}/a:1", fake.address), None);
+    let images = images(folder.path());
+    images.want(bad.chain([elsewhere.clone(), good.clone()]), |_| None);
+    assert_eq!(images.component(&good).await, b"first");
+    let seen = images.until(&elsewhere, "refused", |seen| seen.problem.is_some()).await;
+    assert_eq!(seen.problem.unwrap().message, ONLY_HERE);
+}
+
+#[test]
+fn what_is_in_use_is_kept_whatever_it_takes_and_what_is_damaged_is_not_used() {
+    // OC-7
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place { folder: folder.path().join("components"), key: None, most: 100 };
+    let kept = Kept::at(&place).unwrap();
+    let [first, second, third] = [1, 2, 3].map(|byte| Digest::of(&[byte; 32]));
+    let keep = |digest: &Digest, in_use: &[&Digest]| {
+        let draft = kept.draft().unwrap();
+        io::Write::write_all(&mut draft.file(), &[7; 60]).unwrap();
+        kept.keep(draft, digest, &in_use.iter().map(|digest| (*digest).clone()).collect()).unwrap();
+    };
+    keep(&first, &[]);
+    keep(&second, &[&first]);
+    assert!(kept.has(&first) && kept.has(&second));
+    keep(&third, &[&first]);
+    assert_eq!((kept.has(&first), kept.has(&second), kept.has(&third)), (true, false, true));
+    assert_eq!(kept.read(&first).unwrap(), [7; 60]);
+    let file = place.folder.join(format!("{}.wasm", first.hex()));
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[5] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert!(!kept.has(&first) && kept.read(&first).is_err());
+}

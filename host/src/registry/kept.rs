@@ -1,0 +1,133 @@
+//! Keeps components that were pulled, by their digests, and what references named last and to whom that was given (`OC-7`, `OC-8`).
+//!
+//! Files are sealed as those of the code cache are: nobody else can put something there.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use capstan_core::registry::{Credentials, Digest, Reference};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::folder::{Draft, Folder, Keep};
+use crate::read;
+
+/// References that are remembered beside those that are in use.
+const REFERENCES: usize = 1000;
+
+/// What there is, by its ending.
+const COMPONENT: &str = "wasm";
+const KNOWN: &str = "known";
+
+/// The folder, and how many bytes of components it may have.
+#[derive(Debug)]
+pub struct Kept {
+    folder: Arc<Folder>,
+    most: u64,
+}
+
+/// Where components are kept.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The folder, which is made if it does not exist.
+    pub folder: PathBuf,
+    /// The file with the key by which the daemon knows its own files; `None`: one in the folder.
+    pub key: Option<PathBuf>,
+    /// The most bytes of components; those in use may have more.
+    pub most: u64,
+}
+
+/// What a reference named when it was asked for last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// The digest of the manifest.
+    pub digest: Digest,
+    /// That of the component.
+    pub component: Digest,
+}
+
+/// Who may have what: a reference, as these credentials were given it.
+#[derive(Debug)]
+pub struct Right(Digest);
+
+impl Kept {
+    /// Opens the folder; `None`, with a warning, if there is something wrong with it.
+    pub fn at(Place { folder, key, most }: &Place) -> Option<Self> {
+        match Folder::open(folder, key.as_deref()) {
+            Ok(folder) => Some(Self { folder: Arc::new(folder), most: *most }),
+            Err(error) => {
+                warn!(dir = %folder.display(), %error, "components of registries can't be kept, and so not be used");
+                None
+            }
+        }
+    }
+
+    /// Returns what a reference named last for those who had this right, if that component is still here.
+    pub fn known(&self, right: &Right) -> Option<Known> {
+        let text = self.folder.read(&right.name(), read::TEXT).ok()??;
+        let known: Known = serde_json::from_slice(&text).ok()?;
+        self.has(&known.component).then_some(known)
+    }
+
+    /// Remembers what a reference names for those who have this right.
+    pub fn remember(&self, right: &Right, known: &Known) {
+        let text = serde_json::to_vec(known).unwrap_or_default();
+        if let Err(error) = self.folder.write(&right.name(), &text) {
+            warn!(%error, "what a reference names is not remembered: without the registry, the daemon can't start it again");
+        }
+    }
+
+    /// Whether a component is here, whole.
+    pub fn has(&self, component: &Digest) -> bool {
+        matches!(self.folder.get(&name(component)), Ok(Some(_)))
+    }
+
+    /// Returns a component.
+    ///
+    /// # Errors
+    /// If it is not here any more, or is damaged.
+    pub fn read(&self, component: &Digest) -> io::Result<Vec<u8>> {
+        let found = self.folder.read(&name(component), read::COMPONENT)?;
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not in the folder of components any more"))
+    }
+
+    /// Starts a component.
+    ///
+    /// # Errors
+    /// If nothing can be written.
+    pub(super) fn draft(&self) -> io::Result<Draft> {
+        self.folder.draft()
+    }
+
+    /// Keeps what was written as a component, and makes room for it: none of those that are in use goes.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub(super) fn keep(&self, draft: Draft, component: &Digest, in_use: &BTreeSet<Digest>) -> io::Result<()> {
+        draft.keep(&name(component))?;
+        let held = |entry: &str| entry == name(component) || in_use.iter().any(|digest| name(digest) == entry);
+        self.folder.prune(&[COMPONENT, "draft"], Keep::Bytes(self.most), held);
+        self.folder.prune(&[KNOWN], Keep::Entries(REFERENCES), |_| false);
+        Ok(())
+    }
+}
+
+impl Right {
+    /// Returns the right to what a reference names of those who ask so.
+    pub fn of(reference: &Reference, is_insecure: bool, credentials: &Credentials) -> Self {
+        let who = credentials.basic().unwrap_or_default();
+        let text = format!("{reference}\n{is_insecure}\n{who}");
+        Self(Digest::of(digest(&SHA256, text.as_bytes()).as_ref()))
+    }
+
+    fn name(&self) -> String {
+        format!("{}.{KNOWN}", self.0.hex())
+    }
+}
+
+fn name(component: &Digest) -> String {
+    format!("{}.{COMPONENT}", component.hex())
+}

@@ -1,0 +1,138 @@
+//! Pulls a component: its manifest by tag once, and all else by the digests that this leads to (OC rules).
+
+use std::io::Write;
+
+use capstan_core::registry::answer::Part;
+use capstan_core::registry::artifact::{self, Artifact, Descriptor, Found};
+use capstan_core::registry::{Digest, Failure, Kind, Url};
+use http::Method;
+use http::header::{CONTENT_TYPE, HeaderName};
+use ring::digest::{Context, SHA256, digest};
+
+use super::exchange::Ask;
+use super::{Session, away, within};
+
+/// The most bytes of a manifest, and of a config.
+const MANIFEST: usize = 4 << 20;
+const CONFIG: usize = 1 << 20;
+
+/// What registries say of the digest of a manifest: a hint.
+const HINT: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// What a reference names at the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The digest of the manifest.
+    pub digest: Digest,
+    /// What it leads to.
+    pub artifact: Artifact,
+}
+
+impl Session {
+    /// Returns what the reference names, where a component may have `most` bytes.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn resolve(&mut self, most: u64) -> Result<Resolved, Failure> {
+        let asked = self.reference.asked().to_owned();
+        let expected = self.reference.digest().cloned();
+        let (digest, found) = self.manifest(&asked, expected, most).await?;
+        let artifact = match found {
+            Found::Artifact(artifact) => artifact,
+            // That of the index is what the reference names, and what it leads to is by digest.
+            Found::Manifest(Descriptor { digest, .. }) => {
+                match self.manifest(&digest.to_string(), Some(digest.clone()), most).await?.1 {
+                    Found::Artifact(artifact) => artifact,
+                    Found::Manifest(_) => return Err(Failure::new(Kind::Wrong, "found an index within an index")),
+                }
+            }
+        };
+        Ok(Resolved { digest, artifact })
+    }
+
+    /// Whether the registry says that the reference still names this digest. That is a hint: if it says no, or nothing, it is resolved again.
+    ///
+    /// # Errors
+    /// Why nobody knows.
+    pub async fn still_names(&mut self, digest: &Digest) -> Result<bool, Failure> {
+        let url = self.url(&format!("manifests/{}", self.reference.asked()))?;
+        let ask = Ask { accept: Some(artifact::ACCEPT), ..Ask::new(Method::HEAD, url, Part::Manifest) };
+        let limit = self.way.patience.answer;
+        let answer = within(limit, "the manifest", self.ask(ask)).await?;
+        Ok(answer.header(&HINT).is_some_and(|hint| hint == digest.to_string()))
+    }
+
+    /// Finds out whether who asks may have a part: the registry is asked, and nothing is sent.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn may_have(&mut self, part: &Descriptor) -> Result<(), Failure> {
+        let ask = Ask::new(Method::HEAD, self.url(&format!("blobs/{}", part.digest))?, Part::Blob);
+        let limit = self.way.patience.answer;
+        within(limit, "the component", self.ask(ask)).await.map(drop)
+    }
+
+    /// Writes a part to `out`, no more than it should have. What is written is whole only if this ends well.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn blob(&mut self, part: &Descriptor, out: &mut (dyn Write + Send)) -> Result<(), Failure> {
+        let ask = Ask::new(Method::GET, self.url(&format!("blobs/{}", part.digest))?, Part::Blob);
+        let limit = self.way.patience.whole;
+        let copied = async {
+            let mut answer = self.ask(ask).await?;
+            let (mut context, mut size) = (Context::new(&SHA256), 0);
+            while let Some(more) = answer.next().await? {
+                size += more.len() as u64;
+                if size > part.size {
+                    return Err(away(format!("it sends more than the {} bytes that the manifest says", part.size)));
+                }
+                context.update(&more);
+                out.write_all(&more).map_err(|error| away(format!("it can't be written: {error}")))?;
+            }
+            if size < part.size {
+                return Err(away(format!("it sends {size} of the {} bytes that the manifest says", part.size)));
+            }
+            let found = Digest::of(context.finish().as_ref());
+            if found != part.digest {
+                return Err(away(format!("it sends {found}; expected {}", part.digest)));
+            }
+            Ok(())
+        };
+        within(limit, "the component", copied).await
+    }
+
+    /// Returns the config of an artifact.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn config(&mut self, config: &Descriptor) -> Result<Vec<u8>, Failure> {
+        if config.size > CONFIG as u64 {
+            return Err(Failure::new(Kind::Wrong, format!("the config has more than {CONFIG} bytes")));
+        }
+        let mut bytes = Vec::new();
+        self.blob(config, &mut bytes).await?;
+        Ok(bytes)
+    }
+
+    /// Returns a manifest and its digest, which is of the bytes that came.
+    async fn manifest(&mut self, asked: &str, expected: Option<Digest>, most: u64) -> Result<(Digest, Found), Failure> {
+        let ask = Ask::new(Method::GET, self.url(&format!("manifests/{asked}"))?, Part::Manifest);
+        let ask = Ask { accept: Some(artifact::ACCEPT), ..ask };
+        let limit = self.way.patience.answer;
+        let answer = within(limit, "the manifest", self.ask(ask)).await?;
+        let content_type = answer.header(&CONTENT_TYPE);
+        let bytes = answer.bytes(MANIFEST, "the manifest").await?;
+        let found = Digest::of(digest(&SHA256, &bytes).as_ref());
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            return Err(away(format!("it sends a manifest that is {found}; expected {expected}")));
+        }
+        let content = artifact::read(&bytes, content_type.as_deref(), most);
+        Ok((found, content.map_err(|why| Failure::new(Kind::Wrong, why))?))
+    }
+
+    /// Returns the address of something in the repository.
+    pub(super) fn url(&self, below: &str) -> Result<Url, Failure> {
+        Url::of(&self.reference, self.scheme, below).map_err(away)
+    }
+}

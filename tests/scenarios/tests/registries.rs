@@ -1,0 +1,153 @@
+//! Components from a real registry, with TLS and a user: pushed, pulled, swapped, and kept when the registry is gone.
+
+use std::fs;
+use std::process::Command;
+
+use cluster::wait;
+use scenarios::registry::Registry;
+use scenarios::{LATER, Place, Start, capstan, component, replace};
+use serde_json::{Value, json};
+
+const OLD: &str = "nginx:1.29";
+const NEW: &str = "nginx:1.30";
+
+/// A registry, and a place whose operator has its component there.
+struct Shop {
+    place: Place,
+    registry: Registry,
+    folder: tempfile::TempDir,
+}
+
+impl Shop {
+    fn new(prefix: &str) -> Self {
+        let (place, registry) = (Place::new(prefix), Registry::start());
+        let secret = json!({
+            "type": "kubernetes.io/dockerconfigjson",
+            "metadata": { "labels": { "capstan.dev/config-for": "webpage" } },
+            "stringData": { ".dockerconfigjson": registry.login() },
+        });
+        // The daemon is in this namespace.
+        place.create("v1", "Secret", "/api/v1/namespaces/default/secrets", place.namespace.name(), secret);
+        Self { place, registry, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn reference(&self) -> String {
+        format!("{}/team/webpage:1", self.registry.address())
+    }
+
+    /// Runs a command of `capstan` as who is logged in, and returns its exit code and all that it says.
+    fn capstan(&self, arguments: &[&str]) -> (i32, String) {
+        let mut command = Command::new(capstan());
+        command.args(arguments).env_remove("RUST_LOG").env("DOCKER_CONFIG", self.registry.docker_config());
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+
+    fn ca(&self) -> String {
+        self.registry.certificate().display().to_string()
+    }
+
+    /// Pushes the sample's component in a version whose deployments have this image, and returns its digest.
+    fn push(&self, image: &str) -> String {
+        let bytes = fs::read(component("webpage")).unwrap();
+        let file = self.folder.path().join("webpage.wasm");
+        fs::write(&file, replace(&bytes, OLD.as_bytes(), image.as_bytes())).unwrap();
+        let pushed = self.capstan(&["push", &file.display().to_string(), &self.reference(), "--ca", &self.ca()]);
+        let said = pushed.1.trim().to_owned();
+        let digest = said.strip_prefix(&format!("{}@", self.reference()));
+        digest.unwrap_or_else(|| panic!("{pushed:?}")).to_owned()
+    }
+
+    /// Returns the sample's manifest, whose component is in the registry.
+    fn manifest(&self) -> String {
+        let path = format!("{{ path: {} }}", component("webpage").display());
+        let manifest = self.place.sample_manifest("webpage");
+        assert!(manifest.contains(&path), "{manifest}");
+        let oci = format!(
+            "{{ oci: \"{}\", pullSecret: {}, interval: 1s, ca: {{ file: {} }} }}",
+            self.reference(),
+            self.place.namespace.name(),
+            self.ca()
+        );
+        manifest.replace(&path, &oci)
+    }
+
+    fn daemon(&self) -> scenarios::Daemon {
+        let cache = self.folder.path().join("components").display().to_string();
+        Start::new(&self.manifest()).arguments(&["--component-cache", &cache]).run(&self.place).until_ready()
+    }
+
+    fn await_image(&self, wanted: &str) {
+        let deployments = self.place.namespace.path("apps/v1", "deployments");
+        let is = |found: &Value| found["spec"]["template"]["spec"]["containers"][0]["image"] == wanted;
+        self.place.await_within(LATER, &deployments, "page", wanted, is);
+    }
+}
+
+#[test]
+fn an_operator_from_a_registry_is_swapped_by_a_push_and_starts_without_the_registry() {
+    // OC-2, OC-3, OC-6, OC-7
+    let mut shop = Shop::new("registry");
+    let first = shop.push(OLD);
+    let page = json!({ "spec": { "html": "<html>1</html>" } });
+    shop.place.create("sample.capstan.dev/v1", "WebPage", &shop.place.pages(), "page", page);
+    let daemon = shop.daemon();
+    shop.await_image(OLD);
+    let plugin = daemon.await_plugin("webpage", "active", 1);
+    assert_eq!((&plugin["registry"]["digest"], &plugin["component"]), (&json!(first), &json!(shop.reference())));
+    let second = shop.push(NEW);
+    let plugin = daemon.await_plugin("webpage", "active", 2);
+    assert_eq!(plugin["registry"]["digest"], second);
+    shop.await_image(NEW);
+    // Nobody has been told the password.
+    assert!(!daemon.log().contains("pass\"") && !daemon.log().contains("dXNlcjpwYXNz"));
+    shop.registry.stop();
+    wait::until_ok(LATER, "the registry to be missed", || {
+        let plugin = daemon.plugin("webpage").unwrap();
+        if plugin["registry"]["problem"].is_string() { Ok(()) } else { Err(plugin.to_string()) }
+    })
+    .unwrap();
+    assert_eq!(daemon.plugin("webpage").unwrap()["state"], "active");
+    daemon.kill();
+    let daemon = shop.daemon();
+    let plugin = daemon.await_plugin("webpage", "active", 1);
+    assert_eq!(plugin["registry"]["digest"], second);
+    shop.place.merge(&shop.place.pages(), "page", &json!({ "spec": { "html": "<html>2</html>" } }));
+    let is_new = |map: &Value| map["data"]["index.html"].as_str().is_some_and(|html| html.contains('2'));
+    shop.place.await_object(&shop.place.config_maps(), "page-html", "the new page", is_new);
+    // Once it is back, all goes on as before.
+    shop.registry.resume();
+    shop.push(OLD);
+    daemon.await_plugin("webpage", "active", 2);
+    shop.await_image(OLD);
+}
+
+#[test]
+fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
+    // OC-2, OC-3, OC-5
+    let shop = Shop::new("registry");
+    let digest = shop.push(OLD);
+    let (reference, ca) = (shop.reference(), shop.ca());
+    let (code, said) = shop.capstan(&["inspect", &reference, "--ca", &ca, "-o", "json"]);
+    let facts: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &facts["reference"]), (0, &json!(format!("{reference}@{digest}"))));
+    let is_ours = |name: &Value| name.as_str().unwrap().starts_with("capstan:operator/");
+    assert!(facts["exports"].as_array().unwrap().iter().any(is_ours), "{facts}");
+    let file = shop.folder.path().join("pulled.wasm").display().to_string();
+    let (code, _) = shop.capstan(&["pull", &format!("{reference}@{digest}"), "-o", &file, "--ca", &ca]);
+    assert_eq!((code, fs::read(&file).unwrap()), (0, fs::read(component("webpage")).unwrap()));
+    let manifest = shop.folder.path().join("operator.yaml");
+    fs::write(&manifest, shop.manifest()).unwrap();
+    let manifest = manifest.display().to_string();
+    let (code, said) = shop.capstan(&["check", "-m", &manifest]);
+    assert!(code == 0 && said.contains("which was not looked at: --pull has it pulled"), "{said}");
+    let (code, said) = shop.capstan(&["check", "-m", &manifest, "--pull"]);
+    assert!(code == 0 && !said.contains("--pull"), "{said}");
+    // Whoever is not logged in, or does not trust the certificate, has nothing.
+    fs::remove_file(shop.registry.docker_config().join("config.json")).unwrap();
+    let (code, said) = shop.capstan(&["check", "-m", &manifest, "--pull"]);
+    assert!(code == 1 && said.contains("it wants to know who asks (401)"), "{said}");
+    let (code, said) = shop.capstan(&["pull", &reference, "-o", &file]);
+    assert!(code == 1 && said.contains("TLS with https://127.0.0.1"), "{said}");
+}
