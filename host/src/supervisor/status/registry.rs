@@ -5,7 +5,7 @@ use capstan_core::registry::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, Row, State, Status, Unit, second};
-use crate::registry::images::Images;
+use crate::registry::images::{Images, Seen};
 
 /// What a registry says of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,12 +26,19 @@ impl Status {
         Self { images, ..Self::default() }
     }
 
+    /// Returns what a registry says of a plugin's component; `None` if that is in no registry, or the manifest names another one by now.
+    pub(super) fn seen(&self, unit: &Unit, entry: &Entry) -> Option<Seen> {
+        match &entry.component {
+            Some(Source::Registry(image)) => self.images.seen(&unit.operator, image),
+            Some(Source::File(_)) | None => None,
+        }
+    }
+
     /// Adds what a registry says. One that says that the reference names what is no component any more has the last good one go on.
     pub(super) fn of_registry(&self, unit: &Unit, row: Row, entry: &Entry) -> Row {
-        let Some(Source::Registry(image)) = &entry.component else {
+        let Some(seen) = self.seen(unit, entry) else {
             return row;
         };
-        let seen = self.images.seen(&unit.operator, image).unwrap_or_default();
         let is_wrong = seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Wrong);
         let state = if is_wrong && row.state == State::Active { State::Outdated } else { row.state };
         let registry = Registry {
