@@ -100,7 +100,7 @@ pub enum State {
 /// Why a version is not in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Which step failed: `read`, `compile`, `check`, `link`, `start`, `together` with another plugin, or `prepare`, which is the
+    /// Which step failed: `read`, `pull`, `compile`, `check`, `link`, `start`, `together` with another plugin, or `prepare`, which is the
     /// daemon's own and is tried again.
     pub step: String,
     /// What was wrong, and with which file.

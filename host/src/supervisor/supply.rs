@@ -97,6 +97,7 @@ mod tests {
     fn only_what_is_not_its_own_fault_is_tried_again_as_it_is() {
         for (step, again) in [
             ("read", None),
+            ("pull", None),
             ("compile", None),
             ("check", None),
             ("start", None),

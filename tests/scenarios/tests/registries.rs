@@ -109,6 +109,7 @@ fn an_operator_from_a_registry_is_swapped_by_a_push_and_starts_without_the_regis
     })
     .unwrap();
     assert_eq!(daemon.plugin("webpage").unwrap()["state"], "active");
+    assert_eq!(daemon.count("capstan_plugin_registry_problem", "plugin=\"webpage\""), 1);
     daemon.kill();
     let daemon = shop.daemon();
     let plugin = daemon.await_plugin("webpage", "active", 1);

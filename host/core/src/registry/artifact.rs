@@ -291,6 +291,11 @@ mod tests {
         assert_eq!(interfaces(&text), names);
         let descriptor =
             |media_type: &str| Descriptor { media_type: media_type.to_owned(), digest: digest.clone(), size: 1 };
+        let of_others = format!(
+            r#"{{"created":"2026-01-01T00:00:00Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["{HEX}"],"component":{{"exports":["d"],"imports":["a:b/c"],"target":null}}}}"#
+        );
+        assert_eq!(interfaces(of_others.as_bytes()), names);
+        assert_eq!(interfaces(b"{}"), Interfaces::default());
         let annotations = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
         let artifact = Artifact { config: descriptor(CONFIG), layer: descriptor(LAYER), annotations };
         assert_eq!(read(&manifest(&artifact), None, 1), Ok(Found::Artifact(artifact)));

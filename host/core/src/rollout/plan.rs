@@ -150,6 +150,7 @@ impl fmt::Display for Unit {
 mod tests {
     use std::path::Path;
 
+    use super::super::values::Values;
     use super::*;
     use crate::manifest;
 
@@ -201,6 +202,20 @@ mod tests {
             let after = attempts(&after, |_| content.clone(), |_| given(value), |unit| now.get(unit));
             let found = after.into_values().map(|attempt| attempt.component).collect::<Vec<_>>();
             assert_eq!(found, [expected], "{concurrency} {value:?} {content:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_pulled_for_the_first_time_is_awaited_and_what_a_registry_refuses_is_not() {
+        // OC-7
+        for (content, given, expected) in [
+            (Content::Pulled, Given::All(Values::default()), true),
+            (Content::Refused("it fails (503)".into()), Given::All(Values::default()), false),
+            (whole("sha256:1"), Given::All(Values::default()), false),
+            (whole("sha256:1"), Given::Unread, true),
+        ] {
+            let all = attempts(&operator("one", &[("p", 1)]), |_| content.clone(), |_| given.clone(), |_| None);
+            assert_eq!(all.values().any(Attempt::is_awaited), expected, "{content:?} {given:?}");
         }
     }
 

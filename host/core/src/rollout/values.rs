@@ -137,6 +137,19 @@ mod tests {
     }
 
     #[test]
+    fn what_it_takes_to_pull_a_component_is_asked_for_and_is_no_setting_of_a_plugin() {
+        // OC-3
+        let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: pages }\nspec:\n  plugins: { p: { component: { oci: 'r.io/a:1', pullSecret: regcred, ca: { configMap: { name: authority } } } } }\n  controllers: { c: { plugin: p, primary: { apiVersion: v1, kind: ConfigMap } } }\n";
+        let operator = manifest::parse(text, Path::new("a")).unwrap().remove(0);
+        let names = |asked: &Asked| {
+            format!("{} {:?} {} {}", asked.operator, asked.value.holder, asked.value.name, asked.value.key)
+        };
+        let all: Vec<_> = asked(std::slice::from_ref(&operator)).iter().map(names).collect();
+        assert_eq!(all, ["pages ConfigMap authority ca.crt", "pages PullSecret regcred .dockerconfigjson"]);
+        assert_eq!(given(&operator.name, &operator.plugins["p"], |_| None), Given::All(Values::default()));
+    }
+
+    #[test]
     fn the_tokens_of_inbound_sources_are_asked_for_and_are_no_settings_of_a_plugin() {
         // IB-3
         let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: pages }\nspec:\n  plugins: { p: { component: { path: p.wasm } } }\n  controllers: { c: { plugin: p, primary: { apiVersion: v1, kind: ConfigMap }, sources: { a: { inbound: { token: { secret: { name: hooks } } } }, b: { inbound: { token: { secret: { name: more, key: k } } } }, d: { inbound: { token: none } } } } }\n";

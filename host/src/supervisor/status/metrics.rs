@@ -81,6 +81,12 @@ impl Collector for Metrics {
         });
         let help = "1: what the manifest says is not in force, because this step failed; /debug/plugins says why";
         family(&mut encoder, ("plugin_problem", help), &ConstGauge::new(1_i64), problems)?;
+        let registries = plugins.iter().filter_map(|(unit, entry)| {
+            let failing = self.0.seen(unit, entry)?.problem.is_some();
+            Some((labels(unit).to_vec(), Some(ConstGauge::new(i64::from(failing)))))
+        });
+        let help = "1 if the registry of the component does not give what the manifest names; what it named last goes on, if there was any";
+        family(&mut encoder, ("plugin_registry_problem", help), &ConstGauge::new(0_i64), registries)?;
         drop(plugins);
         let controllers = self.0.controllers();
         let ready = controllers.iter().map(|handle| {

@@ -5,7 +5,7 @@ use capstan_core::registry::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, Row, State, Status, Unit, second};
-use crate::registry::images::Images;
+use crate::registry::images::{Images, Seen};
 
 /// What a registry says of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,20 +26,58 @@ impl Status {
         Self { images, ..Self::default() }
     }
 
-    /// Adds what a registry says. One that says that the reference names what is no component any more has the last good one go on.
+    /// Returns what a registry says of a plugin's component; `None` if that is in no registry, or the manifest names another one by now.
+    pub(super) fn seen(&self, unit: &Unit, entry: &Entry) -> Option<Seen> {
+        match &entry.component {
+            Some(Source::Registry(image)) => self.images.seen(&unit.operator, image),
+            Some(Source::File(_)) | None => None,
+        }
+    }
+
+    /// Adds what a registry says.
     pub(super) fn of_registry(&self, unit: &Unit, row: Row, entry: &Entry) -> Row {
-        let Some(Source::Registry(image)) = &entry.component else {
+        let Some(seen) = self.seen(unit, entry) else {
             return row;
         };
-        let seen = self.images.seen(&unit.operator, image).unwrap_or_default();
-        let is_wrong = seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Wrong);
-        let state = if is_wrong && row.state == State::Active { State::Outdated } else { row.state };
-        let registry = Registry {
-            digest: seen.known.map(|known| known.digest.to_string()),
-            checked: seen.checked.map(|time| second(time).to_string()),
-            next: seen.next.map(|time| second(time).to_string()),
-            problem: seen.problem.map(|problem| problem.message),
-        };
+        let (state, registry) = shown(seen, row.state);
         Row { state, registry: Some(registry), ..row }
+    }
+}
+
+/// Returns what a registry says of a plugin in this state, and the state: where the reference names what is no component any more, the last good
+/// one goes on.
+fn shown(seen: Seen, state: State) -> (State, Registry) {
+    let is_wrong = seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Wrong);
+    let state = if is_wrong && state == State::Active { State::Outdated } else { state };
+    let registry = Registry {
+        digest: seen.known.map(|known| known.digest.to_string()),
+        checked: seen.checked.map(|time| second(time).to_string()),
+        next: seen.next.map(|time| second(time).to_string()),
+        problem: seen.problem.map(|problem| problem.message),
+    };
+    (state, registry)
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::registry::Failure;
+
+    use super::*;
+
+    #[test]
+    fn a_version_is_outdated_if_its_reference_names_no_component_any_more_and_not_if_the_registry_is_away() {
+        // OC-7
+        for (kind, state, expected) in [
+            (None, State::Active, State::Active),
+            (Some(Kind::Wrong), State::Active, State::Outdated),
+            (Some(Kind::Away), State::Active, State::Active),
+            (Some(Kind::Denied), State::Active, State::Active),
+            (Some(Kind::Wrong), State::Failed, State::Failed),
+            (Some(Kind::Wrong), State::Loading, State::Loading),
+        ] {
+            let problem = kind.map(|kind| Failure::new(kind, "why"));
+            let (found, registry) = shown(Seen { problem, ..Seen::default() }, state);
+            assert_eq!((found, registry.problem.is_some()), (expected, kind.is_some()), "{kind:?} {state:?}");
+        }
     }
 }
