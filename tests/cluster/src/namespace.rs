@@ -56,6 +56,40 @@ impl Drop for Namespace {
         if !crate::is_kept() {
             // The control plane may be gone already, and its namespaces with it.
             drop(self.api.delete(&format!("/api/v1/namespaces/{}", self.name)));
+            drop(self.let_go());
         }
     }
+}
+
+impl Namespace {
+    /// Takes away the finalizers of custom resources, which nobody else does once the daemons of a test have ended: each namespace that can't
+    /// go would be looked at for as long as the control plane lasts.
+    fn let_go(&self) -> Result<()> {
+        let groups = self.api.get("/apis")?;
+        let versions = entries(&groups, "/groups").filter_map(|group| text(group, "/preferredVersion/groupVersion"));
+        for version in versions.filter(|version| version.contains(".capstan.dev/")) {
+            let kinds = self.api.get(&format!("/apis/{version}"))?;
+            let namespaced = |kind: &&Value| kind.get("namespaced") == Some(&json!(true));
+            let kinds = entries(&kinds, "/resources").filter(namespaced).filter_map(|kind| text(kind, "/name"));
+            for kind in kinds.filter(|name| !name.contains('/')) {
+                let path = format!("/apis/{version}/namespaces/{}/{kind}", self.name);
+                let found = self.api.get(&path)?;
+                let held = entries(&found, "/items").filter(|object| object.pointer("/metadata/finalizers").is_some());
+                for name in held.filter_map(|object| text(object, "/metadata/name")) {
+                    // It may have gone meanwhile.
+                    drop(self.api.merge(&format!("{path}/{name}"), &json!({ "metadata": { "finalizers": null } })));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the entries of a list in a document; none if there is no list.
+fn entries<'v>(document: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
+    document.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'v>(document: &'v Value, pointer: &str) -> Option<&'v str> {
+    document.pointer(pointer).and_then(Value::as_str)
 }
