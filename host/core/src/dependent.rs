@@ -137,10 +137,10 @@ pub fn compare(
         Matching::Generic(flags) => flags,
         Matching::Usual | Matching::DryRun | Matching::Export(_) if dependent.server_side_apply => {
             let compared = compare_applied(actual, desired.tree(), manager, Part::Object, budget)?;
-            let is_old = || {
-                share(actual, manager, Part::Object).is_ok_and(|share| share.is_some_and(|share| !share.same_version))
-            };
-            let is_old = compared == MatchResult::Matches && dependent.detect_api_version_change && is_old();
+            if !dependent.detect_api_version_change || compared != MatchResult::Matches {
+                return Ok(compared);
+            }
+            let is_old = share(actual, manager, Part::Object)?.is_some_and(|share| !share.same_version);
             return Ok(if is_old { MatchResult::Differs(OLD_VERSION.to_owned()) } else { compared });
         }
         Matching::Usual | Matching::DryRun | Matching::Export(_) => &usual,
