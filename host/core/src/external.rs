@@ -231,8 +231,10 @@ impl External {
             // Nothing else says what it has.
             None if pushed => Some(Known::of((primary, uid), Things::new(), Standing::Polled)),
             None if by_itself => Some(Known::of((primary, uid), Things::new(), Standing::Awaited)),
-            // What the answer for all says of it is of no use, so that what it has is not known.
-            None if state.refused.contains_key(primary) => return Ok(()),
+            // What the answer for all says of it is of no use, so that what else it has is not known.
+            None if state.refused.contains_key(primary) => {
+                Some(Known::of((primary, ""), Things::new(), Standing::Awaited))
+            }
             None => Some(Known::of((primary, ""), Things::new(), Standing::Polled)),
         };
         let known = new.as_ref().or_else(|| state.primaries.get(primary));

@@ -45,11 +45,10 @@ impl External {
         if state.doubts.has(primary, uid) {
             return Err(Unknown::Unanswered(Arc::clone(&self.name)));
         }
-        match state.refused.get(primary) {
-            Some(why) if !state.primaries.contains_key(primary) => {
-                Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why)))
-            }
-            Some(_) | None => Ok(()),
+        let known = state.primaries.get(primary).is_some_and(|known| known.standing != Standing::Awaited);
+        match state.refused.get(primary).filter(|_| !known) {
+            Some(why) => Err(Unknown::Failed(Arc::clone(&self.name), Arc::clone(why))),
+            None => Ok(()),
         }
     }
 

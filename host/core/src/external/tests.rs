@@ -363,6 +363,21 @@ fn what_a_run_has_written_takes_no_more_than_its_source_may_have_and_stays_where
 }
 
 #[test]
+fn what_a_run_makes_while_the_answer_for_all_is_of_no_use_stands_against_the_next_one() {
+    // XC-5
+    let (source, a) = (together(), ObjectRef::namespaced("n", "a"));
+    let refused = || BTreeMap::from([(a.clone(), "bad".into())]);
+    source.take_all(source.begin(), answer(&[]), BTreeMap::new(), || None).unwrap();
+    source.take_all(source.begin(), answer(&[]), refused(), || None).unwrap();
+    source.write((&a, "u"), &"1".into(), Write::Created("x".into()), || None).unwrap();
+    assert!(source.known_of(&a, "u").is_err(), "nobody has said what else there is");
+    source.take_all(source.begin(), answer(&[]), refused(), || None).unwrap();
+    assert!(source.known_of(&a, "u").is_err());
+    source.take_all(source.begin(), answer(&[]), BTreeMap::new(), || None).unwrap();
+    assert_eq!((source.known_of(&a, "u"), source.of(&a, "u")), (Ok(()), things("1=x")));
+}
+
+#[test]
 fn what_a_run_writes_of_what_requests_tell_is_read_at_once_and_the_next_request_is_right() {
     // XC-4, IB-2
     let (source, a) = (External::new(&"x".into(), spec(Polled::Inbound(None))), ObjectRef::namespaced("n", "a"));

@@ -430,7 +430,8 @@ async fn the_object_that_remembers_an_id_is_written_after_its_thing_and_deleted_
     let map = bench.server.objects.lock()[&(config_map(), ObjectRef::namespaced("n", "t"))].clone();
     assert_eq!(map["data"], json!({ "id": "id-1" }));
     assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], "page");
-    assert_eq!(map["metadata"]["annotations"]["capstan.dev/external-key"], "id-1");
+    let annotations = &map["metadata"]["annotations"];
+    assert_eq!([&annotations["capstan.dev/external-key"], &annotations["capstan.dev/external-id"]], ["id-1", "id-1"]);
     bench.restarts();
     assert_eq!(bench.does().await, ["sees [\"x\"]"], "it is found by what remembers it");
     bench.goes(json!({ "thing": { "name": "t", "data": "x" } }));
@@ -557,6 +558,40 @@ async fn what_remembers_one_of_many_stays_until_its_thing_is_gone() {
         (&strings(&["remove b", "delete ConfigMap b"])[..], "patch Page a")
     );
     assert!(shop.stock.lock().things.is_empty() && bench.maps().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_remembers_things_stays_when_the_manifest_tells_them_by_another_key() {
+    // XD-2
+    let (mut bench, shop) = bench(BULK_STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "set": { "a": 1, "b": 2 } }));
+    bench.does().await;
+    let (other, _) = self::bench(&BULK_STATE.replace("thing.name", "thing.name + thing.name"));
+    let controller = Arc::get_mut(&mut bench.controller).unwrap();
+    controller.spec = other.controller.spec.clone();
+    assert_eq!(bench.does().await, ["sees [1,2]"]);
+    assert_eq!((bench.maps(), shop.stock.lock().made), (strings(&["a", "b"]), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_that_was_renamed_and_can_not_be_removed_is_not_lost_to_one_that_takes_its_place() {
+    // BD-4, XD-2
+    let (mut bench, shop) = bench(BULK_STATE);
+    shop.stock.lock().by_state = true;
+    bench.wants_thing(json!({ "set": { "a": 1 } }));
+    bench.does().await;
+    shop.stock.lock().things.get_mut("id-1").unwrap()["name"] = json!("renamed");
+    shop.stock.lock().fails.insert("remove", Failure::new(Cause::Returned, "not now"));
+    bench.polled(&shop);
+    let log = bench.does().await;
+    let said = "a: nothing is created: the thing \"id-1\" was made as this one, and has another key now; remove it, or let it have this key again";
+    assert!(log.len() == 2 && log[0] == "remove renamed" && log[1].contains(said), "{log:?}");
+    assert_eq!(bench.data("a"), json!({ "id": "id-1" }));
+    shop.stock.lock().fails.clear();
+    let log = bench.does().await;
+    assert_eq!(log[..3], strings(&["remove renamed", "delete ConfigMap a", "create a"]), "{log:?}");
+    assert_eq!(bench.data("a"), json!({ "id": "id-2" }));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use super::Site;
 use super::comparing::Wanted;
 use crate::cpu;
-use crate::external::Keyed;
+use crate::external::{Keyed, Things};
 use crate::guest::Operation;
 use crate::reconciler::node::SOME;
 use crate::reconciler::node::bulk::Tally;
 use crate::reconciler::node::visitor::{Stopped, Visitor};
+use crate::reconciler::run::Run;
 
 impl Visitor<'_> {
     /// Removes the surplus, then creates or updates each thing that should be there, or finds that it is as desired (`BD-1`). The failure of
@@ -29,11 +30,13 @@ impl Visitor<'_> {
             let meant: BTreeSet<Arc<str>> = keys.iter().map(Arc::clone).collect();
             self.remove_but(site, &keyed, &meant, &mut tally).await?;
         }
+        let Run { primary, .. } = self.run;
+        let left = site.source.of(primary.key(), &primary.header().uid);
         for (number, (key, answer)) in keys.iter().zip(&set.objects).enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
             }
-            let result = self.reconcile_thing(site, &keyed, key, answer).await;
+            let result = self.reconcile_thing(site, (&keyed, &left), key, answer).await;
             tally.note(key, result)?;
         }
         tally.end("")
@@ -59,39 +62,45 @@ impl Visitor<'_> {
         tally: &mut Tally<'_>,
     ) -> Result<(), Stopped> {
         let surplus = keyed.iter().filter(|(key, _)| !meant.contains(*key));
-        let surplus: Vec<_> = surplus.flat_map(|(key, ids)| ids.iter().map(move |id| (key, id))).collect();
-        let mut there = meant.clone();
-        for (number, (key, id)) in surplus.into_iter().enumerate() {
+        for (number, id) in surplus.flat_map(|(_, ids)| ids).enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
             }
-            there.insert(Arc::clone(key));
-            let removed = self.remove_one(site, key, id).await;
+            let removed = self.remove_one(site, id).await;
             tally.note(id, removed.map(|()| Operation::Deleted))?;
         }
-        self.delete_states(site.spec, &site.states.without(&there)).await
+        self.delete_states(site.spec, &site.states.leftovers(&site.things, meant)).await
     }
 
     /// Removes a thing, then what remembers it (`BD-4`).
-    async fn remove_one(&self, site: &Site<'_>, key: &Arc<str>, id: &Arc<str>) -> Result<(), Stopped> {
+    async fn remove_one(&self, site: &Site<'_>, id: &Arc<str>) -> Result<(), Stopped> {
         let Some(actual) = site.things.get(id) else {
             return Ok(());
         };
         self.remove_thing(site.declared(), id, actual).await?;
-        self.delete_states(site.spec, &site.states.of(key)).await
+        self.delete_states(site.spec, &site.states.of(id)).await
     }
 
-    /// Brings one thing in line, as that of a dependent that is not many.
+    /// Brings one thing in line, as that of a dependent that is not many. A thing that is `left` under another key than it was made with is
+    /// not followed by another one, whose object could take the place of what remembers it.
     async fn reconcile_thing(
         &self,
         site: &Site<'_>,
-        keyed: &Keyed,
+        (keyed, left): (&Keyed, &Things),
         key: &Arc<str>,
         answer: &str,
     ) -> Result<Operation, Stopped> {
         let id = keyed.one(site.source, Some(key)).map_err(|unclear| unclear.to_string())?;
         let actual =
             id.and_then(|id| site.things.get_key_value(id)).map(|(id, text)| (Arc::clone(id), Arc::clone(text)));
+        if actual.is_none()
+            && let Some(other) = site.states.made_as(key, left)
+        {
+            let message = format!(
+                "nothing is created: the thing {other:?} was made as this one, and has another key now; remove it, or let it have this key again"
+            );
+            return Err(message.into());
+        }
         let wanted = Wanted::of(answer.to_owned(), site.declared(), None, &mut self.run.budget.lock())?;
         self.bring_thing_in_line(site, &wanted, actual).await.map(|(_, operation)| operation)
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::comparing::Declared;
 use super::{Actual, Site};
 use crate::dependent;
+use crate::external::Things;
 use crate::manifest::{Outside, State};
 use crate::object::{Object, ObjectRef};
 use crate::reconciler::node::is_watched;
@@ -16,28 +17,60 @@ use crate::reconciler::run::Run;
 use crate::reconciler::verdicts::{Kept, Unwritten};
 use crate::source::Within;
 
-/// The annotation that says which thing an object remembers: by its key.
+/// The annotations that say which thing an object remembers: by what tells it from others in what is desired, and by its id, which stays
+/// when that changes.
 const KEY: &str = "capstan.dev/external-key";
+const ID: &str = "capstan.dev/external-id";
 
-/// The objects that remember the ids of a dependent's things, by the keys of the things.
+/// The objects that remember the ids of a dependent's things.
 #[derive(Default)]
-pub(super) struct States(BTreeMap<String, Vec<Object>>);
+pub(super) struct States {
+    by_key: BTreeMap<Box<str>, Vec<(Box<str>, Object)>>,
+    by_id: BTreeMap<Box<str>, Vec<Object>>,
+}
 
 impl States {
-    /// Returns those of one thing.
-    pub(super) fn of(&self, key: &str) -> Vec<&Object> {
-        self.0.get(key).into_iter().flatten().collect()
+    /// Returns those of the thing with an id.
+    pub(super) fn of(&self, id: &str) -> Vec<&Object> {
+        self.by_id.get(id).into_iter().flatten().collect()
     }
 
     /// Returns all of them.
     pub(super) fn all(&self) -> Vec<&Object> {
-        self.0.values().flatten().collect()
+        self.by_id.values().flatten().collect()
     }
 
-    /// Returns those of all things but these.
-    pub(super) fn without(&self, keys: &BTreeSet<Arc<str>>) -> Vec<&Object> {
-        self.0.iter().filter(|(key, _)| !keys.contains(key.as_str())).flat_map(|(_, objects)| objects).collect()
+    /// Returns those of things that are gone, but for those in whose place others are desired: they go once these are there.
+    pub(super) fn leftovers(&self, things: &Things, desired: &BTreeSet<Arc<str>>) -> Vec<&Object> {
+        let without = self.by_key.iter().filter(|(key, _)| !desired.contains(&***key));
+        gone(without.flat_map(|(_, states)| states), things)
     }
+
+    /// Returns those in whose place a new thing came: one with this key, or without one (`None`) the only one that is desired.
+    fn followed(&self, things: &Things, key: Option<&str>) -> Vec<&Object> {
+        match key {
+            Some(key) => gone(self.by_key.get(key).into_iter().flatten(), things),
+            None => gone(self.by_key.values().flatten(), things),
+        }
+    }
+
+    /// Returns the id of a thing that is there and was made as the one with this key.
+    pub(super) fn made_as(&self, key: &str, things: &Things) -> Option<&str> {
+        let mut states = self.by_key.get(key).into_iter().flatten();
+        states.find(|(id, _)| things.contains_key(&**id)).map(|(id, _)| &**id)
+    }
+
+    fn add(&mut self, object: Object) {
+        let said = |name| object.tags().annotations.get(name).map(|text| (*text.0).into()).unwrap_or_default();
+        let (key, id): (Box<str>, Box<str>) = (said(KEY), said(ID));
+        self.by_key.entry(key).or_default().push((id.clone(), object.clone()));
+        self.by_id.entry(id).or_default().push(object);
+    }
+}
+
+/// Returns the objects whose things are not there.
+fn gone<'s>(states: impl Iterator<Item = &'s (Box<str>, Object)>, things: &Things) -> Vec<&'s Object> {
+    states.filter(|(id, _)| !things.contains_key(&**id)).map(|(_, object)| object).collect()
 }
 
 impl Visitor<'_> {
@@ -46,8 +79,7 @@ impl Visitor<'_> {
         let mut states = States::default();
         if let Some(State { name, dependent }) = &spec.state {
             for object in self.members(name, dependent, &BTreeSet::new()).await? {
-                let key = object.tags().annotations.get(KEY).map(|key| key.0.to_string());
-                states.0.entry(key.unwrap_or_default()).or_default().push(object);
+                states.add(object);
             }
         }
         Ok(states)
@@ -83,7 +115,7 @@ impl Visitor<'_> {
                     format!("`create` answered no `state`, and the manifest wants a {} for it", dependent.gvk);
                 Err(Stopped::Unmade(message))
             }
-            (Some(declared), Some(answer)) => self.write_state(declared, key, answer).await,
+            (Some(declared), Some(answer)) => self.write_state(declared, (key, &thing.0), answer).await,
         };
         let written = match written {
             Ok(written) => written,
@@ -96,7 +128,8 @@ impl Visitor<'_> {
             }
         };
         self.forget_kept(name, key);
-        let others: Vec<&Object> = states.of(key).into_iter().filter(|object| *object.key() != written).collect();
+        let others = states.followed(&site.things, spec.bulk.then_some(&**key));
+        let others: Vec<&Object> = others.into_iter().filter(|object| *object.key() != written).collect();
         self.delete_states(spec, &others).await
     }
 
@@ -120,7 +153,7 @@ impl Visitor<'_> {
         };
         while let Some((key, Kept { state, thing })) = controller.verdicts.unwritten(primary, name) {
             let written = match &state {
-                Some(state) => self.write_state(declared, &key, state).await,
+                Some(state) => self.write_state(declared, (&key, &thing.0), state).await,
                 None => Err(Stopped::Unmade("`create` answered no `state`".to_owned())),
             };
             match written {
@@ -150,10 +183,10 @@ impl Visitor<'_> {
         controller.verdicts.change_unwritten(primary, name, |all| all.forget(key));
     }
 
-    /// Writes an object that remembers the id of a thing, and returns its name.
-    async fn write_state(&self, declared: &State, key: &str, answer: &str) -> Result<ObjectRef, Stopped> {
+    /// Writes an object that remembers a thing, told by key and id, and returns its name.
+    async fn write_state(&self, declared: &State, thing: (&str, &str), answer: &str) -> Result<ObjectRef, Stopped> {
         let State { name, dependent } = declared;
-        let text = self.with_key(answer, key)?;
+        let text = self.with_marks(answer, thing)?;
         let desired = self.complete(name, dependent, &text)?;
         let source = self.source(name).await?;
         source.known(Within::Object(desired.key()))?;
@@ -164,8 +197,8 @@ impl Visitor<'_> {
         Ok(desired.key().clone())
     }
 
-    /// Returns an answer with the annotation that says which thing it remembers.
-    fn with_key(&self, answer: &str, key: &str) -> Result<String, Stopped> {
+    /// Returns an answer with the annotations that say which thing it remembers.
+    fn with_marks(&self, answer: &str, (key, id): (&str, &str)) -> Result<String, Stopped> {
         let tree = self.run.budget.lock().read(answer);
         let unread = |error| Stopped::Unmade(format!("the `state` that `create` answered: {error}"));
         let mut tree = tree.map_err(unread)?;
@@ -175,7 +208,7 @@ impl Visitor<'_> {
             if let Value::Object(metadata) = metadata {
                 let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
                 if let Value::Object(annotations) = annotations {
-                    annotations.insert(KEY.to_owned(), json!(key));
+                    annotations.extend([(KEY.to_owned(), json!(key)), (ID.to_owned(), json!(id))]);
                 }
             }
         }
