@@ -28,7 +28,7 @@ mod tried;
 mod unanswered;
 mod visitor;
 
-use contested::Drift;
+use contested::{Drift, Of};
 use template::Part;
 pub(super) use visitor::Visitor;
 use visitor::{Basis, Stopped, Told};
@@ -227,7 +227,7 @@ impl Visitor<'_> {
             Basis::Ours(actual) => Some(actual),
         };
         let differs;
-        let mut drift = Drift { name, spec, key: desired.key(), wanted, what: None };
+        let mut drift = Drift { name, of: Of::Object(spec, desired.key()), wanted, what: None };
         let (operation, write) = match (dependent::need(&spec.manage, actual), basis) {
             (Need::Nothing, _) => return Ok((Operation::Unchanged, None)),
             (_, Basis::Absent) if self.is_held(&drift).await => return Ok((Operation::Unchanged, None)),
@@ -319,7 +319,7 @@ impl Visitor<'_> {
             return Ok(());
         }
         let Run { controller, primary, .. } = self.run;
-        controller.verdicts.change_contests(primary, |all| all.forget(name, object.key()));
+        controller.verdicts.change_contests(primary, |all| all.forget(name, Some(&object.key().to_string())));
         let source = self.source(name).await?;
         let deleting = self.run.controller.cluster.write(write);
         if let Some(left) = self.run.asked(deleting).await? {

@@ -150,12 +150,12 @@ impl Verdicts {
         });
     }
 
-    /// Returns until when an object of a dependent is not put right again, if others have changed it back too often, and whether it is
+    /// Returns until when an object or thing of a dependent is not put right again, if others have changed it back too often, and whether it is
     /// known what they change.
     pub fn held(
         &self,
         primary: &Object,
-        (dependent, key): (&str, &ObjectRef),
+        (dependent, key): (&str, &str),
         wanted: u64,
         now: Instant,
     ) -> Option<(Instant, bool)> {

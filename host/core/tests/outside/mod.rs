@@ -827,3 +827,32 @@ async fn a_thing_without_a_key_is_no_hindrance_to_others_nor_to_the_end() {
     assert_eq!(bench.does().await.last().unwrap(), "patch Page a");
     assert!(shop.stock.lock().things.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_thing_that_others_keep_changing_or_removing_is_put_right_less_and_less_often() {
+    // LG-4
+    for removes in [false, true] {
+        let (mut bench, shop) = bench(&one(", match: { generic: {} }"));
+        bench.wants_thing(json!({ "thing": { "id": "1", "data": "x" } }));
+        bench.does().await;
+        let put_right = if removes { "create 1" } else { "update 1" };
+        let mut times = 0;
+        for _ in 0..7 {
+            let mut stock = shop.stock.lock();
+            if removes {
+                stock.things.clear();
+            } else {
+                stock.things.insert("1".to_owned(), json!({ "id": "1", "data": "z" }));
+            }
+            drop(stock);
+            bench.polled(&shop);
+            times += bench.does().await.iter().filter(|what| **what == put_right).count();
+        }
+        assert_eq!(times, 4, "{put_right}: the first time counts");
+        let Finished::Done { again, .. } = bench.run().await.0 else { panic!("it has failed") };
+        assert_eq!(again, Some(Duration::from_secs(5)));
+        let what = if removes { "deleting it" } else { "changing /data" };
+        let told = format!("dependent thing, 1: others keep {what}; it is put right less and less often");
+        assert_eq!(*bench.published.lock(), [("DependentContested".to_owned(), told)]);
+    }
+}

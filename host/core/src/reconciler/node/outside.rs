@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::contested::{Drift, Of};
 use super::visitor::{Stopped, Visitor};
 use crate::external::{self, External, Keyed, Things, Write};
 use crate::guest::{Cause, Created, Failure, MatchResult, Operation};
@@ -103,6 +104,7 @@ impl Visitor<'_> {
         } else {
             if let Some((id, actual)) = self.to_be_removed(&site).await? {
                 self.remove_thing(site.declared(), &id, &actual).await?;
+                self.run.controller.verdicts.change_contests(&self.run.primary, |all| all.forget(name, None));
                 done.push((id.to_string(), Operation::Deleted));
             }
             self.delete_states(spec, &site.states.all()).await?;
@@ -189,22 +191,35 @@ impl Visitor<'_> {
         wanted: &Wanted,
         actual: Option<Actual>,
     ) -> Result<(Option<Arc<str>>, Operation), Stopped> {
-        let manage = site.spec.manage;
+        let Site { name, spec, source, .. } = site;
+        let called = wanted.key.as_ref().unwrap_or(name);
+        let wants = self.run.controller.hash(&wanted.text);
+        let mut drift = Drift { name, of: Of::Thing(spec, called), wanted: wants, what: None };
         let Some((id, text)) = actual else {
-            if !manage.create {
+            if !spec.manage.create || self.is_held(&drift).await {
                 return Ok((None, Operation::Unchanged));
             }
-            return Ok((Some(self.create_thing(site, wanted).await?), Operation::Created));
+            let id = self.create_thing(site, wanted).await?;
+            self.note_put_right(&drift);
+            return Ok((Some(id), Operation::Created));
         };
-        if !manage.update || self.compare_thing(site, &text, wanted).await? == MatchResult::Matches {
+        if !spec.manage.update {
+            return Ok((Some(id), Operation::Unchanged));
+        }
+        let MatchResult::Differs(what) = self.compare_thing(site, &text, wanted).await? else {
+            return Ok((Some(id), Operation::Unchanged));
+        };
+        drift.what = Some(&what);
+        if self.is_held(&drift).await {
             return Ok((Some(id), Operation::Unchanged));
         }
         let Run { primary, .. } = self.run;
-        let unsure = self.unsure(site.source);
-        let updated = self.session.update(site.name, &text, &wanted.text, primary.json()).await;
+        let unsure = self.unsure(source);
+        let updated = self.session.update(name, &text, &wanted.text, primary.json()).await;
         let updated = updated.map_err(|failure| failed("update", &failure))?;
         self.take_updated(site, (&id, text), updated)?;
         unsure.known();
+        self.note_put_right(&drift);
         Ok((Some(id), Operation::Updated))
     }
 

@@ -62,22 +62,25 @@ impl Visitor<'_> {
         tally: &mut Tally<'_>,
     ) -> Result<(), Stopped> {
         let surplus = keyed.iter().filter(|(key, _)| !meant.contains(*key));
-        for (number, id) in surplus.flat_map(|(_, ids)| ids).enumerate() {
+        let surplus: Vec<_> = surplus.flat_map(|(key, ids)| ids.iter().map(move |id| (key, id))).collect();
+        for (number, (key, id)) in surplus.into_iter().enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
             }
-            let removed = self.remove_one(site, id).await;
+            let removed = self.remove_one(site, key, id).await;
             tally.note(id, removed.map(|()| Operation::Deleted))?;
         }
         self.delete_states(site.spec, &site.states.leftovers(&site.things, meant)).await
     }
 
     /// Removes a thing, then what remembers it (`BD-4`).
-    async fn remove_one(&self, site: &Site<'_>, id: &Arc<str>) -> Result<(), Stopped> {
+    async fn remove_one(&self, site: &Site<'_>, key: &str, id: &Arc<str>) -> Result<(), Stopped> {
         let Some(actual) = site.things.get(id) else {
             return Ok(());
         };
         self.remove_thing(site.declared(), id, actual).await?;
+        let Run { controller, primary, .. } = self.run;
+        controller.verdicts.change_contests(primary, |all| all.forget(site.name, Some(key)));
         self.delete_states(site.spec, &site.states.of(id)).await
     }
 
