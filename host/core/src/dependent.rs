@@ -149,6 +149,14 @@ pub fn compare(
     Ok(diff::compare(&actual, desired.tree(), flags, budget))
 }
 
+/// Returns true if an object lacks an owner that is desired: it would not go with it.
+pub fn lacks_owner(actual: &Object, desired: &Desired) -> bool {
+    let wanted = desired.tree().pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let is_there = |uid: &str| actual.header().owners.iter().any(|owner| *owner.uid == *uid);
+    let uids = wanted.into_iter().flatten().filter_map(|owner| owner.get("uid")?.as_str());
+    uids.into_iter().any(|uid| !is_there(uid))
+}
+
 /// Returns whether the fields that `manager` has applied to an object, or to its status, still equal `desired` (SSA
 /// rules). If so, applying `desired` would change nothing.
 ///

@@ -130,7 +130,7 @@ async fn decided(controller: Arc<Controller>, primary: Object, (ticket, began): 
     let decision = finalizers.decide(primary.header());
     let left = finalizers.left(primary.header());
     let not_begun = |ended: Ended| {
-        let end = End { ticket, cleanup: decision == Decision::LetGo, result: None, began };
+        let end = End { ticket, cleanup: decision == Decision::LetGo, result: None, held: Vec::new(), began };
         controller.conclude(&primary, end, ended)
     };
     match decision {
@@ -219,15 +219,14 @@ async fn depart(controller: Arc<Controller>, ticket: &Ticket, began: Began) -> E
     };
     let apart = |of: &Object| hold::apart(of.header().held.as_deref(), controller.holder.as_deref(), began.0);
     let successor = controller.primaries.get(ticket.key());
-    match (apart(&last), successor) {
-        // PA-6: whoever held it may have gone before it ran about its end.
-        (Some(Apart::Held(Some(left))), None) => return Ended::well(Finished::Postponed { until: Some(left) }),
-        (Some(Apart::Held(_)), _) => return Ended::DONE,
+    let next_is_held = successor.is_some_and(|next| matches!(apart(&next), Some(Apart::Held(_))));
+    match apart(&last) {
         // Who has held it has the next one of its name, too, and is done with it.
-        (_, Some(next)) if last.header().held.is_some() && matches!(apart(&next), Some(Apart::Held(_))) => {
-            return Ended::DONE;
-        }
-        (Some(Apart::Unclear) | None, _) => {}
+        _ if next_is_held && last.header().held.is_some() => return Ended::DONE,
+        // PA-6: whoever held it may have gone before it ran about its end.
+        Some(Apart::Held(Some(left))) => return Ended::well(Finished::Postponed { until: Some(left) }),
+        Some(Apart::Held(None)) => return Ended::DONE,
+        Some(Apart::Unclear) | None => {}
     }
     run(controller, last, (ticket, began), Decision::Reconcile).await
 }
@@ -256,7 +255,7 @@ async fn run(
         ended
     } else {
         let result = results.remove(&None);
-        let end = End { ticket, cleanup: decision == Decision::Cleanup, result, began };
+        let end = End { ticket, cleanup: decision == Decision::Cleanup, result, held: run.held(), began };
         run.controller.conclude(&run.primary, end, ended).await
     };
     if ended.error.is_none() {

@@ -740,6 +740,51 @@ async fn a_primary_that_is_wrong_is_told_so_and_nothing_is_written_for_it_but_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_primary_of_which_nothing_can_be_desired_any_more_takes_what_was_made_of_it_along() {
+    // VA-3, DR-5: known by its name, and after a start of the daemon by its mark
+    for starts in [false, true] {
+        let mut bench = Bench::new(Script::default(), EXPLICIT);
+        bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }));
+        assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+        bench.show();
+        let controller = Arc::get_mut(&mut bench.controller).unwrap();
+        controller.guest = Arc::new(Script { desired: Err("no".to_owned()), ..Script::default() });
+        if starts {
+            controller.verdicts = Arc::new(Verdicts::default());
+        }
+        let going = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        bench.page(going);
+        assert_eq!(bench.run().await.2, strings(&["delete ConfigMap a", "patch Page a"]), "{starts}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_begins_to_be_garbage_collected_gets_its_owner_however_it_is_compared() {
+    // KD-2
+    for matching in ["generic: {}", "export: same"] {
+        let declared = |collected: &str| {
+            format!(
+                "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, match: {{ {matching} }}{collected} }} }} }}"
+            )
+        };
+        let mut bench = Bench::new(Script::default(), &declared(", garbageCollected: false"));
+        let page = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+        bench.page(page.clone());
+        assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+        bench.show();
+        let next = Bench::new(Script::default(), &declared(""));
+        let controller = Arc::get_mut(&mut bench.controller).unwrap();
+        (controller.spec, controller.edition) = (next.controller.spec.clone(), 2);
+        let writes = bench.run().await.2;
+        assert!(writes.contains(&"update ConfigMap a".to_owned()), "{matching}: {writes:?}");
+        let map = bench.server.objects.lock()[&(config_map(), ObjectRef::namespaced("n", "a"))].clone();
+        assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], "page");
+        bench.show();
+        assert_eq!(bench.run().await.2, vec![""; 0], "{matching}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_validates_sees_the_primary_alone() {
     // VA-1
     let ask: Ask = Arc::new(|run| {
@@ -1361,6 +1406,11 @@ async fn the_end_of_a_primary_that_another_daemon_held_is_run_once_its_hold_is_o
     assert_eq!((begun.elapsed(), ticket.deletion().is_some()), (left, true));
     let ended = execute(Arc::clone(&bench.controller), &mut ticket, NOW + left).await;
     assert_eq!((ended.finished, bench.calls.lock().clone()), (DONE, strings(&["reconcile"])));
+    // Another one of its name that nobody holds changes nothing.
+    let mut bench = Bench::new(Script::default(), ALL_EVENTS);
+    bench.page(json!({ "uid": "next" }));
+    assert_eq!(bench.controller.verdicts.departed.keep(&last, || None), Trace::Whole);
+    assert_eq!(depart(&bench, false).await, (Finished::Postponed { until: Some(left) }, vec![], vec![]));
     // Another one of its name is there by then, and held as this one was: nothing is left to do.
     let mut bench = Bench::new(Script::default(), ALL_EVENTS);
     bench.page(
@@ -2669,6 +2719,26 @@ async fn a_managed_workflow_is_called_by_hand_only_if_the_manifest_leaves_it_to_
         let (answers, _) = asked_and_written(&bench).await;
         let answers = answers.iter().filter(|call| *call != "desired cm");
         assert_eq!(answers.collect::<Vec<_>>(), [expected, expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_object_stays_if_what_depends_on_it_is_not_reconciled_with_it() {
+    // KD-4, CX-2
+    const CM: &str = "cm: { apiVersion: v1, kind: ConfigMap, onRename: delete }";
+    const OTHER: &str = ", other: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm] }";
+    for (other, deletes) in [("", true), (OTHER, false)] {
+        let fields = format!("standalone: {{ w: {{ dependents: {{ {CM}{other} }} }} }}");
+        let ask = |run: Arc<dyn Context>| async move {
+            vec![told(run.workflow(WorkflowCall::ReconcileDependent("cm".to_owned())).await)]
+        };
+        let mut bench = asking("", &fields, ask);
+        assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
+        bench.show();
+        bench.page_of(json!({ "uid": "page" }), json!({ "names": { "cm": "b" } }));
+        let writes = bench.run().await.2;
+        assert_eq!(writes[0], "create ConfigMap b");
+        assert_eq!(writes.contains(&"delete ConfigMap a".to_owned()), deletes, "{writes:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use capstan_core::cluster::{Error, Reason};
 use capstan_core::manifest::{self, Dependent, External, Namespaces};
 use capstan_core::object::fields::Fields;
 use capstan_core::object::{Gvk, Scope as ObjectScope};
@@ -45,9 +46,24 @@ pub(super) struct Planned {
     /// Whether it is watched only while a dependent is active.
     pub(super) on_demand: bool,
     /// Why there are no scopes; none if the kind is known.
-    lacking: Option<String>,
+    lacking: Option<Missing>,
     /// Scopes that may not be read, by namespace or for all of them (none), with the reason.
     denied: Vec<(Option<Arc<str>>, String)>,
+}
+
+/// Why a kind is not known.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    /// In words.
+    pub(super) why: String,
+    /// Whether the API server says that it does not serve it, and has not only not answered.
+    pub(super) unserved: bool,
+}
+
+impl From<Error> for Missing {
+    fn from(error: Error) -> Self {
+        Self { unserved: error.reason == Reason::UnknownKind, why: error.message }
+    }
 }
 
 /// What is to be watched.
@@ -66,7 +82,7 @@ struct Planner<'a> {
     spec: &'a manifest::Controller,
     kinds: &'a Kinds,
     /// Why other kinds are not known.
-    missing: &'a BTreeMap<KindAt, String>,
+    missing: &'a BTreeMap<KindAt, Missing>,
     home: &'a Home,
     faults: &'a Arc<Faults>,
 }
@@ -77,7 +93,7 @@ impl Plan {
     pub(super) fn new(
         spec: &manifest::Controller,
         finalizer: Option<Arc<str>>,
-        (kinds, missing): (&Kinds, &BTreeMap<KindAt, String>),
+        (kinds, missing): (&Kinds, &BTreeMap<KindAt, Missing>),
         home: &Home,
         faults: &Arc<Faults>,
     ) -> Self {
@@ -121,10 +137,10 @@ impl Plan {
         let secondaries =
             self.secondaries.iter().filter_map(|(name, planned)| Some((&**secondaries.get(name)?, planned)));
         for (source, Planned { lacking, denied, .. }) in secondaries.chain([(primaries, &self.primaries)]) {
-            let all = lacking.iter().map(|why| (None, why.as_str().into()));
+            let all = lacking.iter().map(|missing| (None, missing.why.as_str().into()));
             let denied = denied.iter().map(|(namespace, why)| (namespace.clone(), why.as_str().into()));
             source.lacking(all.chain(denied).collect());
-            source.is_planned(lacking.is_some());
+            source.is_planned(lacking.as_ref().is_some_and(|missing| missing.unserved));
         }
     }
 }
@@ -335,7 +351,7 @@ mod tests {
     use super::*;
 
     /// Returns the kinds that are served, and why one is not.
-    fn kinds() -> (Kinds, BTreeMap<KindAt, String>) {
+    fn kinds() -> (Kinds, BTreeMap<KindAt, Missing>) {
         let served = [
             ("sample.dev/v1", "Page", "pages", ObjectScope::Namespaced),
             ("v1", "ConfigMap", "configmaps", ObjectScope::Namespaced),
@@ -347,7 +363,7 @@ mod tests {
             (KindAt { cluster: None, gvk: gvk.clone() }, Kind { gvk, plural: plural.into(), scope })
         });
         let theme = KindAt { cluster: None, gvk: Gvk::parse("sample.dev/v1", "Theme").unwrap() };
-        (served.into(), [(theme, "not served".to_owned())].into())
+        (served.into(), [(theme, Missing { why: "not served".to_owned(), unserved: true })].into())
     }
 
     fn plan(fields: &str, home: &Home) -> Plan {
@@ -366,7 +382,11 @@ mod tests {
             let scopes = scopes.iter().map(|(scope, _)| format!("{scope} "));
             let needed = if *needed == Needed::IfActive { "if active " } else { "" };
             let needed = if *on_demand { "on demand " } else { needed };
-            let lacking = lacking.iter().chain(denied.iter().map(|(_, why)| why)).map(|why| format!("({why})"));
+            let lacking = lacking
+                .iter()
+                .map(|missing| &missing.why)
+                .chain(denied.iter().map(|(_, why)| why))
+                .map(|why| format!("({why})"));
             format!("{}: {}{needed}{}", spec.name, scopes.collect::<String>(), lacking.collect::<String>())
         };
         let sources = [&plan.primaries].into_iter().chain(plan.secondaries.values()).map(one);
@@ -378,6 +398,14 @@ mod tests {
 
     fn informer(kind: &str, more: &str) -> String {
         format!("sources: {{ s: {{ informer: {{ {kind}, mapper: ownerReference{more} }} }} }}")
+    }
+
+    #[test]
+    fn a_kind_is_missing_only_if_the_api_server_says_so() {
+        // WF-11: one that is not known for another reason is not taken for one that nothing can be made of.
+        let unserved = |reason| Missing::from(Error::new(reason, 503, "no")).unserved;
+        let found = [Reason::UnknownKind, Reason::Unreachable, Reason::Busy].map(unserved);
+        assert_eq!(found, [true, false, false]);
     }
 
     #[test]

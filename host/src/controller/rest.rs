@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::declared::{KindAt, LONGEST_PAUSE, Sites};
+use super::plan::Missing;
 use super::rights::Rights;
 use crate::backoff::Backoff;
 use crate::client::ApiServer;
@@ -84,7 +85,7 @@ impl Rest {
     /// Returns what is lacking: kinds, caches that are not filled, and what may not be read.
     pub(super) fn of(
         spec: &manifest::Controller,
-        missing: BTreeMap<KindAt, String>,
+        missing: BTreeMap<KindAt, Missing>,
         unfilled: Vec<Place>,
         denied: BTreeMap<Arc<str>, Lack>,
     ) -> Self {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::declared::{Declared, Environment, KindAt, Kinds, Sites, finalizer_name};
 use super::handle::{Handle, Phase};
-use super::plan::{Plan, Planned};
+use super::plan::{Missing, Plan, Planned};
 use super::rest::{Lack, Place, Questions, Rest, by_cluster, kinds_of, lacking};
 use super::rights::{Read, Rights};
 use super::selected::unknown;
@@ -141,7 +141,7 @@ impl Entry {
 
 impl Patience<'_> {
     /// Asks for all kinds until it is decided that they are enough. Returns those that are served, and why others are not.
-    async fn kinds(&self, wait: impl Fn(Obstacle)) -> Result<(Kinds, BTreeMap<KindAt, String>), Obstacle> {
+    async fn kinds(&self, wait: impl Fn(Obstacle)) -> Result<(Kinds, BTreeMap<KindAt, Missing>), Obstacle> {
         let wanted = kinds_of(self.spec);
         let mut questions = Questions::new(self.sites, Some(self.until));
         loop {
@@ -186,7 +186,7 @@ impl Patience<'_> {
                     questions.rest(after).await;
                 }
                 (Verdict::Start | Verdict::Wait(_), _) => {
-                    let missing = missing.into_iter().map(|(at, error)| (at, error.message));
+                    let missing = missing.into_iter().map(|(at, error)| (at, error.into()));
                     return Ok((kinds, missing.collect()));
                 }
             }

@@ -154,7 +154,7 @@ impl Expression {
             Ok(Value::Bool(true)) => Ok(Ok(())),
             Ok(Value::Bool(false)) => Ok(Err("it is false".to_owned())),
             Ok(other) => Err(self.mistyped(&other, Right::Boolean)),
-            Err(missing @ (Error::NoField(_) | Error::OfNull)) => Ok(Err(missing.to_string())),
+            Err(missing @ (Error::NoField(_) | Error::OfNull)) => Ok(Err(told(&missing, variables))),
             Err(error) => Err(self.failed(&error, variables)),
         }
     }
@@ -236,14 +236,29 @@ impl Expression {
         Failure::Type { expression: Arc::clone(&self.text), found: found.type_name(), right: right.name() }
     }
 
-    /// The text of an error may hold values, so it is kept back where a Secret takes part (`SSA-7`).
     fn failed(&self, error: &Error, variables: &[(&str, &Json)]) -> Failure {
-        let problem = if variables.iter().any(|(_, value)| is_secret(value)) {
-            "on values of a Secret".to_owned()
-        } else {
-            error.to_string()
-        };
-        Failure::Failed { expression: Arc::clone(&self.text), problem }
+        Failure::Failed { expression: Arc::clone(&self.text), problem: told(error, variables) }
+    }
+}
+
+/// What is said in place of a text that may hold values of a Secret.
+const KEPT_BACK: &str = "on values of a Secret";
+
+/// Returns the text of an error. It may hold values, so it is kept back where a Secret takes part (`SSA-7`).
+fn told(error: &Error, variables: &[(&str, &Json)]) -> String {
+    if variables.iter().any(|(_, value)| is_secret(value)) { KEPT_BACK.to_owned() } else { error.to_string() }
+}
+
+impl Failure {
+    /// Returns it without what the text holds of values, if it `shows_secret`.
+    #[must_use]
+    pub fn kept_back(self, shows_secret: bool) -> Self {
+        match self {
+            Self::Failed { expression, .. } if shows_secret => {
+                Self::Failed { expression, problem: KEPT_BACK.to_owned() }
+            }
+            other @ (Self::Failed { .. } | Self::Type { .. }) => other,
+        }
     }
 }
 

@@ -46,6 +46,11 @@ impl Contest {
         }
     }
 
+    /// Whether it is about this.
+    pub fn is_about(&self, wanted: u64) -> bool {
+        self.wanted == wanted
+    }
+
     /// Returns when it may be put right again; `None`: now (`LG-1`).
     pub fn held_until(&self, wanted: u64, now: Instant) -> Option<Instant> {
         let until = self.last + self.pause();

@@ -77,6 +77,22 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Returns the nodes that it depends on.
+    pub fn depends_on(self) -> &'a BTreeSet<Arc<str>> {
+        match self {
+            Self::Object(dependent) => &dependent.depends_on,
+            Self::Thing(outside) => &outside.depends_on,
+        }
+    }
+
+    /// Whether what it is, or what remembers it, may hold values of a Secret (`SSA-7`, `DT-4`).
+    pub(crate) fn shows_secret(self) -> bool {
+        match self {
+            Self::Object(dependent) => dependent.is_secretive(),
+            Self::Thing(outside) => outside.state.as_ref().is_some_and(|state| state.dependent.is_secretive()),
+        }
+    }
+
     /// Whether it is deleted on cleanup, so that a finalizer is needed (`DR-5`): nobody else collects what is outside of the cluster.
     pub fn deletable(self) -> bool {
         match self {

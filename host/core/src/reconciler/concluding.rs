@@ -2,6 +2,7 @@
 //! it failed (ER-8).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -31,6 +32,8 @@ pub(super) struct End<'a> {
     pub(super) cleanup: bool,
     /// The result of the managed workflow, if it has run.
     pub(super) result: Option<WorkflowResult>,
+    /// The dependents of it that are not put right yet.
+    pub(super) held: Vec<Arc<str>>,
     /// When the run began.
     pub(super) began: (Timestamp, Instant),
 }
@@ -81,6 +84,12 @@ impl Controller {
             if !known && self.spec.workflow.dependents.contains_key(name) {
                 dependents.retain(|dependent| dependent.name != &**name);
                 dependents.push(Dependent { name, lacks: Lacks::Peace, why: Cow::Borrowed(why) });
+            }
+        }
+        for name in &end.held {
+            if dependents.iter().all(|dependent| dependent.name != &**name) {
+                let why = Cow::Borrowed("it is deleted to be made anew");
+                dependents.push(Dependent { name, lacks: Lacks::Readiness, why });
             }
         }
         let failed = next.map(|next| Failed {
@@ -184,12 +193,7 @@ fn lacking<'a>(
 /// Returns what may be told of why a dependent has failed.
 pub(super) fn told<'a>(spec: Option<manifest::Node<'_>>, failure: &'a NodeFailure) -> &'a str {
     // SSA-7: a refusal may quote what was refused.
-    let secret = match spec {
-        None => true,
-        Some(manifest::Node::Object(spec)) => spec.gvk.is_secret(),
-        Some(manifest::Node::Thing(spec)) => spec.state.as_ref().is_some_and(|state| state.dependent.gvk.is_secret()),
-    };
-    if secret { "the log says why" } else { &failure.message }
+    if spec.is_none_or(manifest::Node::shows_secret) { "the log says why" } else { &failure.message }
 }
 
 fn lacks<'a>(spec: Option<manifest::Node<'_>>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {

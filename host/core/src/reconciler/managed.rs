@@ -12,7 +12,7 @@ use crate::guest::{
     CallError, CallReason, Failure, NodeFailure, NodeResult, Place, PrimaryUpdate, Session, UpdateControl,
     WorkflowCall, WorkflowResult,
 };
-use crate::manifest::{self, Dependent, Node};
+use crate::manifest::{self, Dependent, Node, OnRename};
 use crate::object::{Object, ObjectRef};
 use crate::queue;
 use crate::workflow::Mode;
@@ -110,24 +110,28 @@ pub(crate) async fn by_hand(run: &Run, call: WorkflowCall) -> Result<WorkflowRes
 
 /// Runs one standalone dependent, without the dependents that it depends on.
 async fn one(run: &Run, session: &dyn Session, name: &str, mode: Mode) -> Result<WorkflowResult, CallError> {
-    let nodes = || run.controller.spec.standalone.values().flat_map(manifest::Workflow::nodes);
+    let workflows = || run.controller.spec.standalone.values();
+    let nodes = || workflows().flat_map(manifest::Workflow::nodes);
     let Some((name, node)) = nodes().find(|(other, _)| ***other == *name) else {
         return Err(unknown("standalone dependent", name, nodes().map(|(name, _)| name)));
     };
     let graph = Graph::alone(Arc::clone(name));
-    let workflow = alone(name, node, mode);
+    // What depends on it needs what it was before, and has not moved.
+    let needed = nodes().any(|(_, other)| other.depends_on().contains(name));
+    let workflow = alone((name, node), mode, needed);
     let result = Visitor { run, session, workflow: &workflow, mode }.walk(&graph).await;
     answer(result, false)
 }
 
-/// Returns a workflow of one node alone.
-fn alone(name: &Arc<str>, node: Node<'_>, mode: Mode) -> manifest::Workflow {
+/// Returns a workflow of one node alone, which others may need.
+fn alone((name, node): (&Arc<str>, Node<'_>), mode: Mode, needed: bool) -> manifest::Workflow {
     let (mut dependents, mut outside) = (BTreeMap::new(), BTreeMap::new());
     match node {
         Node::Object(spec) => {
             // What is to be removed by name is, whoever would collect it otherwise.
             let garbage_collected = spec.garbage_collected && mode == Mode::Reconcile;
-            dependents.insert(Arc::clone(name), Dependent { garbage_collected, ..spec.clone() });
+            let on_rename = if needed && mode == Mode::Reconcile { OnRename::Keep } else { spec.on_rename };
+            dependents.insert(Arc::clone(name), Dependent { garbage_collected, on_rename, ..spec.clone() });
         }
         Node::Thing(spec) => drop(outside.insert(Arc::clone(name), spec.clone())),
     }

@@ -15,7 +15,7 @@ use crate::manifest::{Called, Dependent, Node, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::source::{Source, Within};
 use crate::workflow::graph::Graph;
-use crate::workflow::{self, Activation, Outcome, Step, Task};
+use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
 
 mod bulk;
 mod claim;
@@ -318,8 +318,7 @@ impl Visitor<'_> {
         if object.header().deleting {
             return Ok(());
         }
-        let Run { controller, primary, .. } = self.run;
-        controller.verdicts.change_contests(primary, |all| all.forget(name, Some(&object.key().to_string())));
+        self.forget_contest(name, object.key());
         let source = self.source(name).await?;
         let deleting = self.run.controller.cluster.write(write);
         if let Some(left) = self.run.asked(deleting).await? {
@@ -341,7 +340,7 @@ impl Visitor<'_> {
         }
         let key = match self.key(name, spec).await {
             Ok(key) => key,
-            Err(Stopped::Unmade(_)) if spec.template.is_some() => match self.run.known_key(name) {
+            Err(stopped) if self.is_found_by_mark(spec, &stopped) => match self.run.known_key(name) {
                 Some(key) => key,
                 None => return self.made_by(name, related, &BTreeSet::new()).await,
             },
@@ -351,6 +350,20 @@ impl Visitor<'_> {
         is_watched(source, &key)?;
         related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
         Ok(related)
+    }
+
+    /// Whether an object is told by its mark if it can't be said how it is called: for that a template's values may be gone, and however wrong
+    /// a primary has become, what was made of it goes with it (`VA-3`).
+    fn is_found_by_mark(&self, spec: &Dependent, stopped: &Stopped) -> bool {
+        match stopped {
+            Stopped::Unmade(_) => spec.template.is_some() || self.mode == Mode::Cleanup,
+            Stopped::Failed(_) => self.mode == Mode::Cleanup,
+            Stopped::Refused(_)
+            | Stopped::Unknown(_)
+            | Stopped::Asked(_)
+            | Stopped::Several(_)
+            | Stopped::Unread(_) => false,
+        }
     }
 
     /// Returns how the object of a dependent is called, and asks for its desired state if nothing else says that (`KD-4`).
@@ -428,7 +441,10 @@ impl Visitor<'_> {
         let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
         let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.run.mark(name) };
         let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock());
-        let desired = desired.map_err(|e| Stopped::Unmade(e.to_string()))?;
+        let desired = desired.map_err(|error| {
+            let kept_back = || format!("what is desired of {name} is not as it has to be, in what may be of a Secret");
+            Stopped::Unmade(if spec.shows_secret { kept_back() } else { error.to_string() })
+        })?;
         let permissions = &self.run.controller.permissions;
         let reach = permissions.in_reach(&spec.gvk, desired.key());
         reach.map_err(|denied| denied.message)?;

@@ -272,6 +272,12 @@ impl Run {
         self.kept.lock().held.contains_key(name)
     }
 
+    /// Returns the dependents of the managed workflow that are not put right yet.
+    pub(super) fn held(&self) -> Vec<Arc<str>> {
+        let managed = &self.controller.spec.workflow.dependents;
+        self.kept.lock().held.keys().filter(|name| managed.contains_key(*name)).cloned().collect()
+    }
+
     /// Returns when something of it that others keep changing has to be looked at again: it may be put right then, or they have settled.
     pub(super) fn looks_again(&self, now: Instant) -> Option<Instant> {
         let held = self.kept.lock().held.values().min().copied();

@@ -185,11 +185,15 @@ impl Mapper {
     }
 
     /// Returns true if a text is the primaries' type (`ID-2`): `group/version/Kind`; for core kinds `version/Kind` or
-    /// `/version/Kind`.
+    /// `/version/Kind`. As in owner references, the version does not matter (`IM-1`): an object belongs to its primary whichever it was then.
     fn is_type(&self, text: &str) -> bool {
         let Gvk { group, kind, .. } = &self.kind;
         let text = if group.is_empty() { text.strip_prefix('/').unwrap_or(text) } else { text };
-        text.strip_suffix(&**kind).and_then(|rest| rest.strip_suffix('/')) == Some(&*self.kind.api_version())
+        let of_group = |api_version: &str| match api_version.rsplit_once('/') {
+            Some((found, version)) => !group.is_empty() && *found == **group && !version.is_empty(),
+            None => group.is_empty() && !api_version.is_empty(),
+        };
+        text.rsplit_once('/').is_some_and(|(api_version, found)| *found == **kind && of_group(api_version))
     }
 
     /// Returns the key of a primary. Without a given namespace, a namespaced primary is in the secondary's; `None` if
@@ -321,10 +325,12 @@ mod tests {
         // IM-2
         let keys = MappingKeys::default();
         check(&keys, &typed("x.dev/v1/Page"), Some("n/p"), Some("p"));
-        check(&keys, &typed("x.dev/v2/Page"), None, None);
-        check(&keys, &typed("/x.dev/v1/Page"), None, None);
+        check(&keys, &typed("x.dev/v2/Page"), Some("n/p"), Some("p"));
+        for other in ["y.dev/v1/Page", "x.dev/v1/Site", "/x.dev/v1/Page", "x.dev//Page", "x.dev/Page", "v1/Page"] {
+            check(&keys, &typed(other), None, None);
+        }
         let any = MappingKeys { kind: None, ..keys };
-        check(&any, &typed("x.dev/v2/Page"), Some("n/p"), Some("p"));
+        check(&any, &typed("y.dev/v2/Page"), Some("n/p"), Some("p"));
     }
 
     #[test]

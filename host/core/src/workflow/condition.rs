@@ -53,7 +53,8 @@ impl Found {
     }
 }
 
-/// Judges an expression over the [`VARIABLES`], or those of a bulk, which the budget pays for.
+/// Judges an expression over the [`VARIABLES`], or those of a bulk, which the budget pays for. What is said of one that has no value may quote
+/// what was found, so not if that `shows_secret`.
 ///
 /// # Errors
 /// Those of [`Expression::met`].
@@ -61,6 +62,7 @@ pub fn met(
     expression: &Expression,
     primary: &Value,
     found: &Found,
+    shows_secret: bool,
     budget: &mut Budget,
 ) -> Result<ConditionResult, Failure> {
     let found = match found {
@@ -68,8 +70,9 @@ pub fn met(
         Found::Many(dependents) => ("dependents", dependents),
     };
     let variables = [("primary", primary), found];
-    let met = expression.met(&variables, budget)?;
-    Ok(met.map_or_else(|why| ConditionResult::unmet(&why), |()| ConditionResult::met()))
+    let met = expression.met(&variables, budget).map_err(|failure| failure.kept_back(shows_secret))?;
+    let told = |why: String| if shows_secret { "on values of a Secret".to_owned() } else { why };
+    Ok(met.map_or_else(|why| ConditionResult::unmet(&told(why)), |()| ConditionResult::met()))
 }
 
 /// Returns whether an object is ready, as `kubectl rollout status` and `kubectl wait` judge, with the reason if not; of a bulk,
@@ -419,7 +422,7 @@ mod tests {
         for (dependent, expected) in
             [(Value::Null, ConditionResult::met()), (json!({}), ConditionResult::unmet("it is false"))]
         {
-            assert_eq!(met(&expression, &primary, &Found::One(dependent), &mut Budget::of_run()), Ok(expected));
+            assert_eq!(met(&expression, &primary, &Found::One(dependent), false, &mut Budget::of_run()), Ok(expected));
         }
     }
 
@@ -448,7 +451,7 @@ mod tests {
         ] {
             assert_eq!(ready(ReadyKind::Condition, &found), readiness);
             assert_eq!(gone(&found), absence);
-            assert_eq!(met(&expression, &primary, &found, &mut Budget::of_run()), Ok(counted));
+            assert_eq!(met(&expression, &primary, &found, false, &mut Budget::of_run()), Ok(counted));
         }
     }
 }

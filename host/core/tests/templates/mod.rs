@@ -367,3 +367,30 @@ async fn each_of_many_that_are_named_after_each_other_is_looked_up_once() {
     bench.forget();
     assert_eq!(bench.tried().await.1, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_secret_holds_is_not_told_of_what_a_template_makes_of_it_either() {
+    // DT-4: one template further on, in the status, and in a condition
+    const CHAIN: &str = r#"workflow:
+  dependents:
+    a: { apiVersion: v1, kind: Secret, desired: { template: { metadata: { name: a }, data: { k: "${primary.spec.value}" } } } }
+    map: { apiVersion: v1, kind: ConfigMap, dependsOn: [a], CONDITION desired: { template: { metadata: { name: map }, data: { v: "${dependents.a.data.k}" } } } }
+    NEXT
+STATUS
+"#;
+    let look = "dependents.map.data[dependents.map.data.v]";
+    let next = format!(
+        "next: {{ apiVersion: v1, kind: ConfigMap, dependsOn: [map], desired: {{ template: {{ metadata: {{ name: next }}, data: {{ x: \"${{{look}}}\" }} }} }} }}"
+    );
+    let condition = "readyPostcondition: { cel: \"int(dependent.data.v) == 1\" },";
+    let status = format!("status: {{ template: {{ x: \"${{{look}}}\" }} }}");
+    for (next, condition, status) in [(&*next, "", ""), ("", "", &*status), ("", condition, "")] {
+        let chain = CHAIN.replace("NEXT", next).replace("CONDITION", condition).replace("STATUS", status);
+        let mut bench = templates(&chain);
+        bench.page_of(json!({ "uid": "page" }), json!({ "value": "hunter2" }));
+        let error = bench.tried().await.1.unwrap_or_default();
+        let walks = bench.controller.verdicts.walks.of(&ObjectRef::namespaced("n", "a"), Instant::now());
+        let told = format!("{error} {:?} {walks:?}", bench.published.lock());
+        assert!(told.contains("on values of a Secret") && !told.contains("hunter2"), "{told}");
+    }
+}

@@ -138,3 +138,21 @@ fn taken_away(bench: &Bench, key: &ObjectRef) -> Object {
     let tree = bench.server.objects.lock().remove(&(config_map(), key.clone())).unwrap();
     Object::parse(&tree.to_string(), &config_map(), &Managers::all()).unwrap()
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_to_be_made_anew_is_not_ready_in_the_conditions() {
+    // TR-2, SC-1
+    let mut bench = Bench::new(Script::default(), &format!("statusConditions: standard\n{RECREATE}"));
+    bench.controller.conditions.learn(true);
+    bench.page(json!({ "uid": "page" }));
+    bench.run().await;
+    bench.show();
+    bench.merge_map(&json!({ "metadata": { "finalizers": ["a.b/c"], "deletionTimestamp": "2026-01-01T00:00:00Z" } }));
+    bench.wants_text("z", 1);
+    bench.run().await;
+    let page = (bench.controller.spec.primary.clone(), ObjectRef::namespaced("n", "a"));
+    let ready = bench.server.objects.lock()[&page]["status"]["conditions"][0].clone();
+    let message = ready["message"].as_str().unwrap().to_owned();
+    assert_eq!([&ready["type"], &ready["status"]], ["Ready", "False"], "{ready}");
+    assert!(message.contains("cm (it is deleted to be made anew)"), "{message}");
+}

@@ -197,6 +197,17 @@ fn scalar<'t>(value: &'t Value<'_>) -> Option<Cow<'t, str>> {
 // === impl Unmade ===
 
 impl Unmade {
+    /// Returns it without what the text holds of values, if it `shows_secret` (`DT-4`).
+    #[must_use]
+    pub fn kept_back(self, shows_secret: bool) -> Self {
+        let Self { pointer, why } = self;
+        let why = match why {
+            Why::Expression(failure) => Why::Expression(failure.kept_back(shows_secret)),
+            why @ (Why::Exceeded(_) | Why::Size) => why,
+        };
+        Self { pointer, why }
+    }
+
     fn here(why: Why) -> Self {
         Self { pointer: String::new(), why }
     }

@@ -93,7 +93,10 @@ impl Visitor<'_> {
                 let Some((gvk, key)) = mark.primary.place() else {
                     return false;
                 };
-                let looking = self.run.controller.cluster.look(&gvk, &key);
+                // The version that it was marked with may be served no more.
+                let own = &self.run.controller.spec.primary;
+                let same = gvk.group == own.group && gvk.kind == own.kind;
+                let looking = self.run.controller.cluster.look(if same { own } else { &gvk }, &key);
                 match self.run.asked(looking).await {
                     Ok(Some(primary)) => *primary.header().uid != *mark.primary.uid,
                     Ok(None) => true,

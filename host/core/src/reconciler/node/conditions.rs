@@ -40,7 +40,8 @@ impl Visitor<'_> {
                     Found::nothing(node.bulk())
                 };
                 let budget = &mut self.run.budget.lock();
-                condition::met(expression, &primary, &found, budget).map_err(|e| e.to_string())?
+                let met = condition::met(expression, &primary, &found, node.shows_secret(), budget);
+                met.map_err(|failure| failure.to_string())?
             }
             Condition::CrdPresent => self.present(name, node).await?,
             Condition::Ready(kind) => condition::ready(*kind, &self.found(name, node).await?),

@@ -10,6 +10,7 @@ use crate::dependent::managed_fields::owners;
 use crate::guest::{Context as _, Event};
 use crate::manifest::{Dependent, Matching, Outside};
 use crate::object::{Object, ObjectRef};
+use crate::reconciler::run::Run;
 use crate::reconciler::verdicts::Contests;
 use crate::text::said_within;
 
@@ -81,10 +82,17 @@ impl Visitor<'_> {
             Of::Object(spec, key) => self.has_matched((name, spec), key, *wanted),
             Of::Thing(..) => true,
         };
-        if counts {
-            let note = |all: &mut Contests| all.note(name, &of.key(), *wanted, Instant::now());
-            run.controller.verdicts.change_contests(&run.primary, note);
-        }
+        let note = |all: &mut Contests| match counts {
+            true => all.note(name, &of.key(), *wanted, Instant::now()),
+            false => all.forget_former(name, &of.key(), *wanted),
+        };
+        run.controller.verdicts.change_contests(&run.primary, note);
+    }
+
+    /// Takes in that the daemon itself deletes an object: nobody else has.
+    pub(super) fn forget_contest(&self, name: &str, object: &ObjectRef) {
+        let Run { controller, primary, .. } = self.run;
+        controller.verdicts.change_contests(primary, |all| all.forget(name, Some(&object.to_string())));
     }
 
     /// Returns which field others keep changing, and of an object who did last, never its contents.

@@ -58,6 +58,7 @@ impl Visitor<'_> {
             if !former.header().deleting {
                 let write = dependent::delete_as_seen(spec.gvk.clone(), &former, Propagation::Background);
                 let write = Write { shows_secret: spec.shows_secret, ..write };
+                self.forget_contest(name, object);
                 let deleting = self.run.asked(self.run.controller.cluster.write(write)).await;
                 if let Some(left) = deleting.map_err(|error| Stopped::from(error).told_of(spec))? {
                     source.put(left);

@@ -42,7 +42,7 @@ impl Visitor<'_> {
             }
         };
         self.run.keep_found(dependents);
-        made.map_err(|unmade| Stopped::Unmade(unmade.to_string()))
+        made.map_err(|unmade| Stopped::Unmade(unmade.kept_back(spec.shows_secret).to_string()))
     }
 
     /// Returns the document with the status of the primary.
@@ -60,7 +60,8 @@ impl Visitor<'_> {
         let workflow = workflow(self.run);
         let variables = [("primary", &*primary), (DEPENDENTS, &dependents), (WORKFLOW, &workflow)];
         let made = template.make(&variables, &mut self.run.budget.lock());
-        let status = made.map_err(|unmade| wrong(unmade.to_string().into()))?;
+        let shows_secret = self.run.controller.spec.status_shows_secret();
+        let status = made.map_err(|unmade| wrong(unmade.kept_back(shows_secret).to_string().into()))?;
         Ok(format!("{{\"status\":{status}}}"))
     }
 

@@ -34,6 +34,22 @@ impl Visitor<'_> {
         actual: &Object,
         desired: &Desired,
     ) -> Result<MatchResult, Stopped> {
+        match self.compare_contents(name, spec, actual, desired).await? {
+            // Whatever else counts: it was not garbage collected before, or somebody has taken its owner away.
+            MatchResult::Matches if dependent::lacks_owner(actual, desired) => {
+                Ok(MatchResult::Differs("/metadata/ownerReferences: the primary is missing".to_owned()))
+            }
+            compared => Ok(compared),
+        }
+    }
+
+    async fn compare_contents(
+        &self,
+        name: &Arc<str>,
+        spec: &Dependent,
+        actual: &Object,
+        desired: &Desired,
+    ) -> Result<MatchResult, Stopped> {
         if let Matching::Export(export) = &spec.matching {
             let (wanted, primary) = (desired.json(), self.run.primary.json());
             let asked = self.session.matches(export, actual.json(), &wanted, primary).await;
@@ -85,6 +101,7 @@ impl Visitor<'_> {
             let deletion = dependent::delete_as_seen(spec.gvk.clone(), found, Propagation::Foreground);
             let deletion = Write { shows_secret: spec.shows_secret, ..deletion };
             let deleted = self.run.asked(self.run.controller.cluster.write(deletion)).await;
+            self.forget_contest(name, found.key());
             match deleted.map_err(|error| Stopped::from(error).told_of(spec))? {
                 Some(left) if left.header().deleting => source.put(left),
                 Some(_) | None => return self.write_upon(name, spec, (desired, hash), &Basis::Absent).await,

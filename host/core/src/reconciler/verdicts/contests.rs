@@ -45,6 +45,11 @@ impl Contests {
         self.0.retain(|(name, object, _)| !of(name, object));
     }
 
+    /// Forgets a contest about something else than what is wanted now (`LG-2`).
+    pub fn forget_former(&mut self, dependent: &str, key: &str, wanted: u64) {
+        self.0.retain(|(name, object, contest)| **name != *dependent || **object != *key || contest.is_about(wanted));
+    }
+
     /// Returns the dependents whose objects others keep changing, with what they change, and when they will have settled.
     pub fn open(&self, now: Instant) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, Instant)> {
         self.0.iter().filter_map(move |(name, _, contest)| Some((name, contest.why(now)?, contest.settled_at())))
