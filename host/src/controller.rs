@@ -232,12 +232,12 @@ impl Task<'_> {
             let Held { rights, rest } = held;
             let without = rest.names();
             let names = without.clone();
-            let rights = rights.as_ref();
+            let (rights, handle) = (rights.as_ref(), self.handle);
             // What comes while a version is prepared anew must not begin that again: lists may take longer than questions.
             let settled = !self.anew;
             let declared = self.declared();
             let sites = declared.sites(environment);
-            let mut returns: Vec<_> = sites.others().map(|(_, site)| site.api.pulse().returns()).collect();
+            let returns: Vec<_> = sites.others().map(|(_, site)| site.api.pulse().returns()).collect();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Break::Stop,
@@ -255,7 +255,7 @@ impl Task<'_> {
                 },
                 lost = lost(rights) => return Break::Rights(lost),
                 lost = apart::closed(&declared.spec, &sites, &names) => return Break::Rights(lost),
-                () = apart::back(&mut returns) => self.handle.resume(),
+                never = apart::follow(returns, || handle.resume()) => match never {},
             }
         }
     }

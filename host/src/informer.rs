@@ -446,7 +446,7 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
     if complete {
         shared.let_in();
     }
-    if !writer.cache().is_complete() && (*listing || !shared.give_way()) {
+    if !writer.cache().is_complete() && (*listing || !writer.is_full() || !shared.give_way()) {
         shared.fill_up();
     }
     if writer.is_due() {

@@ -54,6 +54,8 @@ pub struct Writer {
     holdings: Vec<Holding>,
     /// True if an object of the list under way has been left out.
     short: bool,
+    /// True if that was for want of memory.
+    full: bool,
     /// True if an object of the list under way has no readable key: it may be any object that the list does not
     /// mention.
     nameless: bool,
@@ -240,7 +242,17 @@ impl Writer {
     /// Returns the writer of an empty cache whose objects may take `bound` bytes.
     pub fn bounded(bound: usize) -> Self {
         let (cache, fields, packing) = (Cache::default(), Fields::whole(), Packing::default());
-        Self { cache, list: 0, fields, packing, bound, holdings: Vec::new(), short: false, nameless: false }
+        Self {
+            cache,
+            list: 0,
+            fields,
+            packing,
+            bound,
+            holdings: Vec::new(),
+            short: false,
+            full: false,
+            nameless: false,
+        }
     }
 
     /// Returns the writer with one more share in memory that caches have together.
@@ -296,12 +308,27 @@ impl Writer {
             *seen = list;
             return false;
         }
-        if unreadable.len() >= MOST_UNREADABLE || !self.takes(0, note(key)) {
+        if unreadable.len() >= MOST_UNREADABLE {
             self.leave_out();
+            return false;
+        }
+        if !self.takes(0, note(key)) {
+            self.leave_out_for_room();
             return false;
         }
         unreadable.insert(key.clone(), list);
         true
+    }
+
+    /// Whether something has been left out for want of memory since the last list began.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Takes in that an object is left out for want of memory.
+    fn leave_out_for_room(&mut self) {
+        self.full = true;
+        self.leave_out();
     }
 
     /// Takes in that an object is left out.
@@ -339,7 +366,7 @@ impl Writer {
     /// Begins a list. A list that was begun before and not finished is forgotten.
     pub fn start_list(&mut self) {
         self.list = self.list.wrapping_add(1);
-        (self.short, self.nameless) = (false, false);
+        (self.short, self.full, self.nameless) = (false, false, false);
     }
 
     /// Takes in an object of the list at once, so that there is never a second set of objects. Returns the change;
@@ -386,7 +413,7 @@ impl Writer {
             if let Some(Slot { stored, .. }) = slots.take(slot.key()) {
                 slots.insert(Slot { stored, outgrown: true, ..slot });
             }
-            self.leave_out();
+            self.leave_out_for_room();
             self.advance(synced);
             return None;
         }
@@ -577,6 +604,7 @@ mod tests {
             assert_eq!((news, cache.unreadable_count()), ((1 - round) * MOST_UNREADABLE, MOST_UNREADABLE));
             assert_eq!(cache.bytes(), MOST_UNREADABLE * (NOTE + 9));
             assert!(!cache.is_complete(), "what is not noted may be any");
+            assert!(!writer.is_full(), "nobody has to make room");
         }
         assert!(writer.quarantine(None) && !writer.quarantine(None), "told once");
         // What can be read by now, is gone, or is in no list any more is noted no more.
@@ -588,7 +616,7 @@ mod tests {
         assert_eq!((cache.unreadable_count(), cache.bytes(), cache.is_complete()), (0, 0, true));
         // Long names take what they take.
         let news = (0..10).filter(|n| writer.quarantine(Some(&odd(*n, 200 << 10)))).count();
-        assert_eq!((news, cache.is_complete()), (3, false));
+        assert_eq!((news, cache.is_complete(), writer.is_full()), (3, false, true));
     }
 
     #[test]

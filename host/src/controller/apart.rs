@@ -1,6 +1,7 @@
 //! Waits until a controller has to do without another cluster, or one is back that was away.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 
@@ -44,11 +45,19 @@ fn names_in(spec: &Controller, id: &Arc<str>) -> BTreeSet<Arc<str>> {
     of_it.map(|at| at.to_string().into()).collect()
 }
 
-/// Waits until another cluster that a controller uses is back after it was away.
-pub(super) async fn back(returns: &mut [watch::Receiver<()>]) {
-    if returns.is_empty() {
-        return pending().await;
+/// Calls `back` whenever another cluster that a controller uses is back after it was away. It never ends: what else its caller waits for is
+/// not begun anew by a cluster that comes and goes.
+pub(super) async fn follow(mut returns: Vec<watch::Receiver<()>>, back: impl Fn()) -> Infallible {
+    loop {
+        if returns.is_empty() {
+            return pending().await;
+        }
+        let changed = returns.iter_mut().map(|returns| returns.changed().boxed());
+        let (ended, number, _) = select_all(changed).await;
+        match ended {
+            Ok(()) => back(),
+            // The cluster is used no more.
+            Err(_) => drop(returns.swap_remove(number)),
+        }
     }
-    let changed = returns.iter_mut().map(|returns| returns.changed().boxed());
-    drop(select_all(changed).await);
 }

@@ -31,9 +31,10 @@ pub(super) enum Failing {
     GivesUp,
 }
 
-/// Somebody who waits. If nobody does any more, `wake` is called once all is listed.
+/// Somebody who waits. If nobody does any more, `wake` is called once more is listed than was seen.
 struct Waiting<'a> {
     places: &'a Places,
+    seen: usize,
     filled: bool,
 }
 
@@ -48,15 +49,15 @@ impl Places {
     /// # Errors
     /// [`Unfilled`] says what is not listed.
     pub(super) async fn filled(&self, by: Instant, failing: Failing) -> Result<(), Unfilled> {
-        let mut waiting = Waiting { places: self, filled: false };
-        let (mut found, mut lacks) = (false, false);
+        let mut waiting = Waiting { places: self, seen: 0, filled: false };
+        let mut lacks = false;
         for place in &*self.all {
             let mut state = place.state.clone();
             loop {
                 state.mark_unchanged();
                 if place.is_filled() {
                     place.settle();
-                    found = true;
+                    waiting.seen += 1;
                     break;
                 }
                 let fails = matches!(place.state(), State::Failing(_));
@@ -71,7 +72,7 @@ impl Places {
                 }
             }
         }
-        if lacks && !found {
+        if lacks && waiting.seen == 0 {
             return Err(self.lacks());
         }
         waiting.filled = !lacks;
@@ -88,8 +89,8 @@ impl Places {
         self.late.lock().as_ref().is_some_and(|late| !late.is_finished())
     }
 
-    /// Wakes those who need it once all is listed.
-    pub(super) fn wait_on(&self) {
+    /// Wakes those who need it whenever more is listed than was `seen`, and nothing else is about to be, until all is.
+    pub(super) fn wait_on(&self, seen: usize) {
         let mut late = self.late.lock();
         // Without a runtime the daemon is ending.
         let Ok(runtime) = Handle::try_current() else {
@@ -99,8 +100,13 @@ impl Places {
             // Whoever has the informers may leave them at any time, whatever this waits for.
             let (all, wake) = (Arc::downgrade(&self.all), Arc::clone(&self.wake));
             let until_filled = async move {
-                if all_filled(&all).await {
+                let mut known = seen;
+                while let Some(Filled { now, all }) = more_filled(&all, known).await {
                     wake();
+                    if all {
+                        break;
+                    }
+                    known = now;
                 }
             };
             *late = Some(AbortOnDropHandle::new(runtime.spawn(until_filled)));
@@ -125,22 +131,29 @@ impl Places {
     }
 }
 
-/// Waits until informers have listed all, and have told of it. Returns false if they are left before.
-async fn all_filled(all: &Weak<Vec<Arc<Subscription>>>) -> bool {
+/// How many informers have listed all, and whether none is left that has not.
+struct Filled {
+    now: usize,
+    all: bool,
+}
+
+/// Waits until more informers than the known ones have listed all, and have told of it, and the others can't list for now. Returns `None` if
+/// they are left before.
+async fn more_filled(all: &Weak<Vec<Arc<Subscription>>>, known: usize) -> Option<Filled> {
     let mut states: Vec<_> = all.upgrade().iter().flat_map(|all| all.iter()).map(|place| place.state.clone()).collect();
     loop {
         states.iter_mut().for_each(watch::Receiver::mark_unchanged);
-        let Some(places) = all.upgrade() else {
-            return false;
-        };
-        if places.iter().all(|place| place.is_filled()) {
-            places.iter().for_each(|place| place.settle());
-            return true;
+        let places = all.upgrade()?;
+        let (filled, others): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.is_filled());
+        let rests = others.iter().all(|place| matches!(place.state(), State::Failing(_)));
+        if rests && (filled.len() > known || others.is_empty()) {
+            filled.iter().for_each(|place| place.settle());
+            return Some(Filled { now: filled.len(), all: others.is_empty() });
         }
         drop(places);
         // An error says that an informer has ended, with the daemon.
         if select_all(states.iter_mut().map(|state| state.changed().boxed())).await.0.is_err() {
-            return false;
+            return None;
         }
     }
 }
@@ -148,7 +161,7 @@ async fn all_filled(all: &Weak<Vec<Arc<Subscription>>>) -> bool {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.filled {
-            self.places.wait_on();
+            self.places.wait_on(self.seen);
         }
     }
 }

@@ -244,7 +244,7 @@ impl Watch for Watching {
             let after = registrar.places(all);
             // Who waits for the places before, or was promised to be woken, is woken by these.
             if Arc::strong_count(before) > 1 || before.owes() {
-                after.wait_on();
+                after.wait_on(0);
             }
             *places = (now, after);
             left

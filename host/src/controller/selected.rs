@@ -174,6 +174,11 @@ impl Watching {
                 State::Listing | State::Watching => None,
             };
         }
+        if !subscription.cache.is_complete() {
+            let why =
+                "not all of them have found room in memory, or could be read: what is left out is not known to be gone";
+            return Some(Err((why.to_owned(), None)));
+        }
         let names: BTreeSet<Arc<str>> =
             subscription.cache.list().iter().map(|namespace| Arc::clone(&namespace.key().name)).collect();
         Some(within_bounds(names))

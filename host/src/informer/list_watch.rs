@@ -371,14 +371,14 @@ struct MarkMeta<'a> {
 #[derive(Deserialize)]
 struct Page<'a> {
     metadata: PageMeta,
-    #[serde(borrow, deserialize_with = "items")]
+    #[serde(borrow, default, deserialize_with = "items")]
     items: Vec<&'a RawValue>,
 }
 
 /// A page has no more objects than this: each takes some hundred bytes at least.
 const MOST_ITEMS: usize = PAGE_BYTES / 256;
 
-/// Reads the objects of a page, unless there are too many.
+/// Reads the objects of a page, unless there are too many; some servers write no list for none.
 fn items<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a RawValue>, D::Error> {
     struct Items<'a>(PhantomData<&'a ()>);
     impl<'de: 'a, 'a> Visitor<'de> for Items<'a> {
@@ -398,8 +398,12 @@ fn items<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a R
             }
             Ok(found)
         }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
     }
-    deserializer.deserialize_seq(Items(PhantomData))
+    deserializer.deserialize_any(Items(PhantomData))
 }
 
 #[derive(Deserialize)]
@@ -564,6 +568,15 @@ pub(crate) mod tests {
         assert_eq!(serde_json::from_str::<Page<'_>>(&whole).unwrap().items.len(), MOST_ITEMS);
         let error = serde_json::from_str::<Page<'_>>(&beyond).map(drop).unwrap_err().to_string();
         assert!(error.contains("expected a list of at most 262144 objects"), "{error}");
+    }
+
+    #[test]
+    fn a_page_without_a_list_is_empty() {
+        for items in ["", r#","items":null"#, r#","items":[]"#] {
+            let page = format!(r#"{{"metadata":{{"resourceVersion":"1"}}{items}}}"#);
+            assert_eq!(serde_json::from_str::<Page<'_>>(&page).unwrap().items.len(), 0, "{page}");
+        }
+        assert!(serde_json::from_str::<Page<'_>>(r#"{"metadata":{},"items":{}}"#).is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -71,6 +71,11 @@ fn depart(
         verdicts.forget_of(last);
         return Event::PrimaryDeleted { unknown };
     }
+    let former = verdicts.departed.get(last.key()).filter(|former| former.header().uid != last.header().uid);
+    if let Some(former) = former {
+        let (uid, key) = (&former.header().uid, last.key());
+        tracing::warn!(%key, %uid, "nothing more runs about the deletion of a primary: another one of its name has gone before that has succeeded");
+    }
     match verdicts.departed.keep(last, holding) {
         Trace::Whole => Event::PrimaryDeleted { unknown },
         Trace::Name => {

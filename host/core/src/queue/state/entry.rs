@@ -304,6 +304,11 @@ impl Entry {
         (key, now): (&ObjectRef, Instant),
     ) -> (Outcome, Next) {
         let Some(retry) = policy.retry_of(blame.class) else {
+            // AE-3: only its success ends a key whose primary is gone.
+            if flight == Flight::DeletionRun && matches!(self.life, Life::Gone(_)) && !self.renewed {
+                self.forget_failures();
+                return (Outcome::Failed(Level::Error), Next::Idle(policy.max_interval));
+            }
             // EP-22: what follows is the same as after a success, but the outcome is a failure.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
             return (Outcome::Failed(Level::Error), next);

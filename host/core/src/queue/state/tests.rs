@@ -701,6 +701,21 @@ fn without_a_policy_a_failure_goes_on_like_a_success_but_counts_as_a_failure() {
 }
 
 #[test]
+fn without_a_policy_a_run_about_a_deletion_that_fails_is_due_again_until_it_succeeds() {
+    // AE-3, EP-22
+    let mut script = Script::new(Policy { retry: None, ..all_events() });
+    script.event(DELETED);
+    for _ in 0..2 {
+        assert!(script.taken().deletion.is_some());
+        let (outcome, next) = (Outcome::Failed(Level::Error), Next::Idle(Some(TEN_HOURS)));
+        assert_eq!(script.finish(FAILED), Settled { outcome, next, retry: None });
+        script.concerning(Concerned::All);
+    }
+    assert!(script.taken().deletion.is_some());
+    assert_eq!((script.next(Finished::DONE), script.state.len()), (Next::Dropped, 0));
+}
+
+#[test]
 fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
     // EP-21
     let mut script = Script::in_flight(Policy::default());
