@@ -61,3 +61,26 @@ pub(super) async fn follow(mut returns: Vec<watch::Receiver<()>>, back: impl Fn(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_for_clusters_that_come_and_go_goes_on_waiting() {
+        let (calls, (first, one), (second, two)) = (Cell::new(0), watch::channel(()), watch::channel(()));
+        let mut followed = Box::pin(follow(vec![one, two], || calls.set(calls.get() + 1)));
+        for (sender, expected) in [(&first, 1), (&first, 2), (&second, 3)] {
+            sender.send_replace(());
+            assert!(followed.as_mut().now_or_never().is_none());
+            assert_eq!(calls.get(), expected);
+        }
+        // One that is used no more is no reason to end, either.
+        drop(first);
+        second.send_replace(());
+        assert!(followed.as_mut().now_or_never().is_none());
+        assert_eq!(calls.get(), 4);
+    }
+}
