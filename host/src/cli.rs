@@ -3,6 +3,7 @@
 pub mod args;
 pub mod check;
 pub mod component;
+pub mod crd;
 mod daemon;
 pub mod dev;
 pub mod graph;

@@ -63,6 +63,7 @@ pub fn main(cli: Cli) -> ExitCode {
             let log = logging::start_for_author();
             return ended(block_on(cli::dev::run(args, log.clone())), &log);
         }
+        Command::Crd(args) => block_on(async move { cli::crd::run(&args).await }),
         Command::Run(args) => {
             let log = logging::start(args.log_format);
             return ended(block_on(run::run(args, log.clone())), &log);

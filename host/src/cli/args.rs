@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::machine;
 
 mod component;
+mod crd;
 mod dev;
 mod init;
 mod registry;
@@ -19,6 +20,7 @@ mod source;
 mod test;
 
 pub use component::Component;
+pub use crd::Crd;
 pub use dev::Dev;
 pub use init::{Init, Language};
 pub use registry::{Inspect, Pull, Push, Registry};
@@ -32,6 +34,7 @@ pub use test::Test;
 Examples:
   capstan init --lang python greeting      begin an operator in a new folder
   capstan dev                              build, check and run it at each change
+  capstan crd --check                      does crd.yaml say what the types say?
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
   capstan test -m webpage.yaml             does it still write what its cases expect?
   capstan run -m operators/                run all operators of a folder
@@ -57,6 +60,8 @@ pub enum Command {
     Init(Init),
     /// Build, check and run the operator of a folder, again at each change, and show what its runs do.
     Dev(Dev),
+    /// Write the definition of the custom resource (CRD) from the types of the source.
+    Crd(Crd),
     /// Run the operators that manifests declare.
     Run(Run),
     /// Check manifests and components without a cluster.

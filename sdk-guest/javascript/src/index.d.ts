@@ -642,7 +642,10 @@ export interface StatusCondition {
   /** What is or is not so, in CamelCase. */
   type: string;
   status: "True" | "False" | "Unknown";
-  /** The generation of the primary of which that is known. */
+  /**
+   * The generation of the primary of which that is known.
+   * @asType integer
+   */
   observedGeneration?: number;
   /** Since when it is; set by `setCondition`. */
   lastTransitionTime?: string;

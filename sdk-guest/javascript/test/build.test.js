@@ -89,7 +89,7 @@ test("what is wrong with a file is said in its own terms", () => {
 test("the command says how it is used", () => {
   assert.match(capstan({}, "--help").stdout, /\n {2}npx capstan-js build src\/operator\.js -o webpage\.wasm\n/);
   const table = [
-    [["bulid"], 2, "capstan-js: there is no command bulid; there is: build\nSee: capstan-js --help\n"],
+    [["bulid"], 2, "capstan-js: there is no command bulid; there are: build, types\nSee: capstan-js --help\n"],
     [["build"], 2, "capstan-js: which file? Write: capstan-js build src/operator.js\nSee: capstan-js --help\n"],
     [["build", "a.js", "b.js"], 2, "capstan-js: one file is built at a time, and this is one more: b.js\nSee: capstan-js --help\n"],
     [["build", "none.js"], 1, "capstan-js build: there is no file none.js\n"],

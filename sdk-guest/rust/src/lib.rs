@@ -123,6 +123,8 @@ mod status;
 pub mod system;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod test;
+#[cfg(feature = "types")]
+pub mod types;
 pub mod workflow;
 
 pub use answers::{

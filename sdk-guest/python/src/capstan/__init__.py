@@ -45,7 +45,8 @@ from capstan.registry import (
     update,
     validate,
 )
-from capstan.status import set_condition
+from capstan.status import StatusCondition, set_condition
+from capstan.types import Metadata
 
 __all__ = [
     "CallError",
@@ -61,6 +62,7 @@ __all__ = [
     "Handled",
     "KeepFinalizer",
     "Key",
+    "Metadata",
     "NextRetry",
     "Object",
     "ObjectRef",
@@ -69,6 +71,7 @@ __all__ = [
     "Request",
     "Retry",
     "RunInfo",
+    "StatusCondition",
     "Things",
     "Told",
     "Update",

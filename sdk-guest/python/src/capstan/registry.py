@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
+from capstan import _typed
 from capstan.answers import Condition, Created, Handled, KeepFinalizer, Key, NextRetry, Problem, Received, Things, Update
 from capstan.errors import Error
 
@@ -72,9 +73,19 @@ class Registered:
     function: Callable[..., Any]
     takes: int
     """How many of the arguments it wants, from the first one on."""
+    readers: list[Any] = field(default_factory=list, compare=False, repr=False)
+    """What makes its arguments of JSON, once that is known."""
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments[: self.takes])
+        if not self.readers:
+            self.prepare()
+        given = zip(arguments[: self.takes], self.readers)
+        return self.function(*(read(one) if read and isinstance(one, (dict, list)) else one for one, read in given))
+
+    def prepare(self) -> None:
+        """Finds out of which types its arguments are. All of them have to be defined by then."""
+        known = _typed.arguments(self.function, self.takes)
+        self.readers[:] = known + [None] * (max(self.takes, 1) - len(known))
 
     def __str__(self) -> str:
         name = f" `{self.name}`" if self.name else ""
