@@ -14,4 +14,6 @@ pub mod pull;
 pub mod push;
 pub mod rbac;
 mod registry;
+pub mod sign;
 pub mod test;
+pub mod verify;
