@@ -15,4 +15,6 @@ pub mod pull;
 pub mod push;
 pub mod rbac;
 mod registry;
+pub mod sign;
 pub mod test;
+pub mod verify;

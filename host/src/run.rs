@@ -145,7 +145,7 @@ async fn serve(
         swapped: Notify::new(),
         holder,
     });
-    let images = operators::images(&args.source, outside.clone());
+    let images = operators::images(&args.source, outside.clone())?;
     let status = Arc::new(Status::pulling(images.clone()));
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside, images.clone())?;
     let supervisor = Supervisor::new(supply(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())

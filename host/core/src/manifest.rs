@@ -44,7 +44,7 @@ mod unique;
 mod units;
 
 pub use clusters::Remote;
-pub use component::{Authority, Component, Image};
+pub use component::{Authority, Component, Image, Verify};
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder};
 use dependent::Applied;

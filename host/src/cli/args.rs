@@ -16,6 +16,7 @@ mod crd;
 mod dev;
 mod init;
 mod registry;
+mod signature;
 mod source;
 mod test;
 
@@ -24,6 +25,7 @@ pub use crd::Crd;
 pub use dev::Dev;
 pub use init::{Init, Language};
 pub use registry::{Inspect, Pull, Push, Registry};
+pub use signature::{Sign, Verify};
 pub use source::Source;
 pub use test::Test;
 
@@ -80,6 +82,10 @@ pub enum Command {
     Pull(Pull),
     /// Say what a component is, in a file or in a registry: digest, size, imports, exports, annotations.
     Inspect(Inspect),
+    /// Sign a component of a registry with a key.
+    Sign(Sign),
+    /// Say whether a component of a registry is signed by a key.
+    Verify(Verify),
     /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
     #[command(after_help = "\
 Examples:

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use capstan_core::manifest::{Authority, Image};
 use capstan_core::registry::challenge::Access;
+use capstan_core::registry::signature::{Demand, Demands};
 use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
 use capstan_core::rollout::plan::Content;
 use capstan_core::rollout::values::{Asked, Known as Value};
@@ -46,6 +47,8 @@ struct Shared {
     kept: OnceLock<Option<Kept>>,
     /// Registries that may speak without TLS, with their ports.
     insecure: BTreeSet<String>,
+    /// Whose signature each component needs, whatever its operator says.
+    floor: Option<Demand>,
     all: Mutex<BTreeMap<Key, Entry>>,
     /// What is known has changed.
     changed: Notify,
@@ -88,6 +91,14 @@ impl Images {
     /// Returns nothing yet. Registries are reached as by `outside`, and those that are `insecure` may speak without TLS.
     pub fn new(outside: Outside, place: Option<Place>, insecure: BTreeSet<String>) -> Self {
         Self(Arc::new(Shared { outside, place, insecure, ..Shared::default() }))
+    }
+
+    /// Returns the same, still nothing, where each component has to be signed so, whatever its operator says (`SG-1`).
+    #[must_use]
+    pub fn signed(self, floor: Option<Demand>) -> Self {
+        let Shared { outside, place, insecure, .. } = &*self.0;
+        let (outside, place, insecure) = (outside.clone(), place.clone(), insecure.clone());
+        Self(Arc::new(Shared { outside, place, insecure, floor, ..Shared::default() }))
     }
 
     /// Sets what operators name, where `known` is what is known of values of Secrets and `ConfigMap`s: from now on it is asked for.
@@ -248,7 +259,10 @@ impl Shared {
             Err(failure) => return Looked::failed(failure),
         };
         let right = Right::of(&image.reference, image.insecure, &credentials);
-        let remembered = kept.known(&right);
+        let demands = image.demands(self.floor.as_ref());
+        // What was signed well enough then, by keys that are still good for it, needs no registry (`SG-4`).
+        let met = |known: &Known| demands.are_met(&image.reference, &known.signed);
+        let remembered = kept.known(&right).filter(met);
         if let Some(known) = remembered.clone().filter(|_| image.reference.digest().is_some()) {
             return Looked { known: Some(known), problem: None };
         }
@@ -258,7 +272,7 @@ impl Shared {
             let session = self.session(image, facts, credentials)?;
             let turn = self.turn(&image.reference);
             let _turn = turn.acquire().await;
-            self.pull(session, (kept, &right), remembered.as_ref()).await
+            self.pull(session, (kept, &right), (remembered.as_ref(), &demands)).await
         };
         let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
         match timeout(limit, asked).await.map_err(late).flatten() {
@@ -289,7 +303,7 @@ impl Shared {
         &self,
         mut session: Session,
         (kept, right): (&Kept, &Right),
-        remembered: Option<&Known>,
+        (remembered, demands): (Option<&Known>, &Demands),
     ) -> Result<Known, Failure> {
         if let Some(known) = remembered {
             match session.still_names(&known.digest).await {
@@ -299,6 +313,7 @@ impl Shared {
             }
         }
         let resolved = session.resolve(read::COMPONENT).await?;
+        let signed = session.signed(&resolved, demands).await?;
         let layer = &resolved.artifact.layer;
         let is_given = remembered.is_some_and(|known| known.component == layer.digest);
         if is_given || kept.has(&layer.digest) {
@@ -314,7 +329,7 @@ impl Shared {
             drop(all);
             kept.keep(draft, &layer.digest, &in_use).map_err(unkept)?;
         }
-        let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest };
+        let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest, signed };
         kept.remember(right, &known);
         Ok(known)
     }
@@ -348,6 +363,9 @@ impl Shared {
         }
         let digest = known.as_ref().map(|known| known.digest.to_string());
         match problem {
+            Some(error) if error.kind == Kind::Unsigned => {
+                warn!(%operator, %reference, %error, digest, "what the reference names is not put in place; what it named last goes on, if there is any");
+            }
             Some(error) if digest.is_some() => {
                 warn!(%operator, %reference, %error, digest, "the registry does not say what the reference names; what it named last goes on");
             }

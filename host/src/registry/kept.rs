@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use capstan_core::registry::signature::Signed;
 use capstan_core::registry::{Credentials, Digest, Reference};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,9 @@ pub struct Known {
     pub digest: Digest,
     /// That of the component.
     pub component: Digest,
+    /// What its signatures said that were looked at, when it was pulled (`SG-4`).
+    #[serde(default)]
+    pub signed: Vec<Signed>,
 }
 
 /// Who may have what: a reference, as these credentials were given it.

@@ -13,6 +13,8 @@ use super::*;
 use fake::{Asked, Body, Door, Fake, bytes, hanging, pieces, sha256, text, with};
 
 pub(crate) mod fake;
+mod signed;
+pub(crate) use signed::{key, sign};
 
 const COMPONENT: &[u8] = b"\0asm, let us say";
 const MOST: u64 = 64;

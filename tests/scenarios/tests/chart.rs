@@ -453,6 +453,15 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
         assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");
     }
+    let key = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
+    let values = json!({ "verifyKeys": [key] });
+    let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"].clone();
+    let argument = json!("--verify-key=/etc/capstan/verify-keys/0.pub");
+    assert!(pod["spec"]["containers"][0]["args"].as_array().unwrap().contains(&argument), "{pod}");
+    assert!(pod["metadata"]["annotations"]["capstan.dev/verify-keys"].is_string(), "{pod}");
+    let keys = template("verify-keys.yaml", "home", &values).unwrap().remove(0);
+    assert_eq!(keys["data"], json!({ "0.pub": key }));
+    assert!(template("deployment.yaml", "home", &json!({ "verifyKeys": ["cosign.pub"] })).is_err());
     let refused = template("deployment.yaml", "home", &json!({ "codeCache": { "size": "1.5Gi" } })).unwrap_err();
     assert!(refused.contains("codeCache"), "{refused}");
 }

@@ -31,7 +31,7 @@ mod retry;
 mod source;
 
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
-pub(super) use component::{Authority, AuthorityKey, Component};
+pub(super) use component::{Authority, AuthorityKey, Component, Verify};
 pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Made, Match, ObjectName, Standalone, Trait, Workflow,

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use capstan_core::manifest::{ConfigValue, Holder};
+use capstan_core::manifest::{ConfigValue, Holder, Verify};
 use tokio::time::Instant;
 
+use super::super::SigningKey;
 use super::super::tests::fake::{Door, Fake, text};
-use super::super::tests::push;
+use super::super::tests::{key as signing_key, push, sign};
 use super::*;
 
 /// What `docker login` writes for `user` with the password `pass`.
@@ -28,6 +29,7 @@ fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
         interval: Duration::from_millis(20),
         insecure: true,
         authority: None,
+        verify: None,
     };
     (operator.into(), image)
 }
@@ -209,4 +211,104 @@ fn what_is_in_use_is_kept_whatever_it_takes_and_what_is_damaged_is_not_used() {
     bytes[5] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     assert!(!kept.has(&first) && kept.read(&first).is_err());
+}
+
+/// Returns the same key, whose image has to be signed by one of these.
+fn verified((operator, image): &Key, keys: &[&SigningKey]) -> Key {
+    let keys = keys.iter().map(|key| key.key().clone()).collect();
+    (Arc::clone(operator), Image { verify: Some(Verify { keys, signed_as: Vec::new() }), ..image.clone() })
+}
+
+fn floor(key: &SigningKey) -> Option<Demand> {
+    Some(Demand { whose: "--verify-key", keys: vec![key.key().clone()] })
+}
+
+fn is_unsigned(seen: &Seen) -> bool {
+    seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Unsigned)
+}
+
+#[tokio::test]
+async fn what_is_not_signed_is_never_in_force_and_what_was_goes_on_until_it_is() {
+    // SG-1, SG-4
+    let (fake, folder, signer) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap(), signing_key());
+    push(&fake, "a:1", b"first").await;
+    let images = images(folder.path());
+    let key = verified(&key("web", &format!("{}/a:1", fake.address), None), &[&signer]);
+    images.want([key.clone()], |_| None);
+    images.until(&key, "unsigned", is_unsigned).await;
+    assert!(matches!(images.content(&key.0, &key.1), Content::Refused(_)));
+    // No part of it was pulled.
+    assert!(fake.asked().iter().all(|asked| !asked.line.starts_with("GET /v2/a/blobs/")));
+    sign(&fake, "a:1", &signer).await;
+    assert_eq!(images.component(&key).await, b"first");
+    let first = images.until(&key, "signed", |seen| seen.problem.is_none()).await.known.unwrap();
+    assert_eq!(first.signed[0].key, *signer.key().digest());
+    // One that somebody else has signed.
+    push(&fake, "a:1", b"second").await;
+    sign(&fake, "a:1", &signing_key()).await;
+    images.again();
+    assert_eq!(images.until(&key, "unsigned", is_unsigned).await.known, Some(first));
+    sign(&fake, "a:1", &signer).await;
+    images.again();
+    images.until(&key, "signed", |seen| seen.problem.is_none()).await;
+    assert_eq!(images.component(&key).await, b"second");
+}
+
+#[tokio::test]
+async fn what_the_daemon_demands_holds_beside_what_an_operator_demands() {
+    // SG-1
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let (platform, author) = (signing_key(), signing_key());
+    push(&fake, "a:1", b"first").await;
+    let images = images(folder.path()).signed(floor(&platform));
+    let plain = key("plain", &format!("{}/a:1", fake.address), None);
+    let own = verified(&key("own", &format!("{}/a:1", fake.address), None), &[&author]);
+    images.want([plain.clone(), own.clone()], |_| None);
+    for key in [&plain, &own] {
+        let seen = images.until(key, "unsigned", is_unsigned).await;
+        assert!(seen.problem.unwrap().message.contains("of --verify-key"));
+    }
+    sign(&fake, "a:1", &author).await;
+    images.again();
+    images
+        .until(&own, "asked", |seen| is_unsigned(seen) && seen.problem.as_ref().unwrap().message.contains("one by"))
+        .await;
+    assert_eq!(images.seen(&plain.0, &plain.1).unwrap().known, None);
+    sign(&fake, "a:1", &platform).await;
+    images.again();
+    assert_eq!(images.component(&plain).await, b"first");
+    assert_eq!(images.component(&own).await, b"first");
+}
+
+#[tokio::test]
+async fn what_was_signed_by_a_key_that_is_still_good_starts_without_the_registry_and_nothing_else_does() {
+    // SG-4
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let (old, new) = (signing_key(), signing_key());
+    let pushed = push(&fake, "a:1", b"first").await;
+    let [tag, pinned] = [":1".to_owned(), format!("@{}", pushed.digest)]
+        .map(|name| key("web", &format!("{}/a{name}", fake.address), None));
+    sign(&fake, "a:1", &old).await;
+    let keys = |keys: &[&SigningKey]| [verified(&tag, keys), verified(&pinned, keys)];
+    {
+        let images = images(folder.path());
+        images.want(keys(&[&old]), |_| None);
+        for key in keys(&[&old]) {
+            assert_eq!(images.component(&key).await, b"first");
+        }
+    }
+    fake.fails(|_| Some(text(503, "")));
+    for (wanted, floor, is_there) in [
+        (keys(&[&old]), None, true),
+        (keys(&[&new, &old]), None, true),
+        (keys(&[&new]), None, false),
+        (keys(&[&old]), floor(&new), false),
+    ] {
+        let images = images(folder.path()).signed(floor);
+        images.want(wanted.clone(), |_| None);
+        for key in &wanted {
+            let seen = images.until(key, "asked", |seen| seen.known.is_some() || seen.problem.is_some()).await;
+            assert_eq!(seen.known.is_some(), is_there, "{key:?}");
+        }
+    }
 }

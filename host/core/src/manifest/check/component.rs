@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::names::{DataKey, FilePath, HolderName, ImageName};
+use super::super::names::{DataKey, FilePath, HolderName, ImageName, PublicKey, RepositoryName};
 use super::super::raw;
 use super::super::unique::ComponentMark;
 use super::super::units::Time;
-use super::super::{Authority, Component, ConfigValue, Holder, Image};
+use super::super::{Authority, Component, ConfigValue, Holder, Image, Verify};
 use super::{Check, get, located, time};
 use crate::granted::PULL_KEY;
 use crate::yaml::{Leaf, Located, Scalar, Slot};
@@ -16,10 +16,14 @@ use crate::yaml::{Leaf, Located, Scalar, Slot};
 /// From one time that a tag is asked for to the next, where nobody says otherwise, and at least.
 const INTERVAL: [Duration; 2] = [Duration::from_mins(5), Duration::from_secs(1)];
 
+/// The most keys of `verify`, and the most names.
+const MOST: usize = 16;
+
 impl Check<'_> {
     /// Returns where a component is.
     pub(super) fn component(&mut self, component: &Located<raw::Component>) -> Option<Component> {
-        let Located { value: raw::Component { path, oci, pull_secret, interval, insecure, ca }, place } = component;
+        let Located { value: raw::Component { path, oci, pull_secret, interval, insecure, ca, verify }, place } =
+            component;
         match (path, oci) {
             (None, None) => self.fault(*place, "found neither `path` nor `oci`; expected one of them"),
             (Some(_), Some(_)) => self.fault(*place, "found both `path` and `oci`; expected one of them"),
@@ -29,6 +33,7 @@ impl Check<'_> {
                     ("interval", interval.is_some()),
                     ("insecure", insecure.is_some()),
                     ("ca", ca.is_some()),
+                    ("verify", verify.is_some()),
                 ];
                 for (name, _) in beside.into_iter().filter(|(_, is_there)| *is_there) {
                     self.fault(*place, format!("found `{name}` beside `path`; it goes with `oci`"));
@@ -55,6 +60,7 @@ impl Check<'_> {
                     interval: time(interval, usual),
                     insecure: get(insecure).copied().unwrap_or_default(),
                     authority: located(ca).and_then(|ca| self.authority(ca)),
+                    verify: located(verify).and_then(|verify| self.verify(verify)),
                 }));
             }
         }
@@ -85,6 +91,38 @@ impl Check<'_> {
         let Scalar(HolderName(name)) = &self.need(name, *place, "name")?.value;
         let key = get(key).map_or_else(|| "ca.crt".into(), |Scalar(DataKey(key))| Arc::clone(key));
         Some(Authority::Held(ConfigValue { holder, name: Arc::clone(name), key }))
+    }
+
+    /// Returns by whom a component has to be signed.
+    fn verify(&mut self, Located { value, place }: &Located<raw::Verify>) -> Option<Verify> {
+        let raw::Verify { keys, signed_as } = value;
+        let keys = self.need(keys, *place, "keys")?;
+        let items = self.items(&keys.value, keys.place);
+        if !(1..=MOST).contains(&keys.value.len()) {
+            self.fault(keys.place, format!("found {} keys; expected 1 to {MOST}", keys.value.len()));
+        }
+        let mut known = Vec::new();
+        for Located { value: Scalar(PublicKey(key)), place } in items {
+            match key {
+                Ok(key) if known.contains(key) => {
+                    self.fault(*place, "found the same key a second time; once is enough")
+                }
+                Ok(key) => known.push(key.clone()),
+                Err(why) => self.fault(*place, why.clone()),
+            }
+        }
+        let mut names = Vec::new();
+        if let Some(Located { value, place }) = located(signed_as) {
+            let items = self.items(value, *place);
+            if items.len() > MOST {
+                self.fault(*place, format!("found {} names; expected at most {MOST}", items.len()));
+            }
+            names.extend(items.into_iter().map(|item| {
+                let Scalar(RepositoryName(name)) = &item.value;
+                Arc::clone(name)
+            }));
+        }
+        Some(Verify { keys: known, signed_as: names })
     }
 
     /// Returns the folder of the manifest.
