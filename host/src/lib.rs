@@ -51,7 +51,7 @@ mod tls;
 pub mod watchdog;
 pub mod workers;
 
-use cli::args::{Cli, Command, Kind, LogFormat, Output};
+use cli::args::{Cli, Command, Documents, Kind, LogFormat, Output};
 use logging::Log;
 use plugin::loader::CompileLimits;
 
@@ -92,6 +92,10 @@ pub fn main(cli: Cli) -> ExitCode {
                 Kind::Defaults => manifest::schema_of_defaults(),
             }
         )),
+        Command::OperatorCrd { output } => print(&match output {
+            Documents::Yaml => serde_yaml::to_string(&manifest::definition()).unwrap_or_default(),
+            Documents::Json => format!("{:#}\n", manifest::definition()),
+        }),
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);

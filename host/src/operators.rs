@@ -52,6 +52,11 @@ impl Manifests {
         Ok(Self { paths: paths.to_owned(), defaults })
     }
 
+    /// Returns what holds where they say nothing.
+    pub fn into_defaults(self) -> Defaults {
+        self.defaults
+    }
+
     /// Returns the files and folders.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths

@@ -26,6 +26,7 @@ mod inbound;
 mod leaving;
 mod load;
 mod managers;
+pub mod objects;
 pub mod status;
 pub mod supply;
 mod values;

@@ -180,7 +180,9 @@
 
 {{/* The arguments that say where operators are. The daemon makes the folder of compiled code itself, for itself alone. */}}
 {{- define "capstan.sourceArgs" -}}
+{{- if .Values.operators }}
 - --manifest={{ include "capstan.manifestFolder" . }}
+{{- end }}
 {{- range .Values.manifests }}
 - --manifest={{ . }}
 {{- end }}

@@ -98,6 +98,15 @@ Then, as the first line of a manifest:
         #[arg(value_enum, default_value_t = Kind::Operator)]
         kind: Kind,
     },
+    /// Print the definition (CRD) of operators that are objects of the cluster, which `capstan run --operators cluster` runs.
+    #[command(after_help = "\
+Examples:
+  capstan operator-crd | kubectl apply --server-side -f -")]
+    OperatorCrd {
+        /// The format of the definition.
+        #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
+        output: Documents,
+    },
     /// Print a completion script for a shell.
     #[command(after_help = "\
 Examples:
@@ -135,10 +144,12 @@ Examples:
 
 /// `capstan run`.
 #[derive(Args, Debug)]
+#[command(mut_arg("manifests", |manifests| manifests.required(false).required_unless_present("operators")))]
 #[command(after_help = "\
 Examples:
   capstan run -m webpage.yaml
   capstan run -m operators/ --listen 0.0.0.0:8080 --log-format json
+  capstan run --operators cluster                       those that are objects of the cluster
   KUBECONFIG=~/.kube/dev RUST_LOG=debug capstan run -m webpage.yaml
 
 Changed manifests and components are taken while it runs; what can't be used is told, and the last good version goes on.
@@ -148,6 +159,10 @@ pub struct Run {
     /// The manifests and the code cache.
     #[command(flatten)]
     pub source: Source,
+    /// Where operators are beside the manifests, which may be left out then: `cluster` takes the objects of kind Operator in the daemon's own
+    /// namespace (`capstan operator-crd` prints their definition).
+    #[arg(long, value_enum, value_name = "WHERE", env = "CAPSTAN_OPERATORS")]
+    pub operators: Option<Operators>,
     /// The kubeconfig file; without it $KUBECONFIG, ~/.kube/config or, in a pod, the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -215,6 +230,13 @@ pub struct Run {
     /// The format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// Where operators are beside manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Operators {
+    /// Objects of the cluster.
+    Cluster,
 }
 
 impl Run {

@@ -268,15 +268,23 @@ impl Shared {
         }
         let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
+        let pinned = |digest| Right::of(&image.reference.at(digest), image.insecure, &credentials);
         let asked = async {
-            let session = self.session(image, facts, credentials)?;
+            let session = self.session(image, facts, credentials.clone())?;
             let turn = self.turn(&image.reference);
             let _turn = turn.acquire().await;
             self.pull(session, (kept, &right), (remembered.as_ref(), &demands)).await
         };
         let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
         match timeout(limit, asked).await.map_err(late).flatten() {
-            Ok(known) => Looked { known: Some(known), problem: None },
+            Ok(known) => {
+                // Whoever remembers what was in force names it by its digest (`OP-5`).
+                let pinned = pinned(&known.digest);
+                if kept.known(&pinned).is_none() {
+                    kept.remember(&pinned, &known);
+                }
+                Looked { known: Some(known), problem: None }
+            }
             Err(problem) => Looked { known: remembered, problem: Some(problem) },
         }
     }

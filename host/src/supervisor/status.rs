@@ -21,9 +21,11 @@ use crate::readiness::{Matter, Unready};
 use crate::registry::images::Images;
 
 mod metrics;
+mod operators;
 mod registry;
 mod walks;
 
+pub use capstan_core::operator::status::State;
 pub use metrics::Metrics;
 pub use registry::Registry;
 pub use walks::{Row as WalkRow, Walks};
@@ -35,6 +37,8 @@ pub struct Status {
     manifests: Mutex<Vec<BadManifest>>,
     controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
     images: Images,
+    /// The daemons that run operators, which are objects of the cluster, beside this one; by the operator.
+    rivals: Mutex<BTreeMap<Arc<str>, String>>,
     /// The manifests have been looked at once.
     begun: AtomicBool,
 }
@@ -79,22 +83,6 @@ enum Phase {
 struct InForce {
     plugin: Arc<dyn Component>,
     since: Timestamp,
-}
-
-/// How a plugin is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum State {
-    /// A version is read, compiled and tried; the one before, if there is one, is at work.
-    Loading,
-    /// What the manifest says is in force.
-    Active,
-    /// It is in place, but a controller needs something before it can use it, and goes on as it was.
-    Waiting,
-    /// A newer version was refused; the last good one is at work.
-    Outdated,
-    /// No version could be used yet.
-    Failed,
 }
 
 /// Why a version is not in force.
@@ -282,7 +270,11 @@ impl Status {
         }
         let mended = |file: &Path| !bad.iter().any(|manifest| manifest.file == file);
         for BadManifest { file, .. } in manifests.iter().filter(|m| mended(&m.file)) {
-            let now = if file.exists() { "good again" } else { "gone" };
+            let now = match file.exists() {
+                true => "good again",
+                false if manifest::is_object_path(file) => "good again, or gone",
+                false => "gone",
+            };
             tracing::info!(manifest = %file.display(), "the manifest is {now}");
         }
         *manifests = bad;
@@ -336,6 +328,7 @@ impl Status {
             }
         }
         unready.extend(self.controllers().iter().filter_map(|handle| handle.unready()));
+        unready.extend(self.rivals());
         unready
     }
 
@@ -471,7 +464,7 @@ fn place(text: &str) -> Option<(&str, ObjectRef)> {
 }
 
 /// The wall clock to the second: people read it.
-fn now() -> Timestamp {
+pub(in crate::supervisor) fn now() -> Timestamp {
     second(Timestamp::now())
 }
 

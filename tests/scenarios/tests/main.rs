@@ -49,6 +49,7 @@ mod namespaces;
 mod neighbours;
 mod network;
 mod operations;
+mod operators;
 mod outage;
 mod pause;
 mod permissions;

@@ -10,7 +10,7 @@ use super::events::{EventKey, PRIMARY};
 use super::filters::{OBJECT, OLD_OBJECT, Question};
 use super::{
     ByIndex, Condition, Conditions, Controller, Dependent, Filters, Keep, Keys, Mapper, Matching, Namespaces, Outside,
-    Secondaries, Source, Workflow,
+    Secondaries, Source, Workflow, is_object_path,
 };
 use crate::budget::{Budget, Exceeded};
 use crate::cel::{DEPENDENTS, Expression};
@@ -65,7 +65,8 @@ pub fn named(controller: &Controller) -> BTreeSet<(Gvk, Option<Arc<str>>)> {
     search.looked
 }
 
-/// Returns what was found of an operator as errors with their places in the text of its file.
+/// Returns what was found of an operator as errors with their places in the text of its file; with its fields alone if it is an object of the
+/// cluster.
 pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> Errors {
     let trees = yaml::documents(text).unwrap_or_default();
     let is_named = |tree: &&yaml::Tree| {
@@ -74,6 +75,9 @@ pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> 
     };
     let tree = trees.iter().find(is_named);
     let problem = |Misfit { field, message, help, inside }| {
+        if is_object_path(file) {
+            return Problem::of_field(file, &field, Fault { help, inside, ..Fault::new(0, message) });
+        }
         let place = tree.and_then(|tree| tree.place_of(&field)).cloned();
         let place = place.unwrap_or(Place { path: field, ..Place::start() });
         Problem::new(file, text, &place, Fault { help, inside, ..Fault::new(0, message) })

@@ -1,6 +1,6 @@
 //! Where a component is: in a file or in a registry, and how that is asked for it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::super::raw;
 use super::super::unique::ComponentMark;
 use super::super::units::Time;
 use super::super::{Authority, Component, ConfigValue, Holder, Image, Verify};
-use super::{Check, get, located, time};
+use super::{Check, Written, get, located, time};
 use crate::granted::PULL_KEY;
 use crate::yaml::{Leaf, Located, Scalar, Slot};
 
@@ -38,8 +38,8 @@ impl Check<'_> {
                 for (name, _) in beside.into_iter().filter(|(_, is_there)| *is_there) {
                     self.fault(*place, format!("found `{name}` beside `path`; it goes with `oci`"));
                 }
-                let FilePath(path) = &self.need(path, *place, "path")?.value.0;
-                return Some(Component::File(self.folder().join(path)));
+                let path = self.need(path, *place, "path")?;
+                return self.file_of(path, "`oci`, a component in a registry").map(Component::File);
             }
             (None, Some(oci)) => {
                 let ImageName(reference) = &self.need(oci, *place, "oci")?.value.0;
@@ -83,8 +83,8 @@ impl Check<'_> {
             raw::Authority::Secret(at) => (Holder::Secret, "secret", at),
             raw::Authority::ConfigMap(at) => (Holder::ConfigMap, "configMap", at),
             raw::Authority::File(path) => {
-                let FilePath(path) = &self.need(path, *place, "file")?.value.0;
-                return Some(Authority::File(self.folder().join(path)));
+                let path = self.need(path, *place, "file")?;
+                return self.file_of(path, "`secret` or `configMap`").map(Authority::File);
             }
         };
         let Located { value: raw::AuthorityKey { name, key }, place } = self.need(at, *place, what)?;
@@ -125,8 +125,18 @@ impl Check<'_> {
         Some(Verify { keys: known, signed_as: names })
     }
 
-    /// Returns the folder of the manifest.
-    fn folder(&self) -> &Path {
-        self.file.parent().unwrap_or(Path::new(""))
+    /// Returns a file of the daemon, relative to the folder of the manifest; objects of the cluster name none (`OP-2`).
+    fn file_of(&mut self, path: &Located<Scalar<FilePath>>, instead: &str) -> Option<PathBuf> {
+        let Located { value: Scalar(FilePath(path)), place } = path;
+        match self.written {
+            Written::File => Some(self.file.parent().unwrap_or(Path::new("")).join(path)),
+            Written::Object => {
+                self.fault(
+                    *place,
+                    format!("found a file, and an object of the cluster has none beside it; expected {instead}"),
+                );
+                None
+            }
+        }
     }
 }
