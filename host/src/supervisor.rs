@@ -232,21 +232,23 @@ impl Supervisor {
                 Source::Registry(image) => self.images.content(&operator.name, image),
             };
             let attempts = plan::attempts(operator, content, values, in_force);
-            if attempts.values().any(Attempt::is_awaited) {
-                // Looked at again once that has been read, or pulled.
-                for (unit, attempt) in &attempts {
-                    self.status.loading(unit, &attempt.plugin, attempt.controllers.keys());
-                }
-                continue;
-            }
             let tried = self.tried.get(&operator.name).filter(|_| again == Again::OnceChanged);
             let loading = self.loading.get_mut(&operator.name);
             match (plan::next(&attempts, tried, loading.as_ref().map(|loading| &loading.attempts)), loading) {
                 (Next::Wait { superseded }, Some(loading)) => {
-                    loading.again = true;
-                    if superseded {
-                        loading.superseded.cancel();
+                    loading.look_again(superseded);
+                    continue;
+                }
+                (Next::Await { superseded }, loading) => {
+                    loading.into_iter().for_each(|loading| loading.look_again(superseded));
+                    for (unit, attempt) in &attempts {
+                        self.status.loading(unit, &attempt.plugin, attempt.controllers.keys());
                     }
+                    continue;
+                }
+                (Next::Nothing, None) => {
+                    // What was awaited meanwhile is not wanted any more.
+                    attempts.keys().for_each(|unit| self.status.stays(unit));
                     continue;
                 }
                 (Next::Nothing | Next::Wait { .. }, _) => continue,

@@ -29,6 +29,16 @@ pub(super) struct Loading {
     pub(super) superseded: CancellationToken,
 }
 
+impl Loading {
+    /// Has the operator looked at again afterwards, which is now if what is loaded is not wanted any more.
+    pub(super) fn look_again(&mut self, superseded: bool) {
+        self.again = true;
+        if superseded {
+            self.superseded.cancel();
+        }
+    }
+}
+
 /// The plugins of an operator that are to be loaded.
 pub(super) struct Rollout {
     pub(super) operator: Operator,

@@ -208,6 +208,13 @@ impl Status {
     }
 
     /// Says that what is wanted is in force already.
+    /// Takes in that a plugin stays as it was, whatever it was to become meanwhile.
+    pub(super) fn stays(&self, unit: &Unit) {
+        if let Some(entry) = self.plugins.lock().get_mut(unit) {
+            entry.phase = Phase::Settled;
+        }
+    }
+
     pub(super) fn settled(&self, unit: &Unit) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.phase = Phase::Settled;

@@ -57,6 +57,11 @@ pub enum Next {
         /// That ends now: a component in it is not wanted any more, and compiling it may take long.
         superseded: bool,
     },
+    /// It is looked at again once something of it has been read or pulled.
+    Await {
+        /// What is being loaded of it ends now: it is not what is wanted, and what is comes later.
+        superseded: bool,
+    },
     /// What differs from what is in force is loaded.
     Load,
 }
@@ -94,6 +99,10 @@ pub fn next(wanted: &Attempts, tried: Option<&Attempts>, loading: Option<&Attemp
     };
     match loading {
         _ if tried == Some(wanted) => Next::Nothing,
+        _ if wanted.values().any(Attempt::is_awaited) => {
+            let is_wanted = |(unit, attempt)| wanted.get(unit) == Some(attempt);
+            Next::Await { superseded: !loading.into_iter().flatten().all(is_wanted) }
+        }
         Some(loading) => Next::Wait { superseded: !loading.iter().all(same_component) },
         None => Next::Load,
     }
@@ -245,6 +254,27 @@ mod tests {
         .enumerate()
         {
             assert_eq!(next(after, tried, loading), expected, "row {row}");
+        }
+    }
+
+    #[test]
+    fn what_is_loaded_while_something_is_awaited_ends_unless_it_is_wanted_as_it_is() {
+        // OC-7
+        let of = |plugins: &[(&str, u32)], content: &dyn Fn(&str) -> Content| {
+            let by_path = |component: &Component| match component {
+                Component::File(path) => content(&path.display().to_string()),
+                Component::Registry(_) => unreachable!("none is declared"),
+            };
+            attempts(&operator("one", plugins), by_path, |_| given(""), |_| None)
+        };
+        let q_awaited = |path: &str| if path.ends_with("q.wasm") { Content::Pulled } else { whole("1") };
+        let first = wanted(&[("p", 1)], &whole("1"));
+        let both = of(&[("p", 1), ("q", 1)], &q_awaited);
+        let changed = of(&[("p", 2), ("q", 1)], &q_awaited);
+        for (after, loading, superseded) in
+            [(&both, None, false), (&both, Some(&first), false), (&changed, Some(&first), true)]
+        {
+            assert_eq!(next(after, None, loading), Next::Await { superseded });
         }
     }
 
