@@ -335,6 +335,10 @@ impl Supervisor {
                 self.tried.remove(&operator);
                 self.again_at.get_or_insert(Instant::now() + wait);
             }
+            if refusal.step == "read" && matches!(attempt.plugin.component, Some(Source::Registry(_))) {
+                // It is pulled again, and is the same then.
+                self.tried.remove(&operator);
+            }
             if goes_on || self.runs_any(attempt) {
                 culprit = Some(unit.plugin.clone());
             }

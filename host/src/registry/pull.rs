@@ -73,14 +73,13 @@ impl Session {
         Ok(answer.header(&HINT).is_some_and(|hint| hint == digest.to_string()))
     }
 
-    /// Finds out whether who asks may have a part: the registry is asked, and nothing is sent.
-    ///
-    /// # Errors
-    /// Why not.
-    pub async fn may_have(&mut self, part: &Descriptor) -> Result<(), Failure> {
-        let ask = Ask::new(Method::HEAD, self.url(&format!("blobs/{}", part.digest))?, Part::Blob);
+    /// Whether the registry says that it has a part. That is a hint: nothing is sent.
+    pub(super) async fn says_to_have(&mut self, part: &Descriptor) -> bool {
+        let Ok(url) = self.url(&format!("blobs/{}", part.digest)) else {
+            return false;
+        };
         let limit = self.way.patience.answer;
-        within(limit, "the component", self.ask(ask)).await.map(drop)
+        within(limit, "the component", self.ask(Ask::new(Method::HEAD, url, Part::Blob))).await.is_ok()
     }
 
     /// Writes a part to `out`, no more than it should have. What is written is whole only if this ends well.

@@ -54,7 +54,7 @@ impl Session {
 
     /// Uploads a part, unless it is there.
     pub(super) async fn upload(&mut self, part: &Descriptor, bytes: Bytes) -> Result<(), Failure> {
-        if self.may_have(part).await.is_ok() {
+        if self.says_to_have(part).await {
             return Ok(());
         }
         let begin = Ask::new(Method::POST, self.url("blobs/uploads/")?, Part::Upload);

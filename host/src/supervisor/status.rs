@@ -58,6 +58,8 @@ pub(super) struct BadManifest {
 #[derive(Debug, Default)]
 struct Entry {
     component: Option<Source>,
+    /// What the manifest names, where that is not in force.
+    wanted: Option<Source>,
     controllers: Vec<Arc<str>>,
     phase: Phase,
     in_force: Option<InForce>,
@@ -174,6 +176,7 @@ impl Status {
         let mut plugins = self.plugins.lock();
         let entry = plugins.entry(unit.clone()).or_default();
         entry.phase = Phase::Loading;
+        entry.wanted.clone_from(&plugin.component);
         // What is in force is shown until something else is.
         if entry.in_force.is_none() {
             entry.is(plugin.component.as_ref(), controllers);
@@ -192,6 +195,7 @@ impl Status {
             return;
         };
         entry.is(component, controllers);
+        entry.wanted = None;
         if let Some(before) = &entry.in_force {
             entry.earlier = before.plugin.usage().after(&entry.earlier);
         }

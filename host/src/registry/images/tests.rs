@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use capstan_core::manifest::{ConfigValue, Holder, Verify};
-use tokio::time::Instant;
+use ring::digest::{SHA256, digest};
 
 use super::super::SigningKey;
 use super::super::tests::fake::{Door, Fake, text};
@@ -143,6 +143,13 @@ async fn what_was_pulled_for_one_operator_is_given_to_no_other_that_has_no_right
     images.want([owner.clone(), borrowed.clone()], &known);
     let seen = images.until(&borrowed, "refused", |seen| seen.problem.is_some()).await;
     assert_eq!(seen.problem.unwrap().message, "it does not have the component (404)");
+    // Nor by a registry that says it has what it has not.
+    fake.fails(|asked| asked.line.contains("/public/b/blobs/").then(|| text(200, "public")));
+    images.again();
+    let found = format!("it sends {}", Digest::of(digest(&SHA256, b"public").as_ref()));
+    let is = |seen: &Seen| seen.problem.as_ref().is_some_and(|problem| problem.message.starts_with(&found));
+    assert_eq!(images.until(&borrowed, "sent", is).await.known, None);
+    fake.mends();
     // Another operator with the same right has it, and nothing is pulled again.
     fake.closes(Door::Basic);
     fake.asked();
@@ -195,22 +202,91 @@ fn what_is_in_use_is_kept_whatever_it_takes_and_what_is_damaged_is_not_used() {
     let place = Place { folder: folder.path().join("components"), key: None, most: 100 };
     let kept = Kept::at(&place).unwrap();
     let [first, second, third] = [1, 2, 3].map(|byte| Digest::of(&[byte; 32]));
-    let keep = |digest: &Digest, in_use: &[&Digest]| {
+    let draft = || {
         let draft = kept.draft().unwrap();
         io::Write::write_all(&mut draft.file(), &[7; 60]).unwrap();
-        kept.keep(draft, digest, &in_use.iter().map(|digest| (*digest).clone()).collect()).unwrap();
+        draft
+    };
+    let keep = |digest: &Digest, in_use: &[&Digest]| {
+        kept.keep(draft(), digest).unwrap();
+        let components = in_use.iter().chain(&[digest]).map(|digest| (*digest).clone()).collect();
+        kept.make_room(&InUse { components, ..InUse::default() });
     };
     keep(&first, &[]);
+    let begun = draft();
     keep(&second, &[&first]);
     assert!(kept.has(&first) && kept.has(&second));
     keep(&third, &[&first]);
     assert_eq!((kept.has(&first), kept.has(&second), kept.has(&third)), (true, false, true));
+    kept.keep(begun, &second).unwrap();
+    assert!(kept.has(&second), "what is being written is not removed by what others keep");
     assert_eq!(kept.read(&first).unwrap(), [7; 60]);
     let file = place.folder.join(format!("{}.wasm", first.hex()));
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[5] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     assert!(!kept.has(&first) && kept.read(&first).is_err());
+}
+
+#[test]
+fn what_is_remembered_of_references_in_use_stays_however_many_others_there_are() {
+    // OC-7: as credentials come and go, there are many.
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Kept::at(&Place { folder: folder.path().join("components"), key: None, most: 1000 }).unwrap();
+    let digest = Digest::of(&[1; 32]);
+    kept.keep(kept.draft().unwrap(), &digest).unwrap();
+    let known = Known { digest: digest.clone(), component: digest, signed: Vec::new() };
+    let right = |number: usize| {
+        let user = Credentials::User { name: "a".to_owned(), password: number.to_string() };
+        Right::of(&Reference::parse("r.io/a:1").unwrap(), false, &user)
+    };
+    (0..1100).for_each(|number| kept.remember(&right(number), &known));
+    kept.make_room(&InUse {
+        components: BTreeSet::from([known.component.clone()]),
+        rights: BTreeSet::from([right(0)]),
+    });
+    assert_eq!([0, 1, 1099].map(|number| kept.known(&right(number)).is_some()), [true, false, true]);
+}
+
+#[tokio::test]
+async fn what_is_lost_or_damaged_is_pulled_again_when_it_is_needed() {
+    // OC-7
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let pushed = push(&fake, "a:1", b"first").await;
+    let images = images(folder.path());
+    for name in ["a:1".to_owned(), format!("a@{}", pushed.digest)] {
+        let key = key("web", &format!("{}/{name}", fake.address), None);
+        images.want([key.clone()], |_| None);
+        assert_eq!(images.component(&key).await, b"first");
+        let component = images.seen(&key.0, &key.1).unwrap().known.unwrap().component;
+        std::fs::remove_file(folder.path().join(format!("components/{}.wasm", component.hex()))).unwrap();
+        images.read(&component).unwrap_err();
+        assert_eq!(images.component(&key).await, b"first", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_to_start_without_its_registry_is_not_removed_for_want_of_room() {
+    // OC-7: one registry is silent while another gives something new.
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let place = Place { folder: folder.path().join("components"), key: None, most: 1500 };
+    let images = || Images::new(Outside::default(), Some(place.clone()), BTreeSet::new());
+    push(&fake, "a:1", &[1; 1000]).await;
+    push(&fake, "b:1", &[2; 1000]).await;
+    let [a, b] = ["a:1", "b:1"].map(|name| key("web", &format!("{}/{name}", fake.address), None));
+    {
+        let images = images();
+        images.want([a.clone(), b.clone()], |_| None);
+        images.component(&a).await;
+        images.component(&b).await;
+    }
+    push(&fake, "b:1", &[3; 1000]).await;
+    fake.fails(|asked| asked.line.contains("/a/").then(|| text(503, "")));
+    let images = images();
+    images.want([a.clone(), b.clone()], |_| None);
+    let is_new = |seen: &Seen| seen.known.is_some() && seen.problem.is_none();
+    images.until(&b, "pulled", is_new).await;
+    assert_eq!(images.component(&a).await, [1; 1000]);
 }
 
 /// Returns the same key, whose image has to be signed by one of these.

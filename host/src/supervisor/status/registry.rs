@@ -31,9 +31,10 @@ impl Status {
         Self { images, ..Self::default() }
     }
 
-    /// Returns what a registry says of a plugin's component; `None` if that is in no registry, or the manifest names another one by now.
+    /// Returns what a registry says of the component that a plugin's manifest names; `None` if that is in no registry.
     pub(super) fn seen(&self, unit: &Unit, entry: &Entry) -> Option<Seen> {
-        match &entry.component {
+        // The registry gives what is wanted, or does not, whatever goes on meanwhile.
+        match entry.wanted.as_ref().or(entry.component.as_ref()) {
             Some(Source::Registry(image)) => self.images.seen(&unit.operator, image),
             Some(Source::File(_)) | None => None,
         }
