@@ -208,13 +208,13 @@ async fn with_objects(
     (args, status): (&args::Run, &Arc<Status>),
     environment: &Environment,
 ) -> anyhow::Result<(Box<dyn Supply>, Option<Teller>)> {
-    let Environment { pool, home, api, identity, .. } = environment;
+    let Environment { pool, home, .. } = environment;
     let Some(args::Operators::Cluster) = args.operators else {
         return Ok((supply, None));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
     let mut objects = Objects::watch(pool, &home.own, defaults);
-    let teller = Teller::new(objects.known(), Arc::clone(status), api, identity);
+    let teller = Teller::new(objects.known(), Arc::clone(status), environment);
     objects.listed().await;
     Ok((Box::new(WithObjects::new(supply, objects)), Some(teller)))
 }

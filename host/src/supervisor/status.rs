@@ -1,6 +1,6 @@
 //! What is known of plugins, manifests and controllers, for people and machines: `/debug/plugins`, `/readyz`, metrics and the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ pub struct Status {
     images: Images,
     /// The daemons that run operators, which are objects of the cluster, beside this one; by the operator.
     rivals: Mutex<BTreeMap<Arc<str>, String>>,
+    /// What operators that have ended have left behind, until it is told.
+    left: Mutex<VecDeque<(Arc<str>, String)>>,
     /// The manifests have been looked at once.
     begun: AtomicBool,
 }

@@ -1,7 +1,11 @@
 //! Operators that are objects of the cluster: applied, changed, refused, kept over restarts, and deleted.
 
-use cluster::wait;
-use scenarios::{Daemon, Folder, LATER, Place, Start, repository};
+use std::fs;
+use std::process::Command;
+
+use cluster::{Query, wait};
+use scenarios::registry::Registry;
+use scenarios::{Daemon, Folder, LATER, Place, Start, capstan, component, repository};
 use serde_json::{Value, json};
 
 /// A place whose daemon takes operators out of its namespace.
@@ -84,15 +88,15 @@ fn condition(object: &Value, kind: &str) -> (String, String) {
 fn an_object_of_the_cluster_keeps_every_field_of_a_manifest() {
     // OP-1
     let desk = Desk::new("op-fields");
-    let file = repository().join("host/core/tests/manifest/good/complete.yaml");
+    let complete = fs::read_to_string(repository().join("host/core/tests/manifest/good/complete.yaml")).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, complete.replace("namespace: capstan,", &format!("namespace: {},", desk.name()))).unwrap();
     let kubectl = |arguments: &[&str]| -> Value {
         serde_json::from_str(&desk.place.cluster.kubectl(arguments).unwrap()).unwrap()
     };
-    let file = file.display().to_string();
-    let namespace = desk.name();
-    let given = kubectl(&["create", "--dry-run=client", "-o", "json", "-n", namespace, "-f", &file]);
-    let strict = ["create", "--validate=strict", "-o", "json", "-n", namespace, "-f", &file];
-    let made = kubectl(&strict);
+    let (file, namespace) = (file.path().to_str().unwrap(), desk.name());
+    let given = kubectl(&["create", "--dry-run=client", "-o", "json", "-f", file]);
+    let made = kubectl(&["create", "--validate=strict", "-o", "json", "-f", file]);
     assert_eq!(made["spec"], given["spec"]);
     // A field that there is not is told at once.
     let other = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "other", "namespace": namespace } });
@@ -256,4 +260,151 @@ fn two_daemons_with_the_same_operators_notice_each_other_and_do_not_fight() {
     assert_eq!(first.log().matches("another daemon says the status").count(), 1);
     first.stop();
     second.stop();
+}
+
+#[test]
+fn an_operator_that_leaves_finalizers_behind_says_how_many_and_how_they_are_let_go() {
+    // OP-8
+    let desk = Desk::new("op-leaves");
+    let (place, name) = (&desk.place, desk.name());
+    let daemon = desk.daemon();
+    let mut operator = desk.operator(name, "one");
+    operator["spec"]["controllers"][name]["workflow"]["dependents"]["map"]["garbageCollected"] = json!(false);
+    desk.apply(&operator);
+    place.probe("first", json!({}));
+    desk.await_map("first", "one");
+    place.delete(&desk.operators(), name);
+    let events = place.namespace.path("v1", "events");
+    let event = wait::until_ok(LATER, "an Event", || {
+        let found = place.cluster.api().get(&events).unwrap();
+        let mut events = found["items"].as_array().unwrap().iter();
+        events.find(|event| event["reason"] == "FinalizersLeft").cloned().ok_or(found)
+    })
+    .unwrap();
+    assert_eq!(
+        (&event["involvedObject"]["kind"], &event["involvedObject"]["name"]),
+        (&json!("Operator"), &json!(name))
+    );
+    let message = event["message"].as_str().unwrap();
+    assert!(message.starts_with("1 of test.capstan.dev/v1 Probe carry the finalizer"), "{message}");
+    daemon.await_line("primaries carry the finalizer of a controller that goes");
+    // As it says.
+    let arguments =
+        message.split_once("kubectl ").unwrap().1.replace("KIND", "probes.test.capstan.dev").replace('\'', "");
+    let arguments = arguments.replace("NAMESPACE", name).replace("NAME", "first");
+    place.cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>()).unwrap();
+    place.delete(&place.probes(), "first");
+    place.await_gone(&place.probes(), "first");
+    daemon.stop();
+}
+
+#[test]
+fn a_component_of_an_object_is_the_last_good_one_after_a_restart_though_its_tag_names_another_by_then() {
+    // OP-5
+    const OLD: &str = "nginx:1.29";
+    let desk = Desk::new("op-digest");
+    let (place, name, mut registry) = (&desk.place, desk.name(), Registry::start());
+    let label = json!({ "labels": { "capstan.dev/config-for": name } });
+    let secret = json!({
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": label,
+        "stringData": { ".dockerconfigjson": registry.login() },
+    });
+    place.create("v1", "Secret", &place.namespace.path("v1", "secrets"), "pull", secret);
+    let ca = fs::read_to_string(registry.certificate()).unwrap();
+    place.create("v1", "ConfigMap", &place.config_maps(), "ca", json!({ "metadata": label, "data": { "ca.crt": ca } }));
+    let reference = format!("{}/team/webpage:1", registry.address());
+    let push = |file: &str| {
+        let ca = registry.certificate().display().to_string();
+        let mut command = Command::new(capstan());
+        command.args(["push", file, &reference, "--ca", &ca]).env_remove("RUST_LOG");
+        let output = command.env("DOCKER_CONFIG", registry.docker_config()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    push(&component("webpage").display().to_string());
+    let sample: Value = serde_yaml::from_str(&place.sample_manifest("webpage")).unwrap();
+    let mut operator = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "spec": sample["spec"] });
+    operator["metadata"] = json!({ "name": name, "namespace": name });
+    operator["spec"]["plugins"]["webpage"]["component"] =
+        json!({ "oci": reference, "pullSecret": "pull", "interval": "1s", "ca": { "configMap": { "name": "ca" } } });
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("components").display().to_string();
+    let start = || desk.start(Start::on_objects().arguments(&["--component-cache", &cache]));
+    let daemon = start();
+    desk.apply(&operator);
+    desk.wait_for("Ready", name);
+    let first = desk.await_state(name, "Active");
+    let digest = first["status"]["digest"].clone();
+    assert!(first["status"]["inForce"]["images"]["webpage"].as_str().unwrap().starts_with("sha256:"), "{first}");
+    assert_eq!(first["status"]["plugins"][0]["component"], reference);
+    daemon.kill();
+    // It is a component, but none of an operator.
+    push(&component("tomcat").display().to_string());
+    let daemon = start();
+    let outdated = desk.await_state(name, "Outdated");
+    assert_eq!((&outdated["status"]["digest"], &outdated["status"]["version"]), (&digest, &json!(1)), "{outdated}");
+    place.create(
+        "sample.capstan.dev/v1",
+        "WebPage",
+        &place.pages(),
+        "page",
+        json!({ "spec": { "html": "<html>1</html>" } }),
+    );
+    let deployments = place.namespace.path("apps/v1", "deployments");
+    place.await_within(LATER, &deployments, "page", OLD, |found| {
+        found["spec"]["template"]["spec"]["containers"][0]["image"] == OLD
+    });
+    daemon.kill();
+    // The same where nobody is asked.
+    registry.stop();
+    let daemon = start();
+    wait::until_ok(LATER, "the last good version", || match daemon.plugin("webpage") {
+        Some(plugin) if plugin["digest"].as_str().is_some_and(|found| found.starts_with(digest.as_str().unwrap())) => {
+            Ok(())
+        }
+        found => Err(format!("{found:?}")),
+    })
+    .unwrap();
+    registry.resume();
+    daemon.stop();
+}
+
+#[test]
+fn many_operators_are_told_in_few_writes_and_one_that_claims_the_name_of_another_is_refused() {
+    // OP-3, OP-4
+    const MANY: usize = 30;
+    let desk = Desk::new("op-fleet");
+    let (place, name) = (&desk.place, desk.name());
+    let daemon = desk.daemon();
+    let operators: Vec<Value> = (0..MANY)
+        .map(|n| {
+            let of = format!("o{n}");
+            let mut operator = desk.operator(&of, "one");
+            operator["spec"]["controllers"][&of]["labelSelector"] = json!(of);
+            operator
+        })
+        .collect();
+    desk.apply(&json!({ "apiVersion": "v1", "kind": "List", "items": operators }));
+    let ready = ["wait", "--for=condition=Ready", "--timeout=120s", "-n", name, "--all", "operators.capstan.dev"];
+    place.cluster.kubectl(&ready).unwrap();
+    let written = || {
+        let query = Query::default().namespace(name).resource("operators").verbs(["patch"]);
+        let requests = place.cluster.audit().unwrap().requests(&query).unwrap();
+        requests.iter().filter(|request| request.subresource == "status").count()
+    };
+    let before = written();
+    assert!((MANY..=4 * MANY).contains(&before), "{before} writes");
+    let mut twin = desk.operator("twin", "two");
+    twin["spec"]["controllers"]["o0"] = twin["spec"]["controllers"]["twin"].clone();
+    desk.apply(&twin);
+    let (_, message) = condition(&desk.await_state("twin", "Failed"), "Loaded");
+    let first =
+        format!("spec.controllers.o0: found a second controller `o0`; the first is at operators.capstan.dev/{name}/o0");
+    assert!(message.starts_with(&first), "{message}");
+    place.labelled_probe("first", "o0", json!({}));
+    desk.await_map("first", "one");
+    // Nobody is told of the others again.
+    let after = written();
+    assert!(after <= before + 4, "{before} writes, then {after}");
+    daemon.stop();
 }

@@ -10,7 +10,7 @@ use super::events::{EventKey, PRIMARY};
 use super::filters::{OBJECT, OLD_OBJECT, Question};
 use super::{
     ByIndex, Condition, Conditions, Controller, Dependent, Filters, Keep, Keys, Mapper, Matching, Namespaces, Outside,
-    Secondaries, Source, Workflow, is_object_path,
+    Secondaries, Source, Workflow,
 };
 use crate::budget::{Budget, Exceeded};
 use crate::cel::{DEPENDENTS, Expression};
@@ -19,7 +19,7 @@ use crate::kinds;
 use crate::object::pointer::Pointer;
 use crate::object::{Gvk, Scope};
 use crate::schema::{Holder, Kind, Known, Lack};
-use crate::yaml::{self, Errors, Fault, Place, Problem, Quoted, join, similar};
+use crate::yaml::{self, Errors, Fault, Problem, Quoted, join, similar};
 
 mod conditions;
 
@@ -65,8 +65,7 @@ pub fn named(controller: &Controller) -> BTreeSet<(Gvk, Option<Arc<str>>)> {
     search.looked
 }
 
-/// Returns what was found of an operator as errors with their places in the text of its file; with its fields alone if it is an object of the
-/// cluster.
+/// Returns what was found of an operator as errors with their places in the text of its file, or with its fields if it is an object.
 pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> Errors {
     let trees = yaml::documents(text).unwrap_or_default();
     let is_named = |tree: &&yaml::Tree| {
@@ -75,12 +74,12 @@ pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> 
     };
     let tree = trees.iter().find(is_named);
     let problem = |Misfit { field, message, help, inside }| {
-        if is_object_path(file) {
-            return Problem::of_field(file, &field, Fault { help, inside, ..Fault::new(0, message) });
-        }
-        let place = tree.and_then(|tree| tree.place_of(&field)).cloned();
-        let place = place.unwrap_or(Place { path: field, ..Place::start() });
-        Problem::new(file, text, &place, Fault { help, inside, ..Fault::new(0, message) })
+        let fault = Fault { help, inside, ..Fault::new(0, message) };
+        let place = tree.and_then(|tree| tree.place_of(&field));
+        place.map_or_else(
+            || Problem::of_field(file, &field, fault.clone()),
+            |at| Problem::new(file, text, at, fault.clone()),
+        )
     };
     Errors::new(misfits.into_iter().map(problem).collect())
 }

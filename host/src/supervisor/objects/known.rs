@@ -2,27 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use capstan_core::manifest::{Defaults, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
 use capstan_core::rollout::File;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::posted::{Posted, Revival};
 use crate::informer::pool::Subscription;
+
+/// How long those that are gone are remembered: they may have left something behind.
+const FAREWELL: Duration = Duration::from_mins(1);
 
 /// The operators of the cluster as they were read last.
 pub struct Known {
     watched: Subscription,
     all: Mutex<BTreeMap<PathBuf, Posted>>,
+    /// Those that are gone, for a while: since when.
+    gone: Mutex<Vec<(Instant, Posted)>>,
     /// One is to be looked at again, though it has not changed.
     again: Notify,
 }
 
 impl Known {
     pub(super) fn new(watched: Subscription) -> Self {
-        Self { watched, all: Mutex::default(), again: Notify::new() }
+        Self { watched, all: Mutex::default(), gone: Mutex::default(), again: Notify::new() }
     }
 
     /// Whether all have been listed once.
@@ -35,9 +42,10 @@ impl Known {
         if !self.is_listed() {
             return false;
         }
-        let (all, objects) = (self.all.lock(), self.watched.cache.list());
+        let (all, cache) = (self.all.lock(), &self.watched.cache);
         let is_read = |object: &Object| all.get(&object_path(object.key())).is_some_and(|posted| posted.is(object));
-        all.len() != objects.len() || !objects.iter().all(is_read)
+        let is_gone = |posted: &Posted| cache.get(&posted.key).is_none() && !cache.is_unreadable(&posted.key);
+        all.values().any(is_gone) || !cache.list().iter().all(is_read)
     }
 
     /// Waits until one is to be looked at again though it has not changed. If the future is dropped, nothing is lost.
@@ -53,9 +61,17 @@ impl Known {
             let mut known = std::mem::take(&mut *all);
             all.extend(self.watched.cache.list().iter().map(|object| {
                 let path = object_path(object.key());
-                let posted = known.remove(&path).filter(|posted| posted.is(object));
-                (path, posted.unwrap_or_else(|| Posted::read(object, defaults)))
+                let is_it = known.get(&path).is_some_and(|posted| posted.is(object));
+                let same = known.get(&path).is_some_and(|posted| posted.uid == object.header().uid);
+                // One that was made anew is another.
+                let posted = if same { known.remove(&path) } else { None };
+                (path, posted.filter(|_| is_it).unwrap_or_else(|| Posted::read(object, defaults)))
             }));
+            // For want of room in the cache, an operator neither changes nor ends.
+            let unreadable = |(_, posted): &(PathBuf, Posted)| self.watched.cache.is_unreadable(&posted.key);
+            let (stays, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(unreadable);
+            all.extend(stays);
+            self.gone.lock().extend(gone.into_values().map(|posted| (Instant::now(), posted)));
         }
         for posted in all.values_mut().filter(|posted| posted.content.is_err()) {
             let goes_on = before.iter().any(|operator| operator.origin.file() == posted.path);
@@ -82,6 +98,13 @@ impl Known {
             }
             posted.refused = refused;
         }
+    }
+
+    /// Returns those that have gone lately.
+    pub(super) fn gone(&self) -> Vec<Posted> {
+        let mut gone = self.gone.lock();
+        gone.retain(|(since, _)| since.elapsed() < FAREWELL);
+        gone.iter().map(|(_, posted)| posted.clone()).collect()
     }
 
     /// Says that what was read last has been taken in: what is known of operators is about that from now on.

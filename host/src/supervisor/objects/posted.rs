@@ -15,7 +15,9 @@ use crate::client::Kind;
 /// An operator as an object declares it.
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
-    /// The object.
+    /// The object, as it was read.
+    pub(super) object: Object,
+    /// Its name.
     pub(super) key: ObjectRef,
     /// What stands for its file.
     pub(super) path: PathBuf,
@@ -76,6 +78,7 @@ impl Posted {
             refused: None,
             revival: Revival::Unneeded,
             is_settled: false,
+            object: object.clone(),
             content,
             key,
             path,

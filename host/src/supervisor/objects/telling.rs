@@ -7,15 +7,19 @@ use std::time::Duration;
 
 use capstan_core::budget::Budget;
 use capstan_core::cluster::{Cluster as _, Error, Target, Verb, Write};
+use capstan_core::guest::Event;
 use capstan_core::object::{Object, Version};
 use capstan_core::operator::status::{Facts, status};
 use futures::{StreamExt as _, stream};
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::known::Known;
 use super::posted::{Posted, Revival, kind};
-use crate::client::{Access, ApiServer, Identity};
+use crate::client::recorder::{Origin, Recorder};
+use crate::client::{Access, Identity};
+use crate::controller::Environment;
 use crate::supervisor::status::{self, Status};
 
 /// From one time that all are looked at to the next.
@@ -41,6 +45,9 @@ pub struct Teller {
     /// This daemon: its pod or host, and its process, so that two of one host are two.
     daemon: Arc<str>,
     told: BTreeMap<PathBuf, Told>,
+    recorder: Recorder,
+    /// Counts the Events that are dropped.
+    dropped: Counter,
 }
 
 /// What was said of an object.
@@ -63,10 +70,12 @@ struct Draft {
 
 impl Teller {
     /// Returns who says how operators are, in the name of this daemon.
-    pub fn new(known: Arc<Known>, status: Arc<Status>, api: &Arc<ApiServer>, identity: &str) -> Self {
+    pub fn new(known: Arc<Known>, status: Arc<Status>, environment: &Environment) -> Self {
+        let Environment { api, identity, recorder, .. } = environment;
         let api = Access::new(Arc::clone(api), Identity::Daemon);
         let daemon = format!("{identity}/{}", std::process::id()).into();
-        Self { known, status, api, daemon, told: BTreeMap::new() }
+        let (recorder, dropped) = (recorder.clone(), Counter::default());
+        Self { known, status, api, daemon, told: BTreeMap::new(), recorder, dropped }
     }
 
     /// Says it, for ever.
@@ -80,14 +89,7 @@ impl Teller {
     /// Writes what has changed since it was written.
     async fn tell(&mut self) {
         let all = self.known.settled();
-        let status = &self.status;
-        self.told.retain(|path, told| {
-            let stays = all.iter().any(|posted| (&posted.path, &posted.uid) == (path, &told.posted.uid));
-            if !stays {
-                status.rival(&told.posted.key.name, None);
-            }
-            stays
-        });
+        self.bury(&all);
         let drafts: Vec<Draft> = all.into_iter().filter_map(|posted| self.draft(posted)).collect();
         let api = &self.api;
         let writes = drafts.into_iter().map(|draft| async move { (write(api, &draft).await, draft) });
@@ -97,13 +99,34 @@ impl Teller {
         }
     }
 
+    /// Forgets those that are gone, and tells what they have left behind (`OP-8`).
+    fn bury(&mut self, present: &[Posted]) {
+        let Self { known, status, told, recorder, api, dropped, .. } = self;
+        told.retain(|path, told| {
+            let stays = present.iter().any(|posted| (&posted.path, &posted.uid) == (path, &told.posted.uid));
+            if !stays {
+                status.rival(&told.posted.key.name, None);
+            }
+            stays
+        });
+        for Posted { key, object, .. } in known.gone() {
+            for message in status.take_left(&key.name) {
+                let (api, dropped, gvk) = (api.clone(), dropped.clone(), kind().gvk);
+                let (plugin, controller) = ("operators".into(), "capstan".into());
+                let origin = Origin { api, plugin, controller, gvk, owner_reference: false, dropped };
+                recorder.publish(&origin, &object, left_behind(message), None);
+            }
+        }
+    }
+
     /// Returns what is to be written of an object; none if nothing is new.
     fn draft(&mut self, posted: Posted) -> Option<Draft> {
         let facts = self.facts(&posted);
         self.revive(&posted, &facts);
         let object = self.known.object(&posted.key).filter(|object| posted.is(object))?;
         let now = Instant::now();
-        let before = match self.told.get_mut(&posted.path) {
+        let told = self.told.get_mut(&posted.path).filter(|told| told.posted.uid == posted.uid);
+        let before = match told {
             Some(told) if told.silent.is_some_and(|until| now < until) => return None,
             Some(told) if object.version() <= told.version => {
                 if told.facts == facts {
@@ -168,13 +191,14 @@ impl Teller {
     /// Remembers what was written, or that it could not be.
     fn written(&mut self, answer: &Result<Option<Object>, Error>, Draft { posted, facts, status }: Draft) {
         let (version, silent) = match answer {
-            Ok(object) => (object.as_ref().map(Object::version).unwrap_or_default(), None),
+            Ok(written) => (written.as_ref().map(Object::version).unwrap_or_default(), None),
             Err(error) => {
                 tracing::warn!(operator = %posted.key, %error, "the status of an operator can't be written; it is tried again");
                 (Version::default(), Some(Instant::now() + RETRY))
             }
         };
-        self.told.insert(posted.path.clone(), Told { posted, facts, status, version, silent });
+        let told = Told { posted, facts, status, version, silent };
+        self.told.insert(told.posted.path.clone(), told);
     }
 }
 
@@ -184,6 +208,20 @@ async fn write(api: &Access, Draft { posted, status, .. }: &Draft) -> Result<Opt
     let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata, "status": status });
     let verb = Verb::Apply { body: body.to_string(), manager: MANAGER.into(), force: true };
     api.write(Write::own(Target::status(gvk, posted.key.clone()), verb)).await
+}
+
+/// Returns the Event about an operator that has left something behind (`OP-8`).
+fn left_behind(message: String) -> Event {
+    Event {
+        warning: true,
+        reason: "FinalizersLeft".to_owned(),
+        message,
+        key: None,
+        action: None,
+        component: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    }
 }
 
 /// Returns the status of an object; null if it has none.

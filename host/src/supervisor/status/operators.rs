@@ -1,5 +1,6 @@
 //! Shows how the operators are that are objects of the cluster: what their status is made of.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use capstan_core::registry::Digest;
 use super::{Entry, Status, Unit};
 use crate::readiness::{Matter, Unready};
 use crate::supervisor::supply;
+
+/// So much is remembered of what operators have left behind.
+const LEFT: usize = 100;
 
 impl Status {
     /// Returns the plugins of an operator, and what its controllers need and have not got.
@@ -66,6 +70,23 @@ impl Status {
             Some(daemon) => rivals.insert(Arc::clone(operator), daemon),
             None => rivals.remove(operator),
         };
+    }
+
+    /// Says what an operator has left behind when it ended.
+    pub(in crate::supervisor) fn left(&self, operator: &Arc<str>, what: String) {
+        let mut left = self.left.lock();
+        left.push_back((Arc::clone(operator), what));
+        // Those of files are told by nobody.
+        let more = left.len().saturating_sub(LEFT);
+        left.drain(..more);
+    }
+
+    /// Takes what this operator has left behind.
+    pub(in crate::supervisor) fn take_left(&self, operator: &Arc<str>) -> Vec<String> {
+        let mut left = self.left.lock();
+        let (own, others): (VecDeque<_>, _) = left.drain(..).partition(|(of, _)| of == operator);
+        *left = others;
+        own.into_iter().map(|(_, what)| what).collect()
     }
 
     /// Returns the operators that other daemons run, too.
