@@ -7,7 +7,7 @@ import "testing"
 func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 	node := NodeResult{
 		Name:       "map",
-		Done:       []ObjectResult{{"hello", Created}},
+		Done:       []ObjectResult{{"hello", OperationCreated}},
 		Conditions: []ConditionOutcome{{ReadyPostcondition, true, []byte(`{"why":"so"}`)}, {Role: ReconcilePrecondition}, {Role: DeletePostcondition}},
 	}
 	retry := Retry{Attempt: 1, Last: true}

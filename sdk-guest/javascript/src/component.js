@@ -15,11 +15,11 @@ const INTERFACES = {
   initialize: "initializer",
   desired: "dependent",
   desiredSet: "bulk",
-  create: "external",
-  update: "external",
-  remove: "external",
+  createExternal: "external",
+  updateExternal: "external",
+  removeExternal: "external",
   match: "matcher",
-  conditions: "condition",
+  condition: "condition",
   poll: "poller",
   pollOne: "resource-poller",
   receive: "inbound",
@@ -118,11 +118,11 @@ export function component(author) {
     },
     external: {
       create: (name, desired, primary) =>
-        guarded(`create.${name}`, () => named("create", "creator of", name)(...parsed(desired, primary))),
+        guarded(`createExternal.${name}`, () => named("createExternal", "creator of", name)(...parsed(desired, primary))),
       update: (name, actual, desired, primary) =>
-        guarded(`update.${name}`, () => named("update", "updater of", name)(...parsed(actual, desired, primary))),
+        guarded(`updateExternal.${name}`, () => named("updateExternal", "updater of", name)(...parsed(actual, desired, primary))),
       remove: (name, actual, primary) =>
-        guarded(`remove.${name}`, () => named("remove", "remover of", name)(...parsed(actual, primary))),
+        guarded(`removeExternal.${name}`, () => named("removeExternal", "remover of", name)(...parsed(actual, primary))),
     },
     matcher: {
       match: (name, actual, desired, primary) =>
@@ -131,7 +131,7 @@ export function component(author) {
     },
     condition: {
       isMet: (name, dependent, primary) =>
-        guarded(`conditions.${name}`, () => named("conditions", "condition", name)(JSON.parse(primary), dependent)),
+        guarded(`condition.${name}`, () => named("condition", "condition", name)(JSON.parse(primary), dependent)),
     },
     poller: {
       poll: (name) => guarded(`poll.${name}`, () => named("poll", "poller of", name)()),

@@ -63,6 +63,7 @@ mod takeover;
 mod templates;
 mod tomcat;
 mod tried;
+mod typed;
 mod validation;
 mod web;
 mod webpage;

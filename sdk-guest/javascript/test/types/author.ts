@@ -18,7 +18,7 @@ const webpage = operator<WebPage>({
   cleanup: () => ({ keepFinalizer: true, reschedule: 500 }),
   initialize: (page) => memo.run.set("name", page.metadata.name),
   handleError(page, failure) {
-    if (failure.origin === "timeout" && !failure.retry.last) return { status: { areWeGood: false }, retry: false };
+    if (failure.origin === "timeout" && !failure.retry.last) return { status: { areWeGood: false }, stop: true };
     // @ts-expect-error: failures come from elsewhere.
     if (failure.origin === "space") return {};
   },
@@ -29,11 +29,11 @@ const webpage = operator<WebPage>({
   },
   desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
   desiredSet: { themes: (page) => [{ metadata: { name: page.spec.html } }] },
-  create: { domain: (desired, page) => ({ thing: { ...desired, id: page.spec.html }, state: { data: { id: "1" } } }) },
-  update: { domain: (actual, desired) => ({ ...actual, ...desired }) },
-  remove: { domain: (_actual, page) => void page.spec.html },
+  createExternal: { domain: (desired, page) => ({ thing: { ...desired, id: page.spec.html }, state: { data: { id: "1" } } }) },
+  updateExternal: { domain: (actual, desired) => ({ ...actual, ...desired }) },
+  removeExternal: { domain: (_actual, page) => void page.spec.html },
   match: { data: (actual, desired) => actual.data === desired.data || "data" },
-  conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
+  condition: { there: (_page, dependent) => secondary(dependent) !== undefined },
   poll: { themes: () => [{ namespace: "web", name: "a", things: [{ id: 1 }] }] },
   pollOne: { domains: (page) => [{ id: page.spec.html }], later: () => ({ things: [], again: "5s" }) },
   accepts: { renamed: (change) => change.sort === "updated" && change.object.name !== change.before.name },
@@ -77,11 +77,11 @@ operator<WebPage>({ desired: { service: () => undefined } });
 // @ts-expect-error: a list of objects is desired.
 operator<WebPage>({ desiredSet: { themes: () => ({}) } });
 // @ts-expect-error: a thing is created.
-operator<WebPage>({ create: { domain: () => ({}) } });
+operator<WebPage>({ createExternal: { domain: () => ({}) } });
 // @ts-expect-error: things have a primary.
 operator<WebPage>({ poll: { themes: () => [{ things: [] }] } });
 // @ts-expect-error: a condition is met or not.
-operator<WebPage>({ conditions: { ready: () => "ready" } });
+operator<WebPage>({ condition: { ready: () => "ready" } });
 
 const both = operators({ webpage, theme: operator<Theme>({ reconcile: (theme) => void theme.spec.colour }), plain: { reconcile: () => {} } });
 both.theme.reconcile({ apiVersion: "v1", kind: "Theme", metadata: { name: "a" }, spec: { colour: "red" } });
