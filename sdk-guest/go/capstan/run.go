@@ -79,6 +79,9 @@ func (r Run) Log() *slog.Logger { return slog.New(logHandler{daemon: r.ask()}) }
 // precisely; here a test can set it.
 func (r Run) Now() time.Time { return r.ask().Now().UTC().Truncate(time.Second) }
 
+// NowMs returns the same time in milliseconds since 1970, with fractions.
+func (r Run) NowMs() float64 { return float64(r.ask().Now().UnixMicro()) / 1000 }
+
 // RandomBytes returns so many random bytes, at most 4096. In a component, crypto/rand does the same.
 func (r Run) RandomBytes(count int) []byte { return r.ask().RandomBytes(count) }
 

@@ -369,7 +369,7 @@ func surroundings(run capstan.Run) capstan.Object {
 // chance returns what is another each time.
 func chance(run capstan.Run) capstan.Object {
 	return capstan.Object{
-		"now": run.Now().UTC().Format(time.RFC3339), "nowMs": run.Now().UnixMilli(), "uuid": run.UUID(), "bytes": len(run.RandomBytes(8)),
+		"now": run.Now().Format(time.RFC3339), "nowMs": run.NowMs(), "uuid": run.UUID(), "bytes": len(run.RandomBytes(8)),
 		"leftMs": run.TimeLeft().Milliseconds(), "imminent": run.NextImminent(),
 		"clockMs": time.Now().UnixMilli(), "dice": rand.Text(),
 	}

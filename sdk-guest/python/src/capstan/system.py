@@ -22,6 +22,11 @@ def now() -> Time:
     return Time.fromtimestamp(daemon().now_ms() / 1000, timezone.utc)
 
 
+def now_ms() -> float:
+    """Returns the time in milliseconds since 1970, with fractions."""
+    return daemon().now_ms()
+
+
 def timestamp() -> str:
     """Returns the time as Kubernetes writes it: `2026-01-31T12:00:00Z`."""
     return daemon().now()
