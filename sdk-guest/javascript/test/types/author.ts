@@ -2,6 +2,8 @@
 
 import { CallError, cache, config, log, memo, operations, operator, operators, type Resource, secondaries, secondary } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
+import type { StatefulSet } from "kubernetes-types/apps/v1.js";
+import type { ConfigMap } from "kubernetes-types/core/v1.js";
 
 type WebPage = Resource<{ html: string; replicas?: number }, { areWeGood: boolean }>;
 type Theme = Resource<{ colour: string }>;
@@ -91,7 +93,7 @@ both.them;
 interface Deployment {
   status?: { readyReplicas?: number };
 }
-const ready: number | undefined = secondary<Deployment>("deployment")?.status?.readyReplicas;
+const ready: number | undefined = secondary<StatefulSet>("database")?.status?.readyReplicas;
 const themes: Theme[] = secondaries<Theme>("themes", { labels: "app=web", fields: ["/spec/colour"] });
 cache.get<Theme>({ apiVersion: "v1", kind: "Theme" }, { namespace: "web", name: "dark" })?.spec.colour;
 cache.list(cache.primaries, { everywhere: true });
@@ -107,6 +109,13 @@ try {
 } catch (error) {
   if (!(error instanceof CallError) || error.reason !== "conflict") throw error;
 }
+
+// Kubernetes' own types fit.
+operator<WebPage>({ desired: { configmap: (page): ConfigMap => ({ metadata: { name: page.metadata.name }, data: { "index.html": page.spec.html } }) } });
+// @ts-expect-error: a ConfigMap has no such field.
+operator<WebPage>({ desired: { configmap: (): ConfigMap => ({ dataa: {} }) } });
+const replicas: number | undefined = secondary<StatefulSet>("database")?.status?.readyReplicas;
+memo.run.set("replicas", replicas);
 
 const daemon = new Daemon({ secondaries: { deployment: {} }, refuse: { apply: { reason: "denied" } } });
 const answer = daemon.run(() => webpage.reconcile({} as WebPage));
