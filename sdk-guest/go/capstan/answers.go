@@ -49,6 +49,9 @@ type Failure struct {
 	Retry Retry `json:"retry"`
 }
 
+// String returns the message.
+func (f Failure) String() string { return f.Message }
+
 // DependentFailure is a dependent that failed.
 type DependentFailure struct {
 	// Name is the dependent's.
@@ -58,6 +61,9 @@ type DependentFailure struct {
 	// Refused is the [Reason] of the API server's refusal, or [ErrUnreachable] if it could not be asked, if that is why, else nil.
 	Refused error `json:"refused,omitempty"`
 }
+
+// String returns the name and the message.
+func (f DependentFailure) String() string { return f.Name + ": " + f.Message }
 
 // Origin says where a failure comes from.
 type Origin string
@@ -103,6 +109,9 @@ type FailedRun struct {
 	// Retry is the retry state.
 	Retry Retry `json:"retry"`
 }
+
+// String returns the message.
+func (f FailedRun) String() string { return f.Message }
 
 // FailureClass is the class of a failure, as under retry.by in the manifest.
 type FailureClass string

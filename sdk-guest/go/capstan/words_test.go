@@ -2,7 +2,10 @@
 
 package capstan
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 	node := NodeResult{
@@ -28,4 +31,8 @@ func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 		equal(t, err, nil)
 		equal(t, text, row.text)
 	}
+}
+
+func TestAFailureAsATextIsItsMessage(t *testing.T) {
+	equal(t, fmt.Sprint(Failure{Message: "no"}, DependentFailure{Name: "map", Message: "no"}, FailedRun{Message: "no"}), "no map: no no")
 }

@@ -93,12 +93,12 @@ export function component(author) {
     errorHandler: {
       // A controller that does without leaves failures to the daemon.
       handleError: (primary, failed) =>
-        guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), failed) ?? { tag: "unhandled" }),
+        guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), worded(failed)) ?? { tag: "unhandled" }),
     },
     retryPolicy: {
       // A controller that does without leaves delays to the manifest.
       decideRetry: (primary, failed) =>
-        guarded("decideRetry", () => handlers().decideRetry?.(JSON.parse(primary), failed) ?? { tag: "declared" }),
+        guarded("decideRetry", () => handlers().decideRetry?.(JSON.parse(primary), worded(failed)) ?? { tag: "declared" }),
     },
     validator: {
       // A controller that does without finds nothing wrong.
@@ -200,4 +200,9 @@ function guarded(call, work) {
     // Not an error, but the text itself: the contract's type of a failure.
     throw error;
   }
+}
+
+/** Has a failure be its message as a text, as in `${failure}`. */
+function worded(failure) {
+  return Object.defineProperty(failure, "toString", { value: () => failure.message, configurable: true });
 }

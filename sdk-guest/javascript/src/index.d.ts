@@ -244,7 +244,7 @@ export interface Handled<P = KubernetesObject> {
   reschedule?: Duration;
 }
 
-/** What failed. */
+/** What failed; as a text it is its message. */
 export interface Failure {
   /** Where it comes from. */
   origin: "reconciler" | "workflow" | "update" | "trap" | "timeout" | "out-of-memory" | "other";

@@ -74,6 +74,13 @@ test("the answer of an error handler becomes what the contract wants", () => {
   }
 });
 
+test("a failure as a text is its message", () => {
+  const said = [];
+  const { errorHandler } = component(operator({ handleError: (_page, failure) => void said.push(`${failure}`, JSON.stringify(failure)) }));
+  errorHandler.handleError("{}", { origin: "workflow", message: "no" });
+  assert.deepEqual(said, ["no", '{"origin":"workflow","message":"no"}']);
+});
+
 test("dependents, comparisons and conditions are found by their names", () => {
   const { dependent, matcher, condition } = component(
     operator({

@@ -1,5 +1,7 @@
 //! Decides what an author implements: one trait for each thing that the daemon may ask of a component.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
@@ -19,6 +21,27 @@ pub type Origin = error_handler::FailureOrigin;
 pub type FailedRun = retry_policy::FailedRun;
 /// The class of a failure, as under `retry.by` in the manifest.
 pub type FailureClass = retry_policy::FailureClass;
+
+impl fmt::Display for error_handler::FailureInfo {
+    /// Writes the message, which is fit for a status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for error_handler::DependentFailure {
+    /// Writes the name and the message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.message)
+    }
+}
+
+impl fmt::Display for retry_policy::FailedRun {
+    /// Writes the message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
 
 /// The names that a trait answers to. The daemon refuses a version of the component that lacks one which the manifest uses, before it
 /// is in force. `None`: which names there are shows at run time only, and they are not checked.

@@ -434,10 +434,12 @@ fn unescaped(pointer: &str) -> String {
     let mut parts = pointer.split('%');
     text.extend(parts.next());
     for part in parts {
-        let code = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(u8::is_ascii);
+        let digit = |place: usize| part.get(place..=place)?.chars().next()?.to_digit(16);
+        let code =
+            digit(0).zip(digit(1)).and_then(|(high, low)| char::from_u32(16 * high + low)).filter(char::is_ascii);
         match (code, part.get(2..)) {
             (Some(code), Some(rest)) => {
-                text.push(char::from(code));
+                text.push(code);
                 text.push_str(rest);
             }
             _ => {

@@ -515,6 +515,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
         dependents: vec![],
         retry: Retry { attempt: 0, last: false },
     };
+    assert_eq!(failure.to_string(), "no");
     for (html, expected) in table {
         let answer = Adapter::<Operator>::handle_error(page(html), failure.clone());
         assert_eq!(answer, Ok(expected), "{html}");
