@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 from support import Registering
 
-from capstan import Failure, Metadata, Retry, StatusCondition, Update, _json, _schema, reconcile, types
+from capstan import Failure, Metadata, Retry, StatusCondition, Update, _json, _schema, reconcile, system, types
 from capstan._typed import Name, spelled
 from capstan.errors import DependentFailure
 from capstan.testing import Run
@@ -152,6 +152,8 @@ class Types(Registering):
             self.assertEqual(spelled(name), expected)
 
     def test_what_is_told_of_failures_and_times_is_fit_for_a_status(self) -> None:
+        with Run(now=datetime(2026, 1, 31, 12, 0, 0, 931824, timezone.utc)):
+            self.assertEqual(f"{system.now()} {system.timestamp()}", "2026-01-31T12:00:00Z 2026-01-31T12:00:00Z")
         failure = Failure("workflow", "2 of 3 failed", Retry(1), [DependentFailure("web", "no")])
         self.assertEqual((str(failure), str(failure.dependents[0])), ("2 of 3 failed", "web: no"))
         written = _json.read(_json.write({"at": datetime(2026, 1, 31, 12, 0, 0, 5, timezone.utc), "failure": failure}, "it"))

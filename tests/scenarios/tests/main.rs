@@ -64,6 +64,7 @@ mod takeover;
 mod templates;
 mod tomcat;
 mod tried;
+mod typed;
 mod validation;
 mod web;
 mod webpage;

@@ -39,7 +39,7 @@ fn outside(lines: &mut Vec<String>, place: &str, (found, typed): (&Value, &Value
                     (Some(found), Some(typed)) if key == "versions" => versions(lines, (found, typed)),
                     (Some(found), Some(typed)) => outside(lines, &inner, (found, typed)),
                     (Some(found), None) => {
-                        lines.push(format!("{inner}: found {}; the types say nothing of it", shown(found)))
+                        lines.push(format!("{inner}: found {}; the types say nothing of it", shown(found)));
                     }
                     (None, typed) => lines
                         .push(format!("{inner}: is missing; the types say {}", shown(typed.unwrap_or(&Value::Null)))),

@@ -72,7 +72,9 @@ impl Walk<'_> {
         let mut all = match said {
             Value::Object(all) => all.clone(),
             Value::Bool(true) => return Ok(Map::new()),
-            _ => return Err(self.misfit(&format!("found the schema {said}; expected an object"))),
+            Value::Null | Value::Bool(false) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err(self.misfit(&format!("found the schema {said}; expected an object")));
+            }
         };
         if let Some(reference) = all.remove("$ref") {
             let target = self.target(&reference)?;
@@ -139,7 +141,7 @@ impl Walk<'_> {
             // What is not named is dropped, or refused, by the API server.
             Value::Bool(false) => {}
             Value::Bool(true) => drop(shape.insert(ANY.to_owned(), Value::Bool(true))),
-            schema => {
+            schema @ (Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_)) => {
                 let values = self.within("*", schema)?;
                 if values.len() == 1 && values.contains_key(ANY) {
                     shape.insert(ANY.to_owned(), Value::Bool(true));
@@ -394,7 +396,7 @@ fn common(one: &Value, other: &Value) -> Option<Value> {
     Some(all)
 }
 
-/// Says limits that are outside as OpenAPI 3.0 does: the limit, and that it is outside.
+/// Says limits that are outside as `OpenAPI` 3.0 does: the limit, and that it is outside.
 fn limits(shape: &mut Keywords) {
     for (outside, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if let Some(Value::Number(number)) = shape.get(outside).cloned() {
@@ -434,16 +436,15 @@ fn unescaped(pointer: &str) -> String {
     let mut parts = pointer.split('%');
     text.extend(parts.next());
     for part in parts {
-        let code = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(u8::is_ascii);
-        match (code, part.get(2..)) {
-            (Some(code), Some(rest)) => {
-                text.push(char::from(code));
-                text.push_str(rest);
-            }
-            _ => {
-                text.push('%');
-                text.push_str(part);
-            }
+        let digit = |place: usize| part.get(place..=place)?.chars().next()?.to_digit(16);
+        let code =
+            digit(0).zip(digit(1)).and_then(|(high, low)| char::from_u32(16 * high + low)).filter(char::is_ascii);
+        if let (Some(code), Some(rest)) = (code, part.get(2..)) {
+            text.push(code);
+            text.push_str(rest);
+        } else {
+            text.push('%');
+            text.push_str(part);
         }
     }
     text

@@ -118,7 +118,7 @@ fn one_by_one(document: Value) -> Vec<Value> {
     match document {
         Value::Array(all) => all,
         Value::Null => Vec::new(),
-        one => vec![one],
+        one @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => vec![one],
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
         Ok(all.remove(0))
     }
 
-    fn page(version: &str, more: Value) -> Value {
+    fn page(version: &str, more: &Value) -> Value {
         let spec = json!({ "type": "object", "properties": { "size": { "type": "integer" } } });
         let status = json!({ "type": ["object", "null"], "required": ["since"], "properties": { "since": { "type": "string", "format": "date-time" } } });
         let schema = json!({
@@ -340,7 +340,7 @@ mod tests {
             { "name": "Ready", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status" },
         ]);
         let said =
-            page("v1", json!({ "columns": columns, "conditions": true, "shortNames": ["pg"], "scope": "Cluster" }));
+            page("v1", &json!({ "columns": columns, "conditions": true, "shortNames": ["pg"], "scope": "Cluster" }));
         let made = made(&said).unwrap();
         assert_eq!(made["metadata"]["name"], "pages.sample.dev");
         assert_eq!(made["spec"]["scope"], "Cluster");
@@ -366,7 +366,7 @@ mod tests {
     fn conditions_that_a_type_has_are_one_of_each_type() {
         let condition =
             json!({ "type": "object", "properties": { "type": { "type": "string" } }, "required": ["type"] });
-        let mut said = page("v1", json!({}));
+        let mut said = page("v1", &json!({}));
         said["schema"]["properties"]["status"]["properties"]["conditions"] =
             json!({ "type": "array", "items": condition });
         let made = made(&said).unwrap();
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn versions_of_a_kind_are_one_definition_of_which_one_is_stored() {
-        let both = json!([page("v1", json!({})), page("v2", json!({ "storage": true }))]);
+        let both = json!([page("v1", &json!({})), page("v2", &json!({ "storage": true }))]);
         let made = made(&both).unwrap();
         let stored: Vec<_> = made["spec"]["versions"]
             .as_array()
@@ -397,17 +397,17 @@ mod tests {
 
     #[test]
     fn what_comes_to_no_definition_is_told_with_kind_and_field() {
-        let mut map = page("v1", json!({}));
+        let mut map = page("v1", &json!({}));
         map["schema"]["properties"]["spec"]["properties"]["size"] = json!({ "type": ["string", "boolean"] });
-        let mut bare = page("v1", json!({}));
+        let mut bare = page("v1", &json!({}));
         bare["apiVersion"] = json!("v1");
         for (said, expected) in [
             (json!([]), "it prints no resource; mark the type of one"),
             (json!({ "kind": "Page" }), "what it prints is not what an SDK says of types: missing field `apiVersion`"),
             (map, "Page: spec.size: found the type \"boolean or string\"; expected one"),
             (bare, "Page: its apiVersion has no group; expected one such as `example.com/v1alpha1`"),
-            (page("v1", json!({ "scope": "All" })), "Page: found the scope `All`; expected `Namespaced` or `Cluster`"),
-            (json!([page("v1", json!({})), page("v2", json!({}))]), "Page: of its 2 versions 0 are marked"),
+            (page("v1", &json!({ "scope": "All" })), "Page: found the scope `All`; expected `Namespaced` or `Cluster`"),
+            (json!([page("v1", &json!({})), page("v2", &json!({}))]), "Page: of its 2 versions 0 are marked"),
         ] {
             let found = made(&said).unwrap_err();
             assert!(found.starts_with(expected), "{found}");

@@ -145,7 +145,7 @@ mod tests {
             ),
             (
                 json!({ "oci": "ghcr.io/org/web:1", "pullsecret": "a" }),
-                "operators.capstan.dev/n/web: spec.plugins.web.component.pullsecret: there is no such field; did you mean `pullSecret`?",
+                "operators.capstan.dev/n/web: spec.plugins.web.component.pullsecret: unknown field `pullsecret`; did you mean `pullSecret`?",
             ),
         ] {
             let found = read(&component).content.unwrap_err();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns what becomes of a field, or what is wrong with it.
-fn field(said: Value) -> Result<Value, String> {
+fn field(said: &Value) -> Result<Value, String> {
     let named = json!({ "type": "object", "properties": { "size": { "type": "integer" } }, "required": ["size"] });
     let again = json!({ "type": "object", "properties": { "next": { "$ref": "#/$defs/Again" } } });
     let definitions = json!({ "Named": named, "Again": again, "A<b>": { "type": "string" } });
@@ -69,7 +69,7 @@ fn types_come_to_what_the_api_server_takes() {
         ),
     ];
     for (said, expected) in table {
-        assert_eq!(field(said.clone()), Ok(expected), "{said}");
+        assert_eq!(field(&said), Ok(expected), "{said}");
     }
 }
 
@@ -84,9 +84,9 @@ fn the_fields_of_variants_are_those_of_the_object_and_which_go_together_is_said_
             { "properties": { "by": { "enum": ["url"] } }, "required": ["by"] },
         ],
     });
-    assert_eq!(field(json!({ "oneOf": [variant("file", "path"), variant("url", "url")] })), Ok(made));
+    assert_eq!(field(&json!({ "oneOf": [variant("file", "path"), variant("url", "url")] })), Ok(made));
     let other = json!({ "type": "object", "properties": { "path": { "type": "integer" } } });
-    let said = field(json!({ "anyOf": [variant("file", "path"), other] })).unwrap_err();
+    let said = field(&json!({ "anyOf": [variant("file", "path"), other] })).unwrap_err();
     assert!(said.starts_with("a: `path` has several types"), "{said}");
 }
 
@@ -105,7 +105,7 @@ fn what_no_structural_schema_can_say_is_named_with_its_field() {
         (json!({ "additionalProperties": { "type": "null" } }), "a.*: found the type \"null\"; expected one"),
         (json!(false), "a: found the schema false; expected an object"),
     ] {
-        let found = field(said.clone()).unwrap_err();
+        let found = field(&said).unwrap_err();
         assert!(found.starts_with(expected), "{said}: {found}");
     }
 }
