@@ -3,6 +3,7 @@
 pub mod args;
 pub mod check;
 pub mod component;
+pub mod crd;
 mod daemon;
 pub mod dev;
 pub mod graph;
@@ -14,4 +15,6 @@ pub mod pull;
 pub mod push;
 pub mod rbac;
 mod registry;
+pub mod sign;
 pub mod test;
+pub mod verify;

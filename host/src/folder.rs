@@ -2,6 +2,7 @@
 //! descriptor, so that what somebody else puts there is not taken.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
@@ -10,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -42,6 +44,8 @@ const NOW: Timestamps = Timestamps {
 pub(crate) struct Folder {
     dir: OwnedFd,
     key: hmac::Key,
+    /// The files that are being written.
+    drafts: Mutex<BTreeSet<String>>,
 }
 
 /// A file that is being written, and is removed if it is not kept.
@@ -83,7 +87,7 @@ impl Folder {
             None => own_key(&dir).map_err(|error| named(&error, KEY)),
         }?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
-        Ok(Self { dir, key })
+        Ok(Self { dir, key, drafts: Mutex::default() })
     }
 
     /// Starts a file.
@@ -92,7 +96,9 @@ impl Folder {
         static DRAFTS: AtomicU32 = AtomicU32::new(0);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}.draft", std::process::id());
-        Ok(Draft { file: create(&self.dir, &name)?, folder: Arc::clone(self), name: Some(name) })
+        let file = create(&self.dir, &name)?;
+        self.drafts.lock().insert(name.clone());
+        Ok(Draft { file, folder: Arc::clone(self), name: Some(name) })
     }
 
     fn seal(&self, mut file: &File, name: &str) -> io::Result<()> {
@@ -169,10 +175,11 @@ impl Folder {
         Ok(entries)
     }
 
-    /// Removes what is too much of the entries with one of these endings, but none that is `held`.
+    /// Removes what is too much of the entries with one of these endings, but none that is `held`, or is being written.
     pub(crate) fn prune(&self, endings: &[&str], keep: Keep, held: impl Fn(&str) -> bool) {
         let mut entries = self.entries().unwrap_or_default();
         entries.retain(|entry| endings.contains(&entry.name.rsplit('.').next().unwrap_or_default()));
+        let held = |entry: &str| held(entry) || self.drafts.lock().contains(entry);
         for name in keep.surplus(entries, held) {
             if let Err(error) = self.remove(&name) {
                 warn!(file = %name, %error, "an old entry of a cache stays");
@@ -208,12 +215,11 @@ impl Draft {
     /// Seals what was written, and puts it under the name.
     pub(crate) fn keep(mut self, name: &str) -> io::Result<()> {
         self.folder.seal(&self.file, name)?;
-        if let Some(before) = self.name.take() {
+        if let Some(before) = &self.name {
             let dir = &self.folder.dir;
-            if let Err(error) = rustix::fs::renameat(dir, &*before, dir, name) {
-                self.name = Some(before);
-                return Err(error.into());
-            }
+            rustix::fs::renameat(dir, &**before, dir, name)?;
+            self.folder.drafts.lock().remove(before);
+            self.name = None;
         }
         Ok(())
     }
@@ -224,6 +230,7 @@ impl Drop for Draft {
         if let Some(name) = &self.name {
             // If it stays, it goes with the oldest entries.
             drop(self.folder.remove(name));
+            self.folder.drafts.lock().remove(name);
         }
     }
 }

@@ -51,7 +51,7 @@ mod tls;
 pub mod watchdog;
 pub mod workers;
 
-use cli::args::{Cli, Command, Kind, LogFormat, Output};
+use cli::args::{Cli, Command, Documents, Kind, LogFormat, Output};
 use logging::Log;
 use plugin::loader::CompileLimits;
 
@@ -63,6 +63,7 @@ pub fn main(cli: Cli) -> ExitCode {
             let log = logging::start_for_author();
             return ended(block_on(cli::dev::run(args, log.clone())), &log);
         }
+        Command::Crd(args) => block_on(async move { cli::crd::run(&args).await }),
         Command::Run(args) => {
             let log = logging::start(args.log_format);
             return ended(block_on(run::run(args, log.clone())), &log);
@@ -82,6 +83,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Push(args) => block_on(async move { cli::push::run(&args).await }),
         Command::Pull(args) => block_on(async move { cli::pull::run(&args).await }),
         Command::Inspect(args) => block_on(async move { cli::inspect::run(&args).await }),
+        Command::Sign(args) => block_on(async move { cli::sign::run(&args).await }),
+        Command::Verify(args) => block_on(async move { cli::verify::run(&args).await }),
         Command::Schema { kind } => print(&format!(
             "{:#}\n",
             match kind {
@@ -89,6 +92,10 @@ pub fn main(cli: Cli) -> ExitCode {
                 Kind::Defaults => manifest::schema_of_defaults(),
             }
         )),
+        Command::OperatorCrd { output } => print(&match output {
+            Documents::Yaml => serde_yaml::to_string(&manifest::definition()).unwrap_or_default(),
+            Documents::Json => format!("{:#}\n", manifest::definition()),
+        }),
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use capstan_core::manifest::{self, Component, Defaults, Operator};
+use capstan_core::registry::signature::{Demand, Key};
 use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
 
@@ -49,6 +50,11 @@ impl Manifests {
             }
         };
         Ok(Self { paths: paths.to_owned(), defaults })
+    }
+
+    /// Returns what holds where they say nothing.
+    pub fn into_defaults(self) -> Defaults {
+        self.defaults
     }
 
     /// Returns the files and folders.
@@ -184,11 +190,27 @@ pub fn code_cache(source: &Source) -> CodeCache {
 }
 
 /// Returns the components of registries, with the folder that the command line names for them, or one within that of compiled code.
-pub fn images(source: &Source, outside: Outside) -> Images {
+///
+/// # Errors
+/// If a key can't be read by which they have to be signed.
+pub fn images(source: &Source, outside: Outside) -> anyhow::Result<Images> {
     let usual = || code_folder(source).map(|folder| folder.join("components"));
     let folder = source.component_cache.clone().or_else(usual);
     let place = |folder| Place { folder, key: source.code_cache_key_file.clone(), most: source.component_cache_size };
-    Images::new(outside, folder.map(place), source.insecure_registries.iter().cloned().collect())
+    let keys = source.verify_keys.iter().map(|file| key(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let floor = (!keys.is_empty()).then_some(Demand { whose: "--verify-key", keys });
+    let images = Images::new(outside, folder.map(place), source.insecure_registries.iter().cloned().collect());
+    Ok(images.signed(floor))
+}
+
+/// Returns the public key of a file.
+///
+/// # Errors
+/// If there is none.
+pub fn key(file: &Path) -> anyhow::Result<Key> {
+    let what = || format!("read key {}", file.display());
+    let text = read::text(file, read::TEXT).with_context(what)?;
+    Key::parse(&text).map_err(anyhow::Error::msg).with_context(what)
 }
 
 fn code_folder(source: &Source) -> Option<PathBuf> {

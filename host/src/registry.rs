@@ -1,4 +1,4 @@
-//! Talks to registries of OCI artifacts: pulls components, and pushes them.
+//! Talks to registries of OCI artifacts: pulls components and their signatures, and pushes them.
 //!
 //! An own client on what the daemon has anyway: `docs/adr/0010-an-own-client-of-registries.md` says why. What it asks and what answers mean is
 //! decided in [`capstan_core::registry`].
@@ -21,10 +21,13 @@ pub mod images;
 pub mod kept;
 mod pull;
 mod push;
+mod sign;
+mod signatures;
 
 pub use described::interfaces;
 pub use pull::Resolved;
 pub use push::Push;
+pub use sign::SigningKey;
 
 /// Says whether an address of a destination may be reached.
 pub type Reach = Arc<dyn Fn(&Destination, SocketAddr) -> Result<(), Closed> + Send + Sync>;

@@ -39,6 +39,8 @@ use crate::plugin::Outside;
 use crate::readiness::{Matter, Unready};
 use crate::supervisor::Supervisor;
 use crate::supervisor::disk::Disk;
+use crate::supervisor::objects::telling::Teller;
+use crate::supervisor::objects::{Objects, WithObjects};
 use crate::supervisor::status::{self, Status};
 use crate::supervisor::supply::Supply;
 use crate::workers::{self, Workers};
@@ -103,7 +105,7 @@ async fn serve(
     (control, log): (&Control, Log),
     (holder, supply): (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
 ) -> anyhow::Result<()> {
-    check(&args.source)?;
+    check(args)?;
     let listeners = Listeners::bind(&args.admin_addresses()).await?;
     let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let home = home(args, namespace);
@@ -145,10 +147,12 @@ async fn serve(
         swapped: Notify::new(),
         holder,
     });
-    let images = operators::images(&args.source, outside.clone());
+    let images = operators::images(&args.source, outside.clone())?;
     let status = Arc::new(Status::pulling(images.clone()));
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside, images.clone())?;
-    let supervisor = Supervisor::new(supply(disk), Arc::clone(&environment), Arc::clone(&status), stop.clone())
+    let (supply, teller) = with_objects(supply(disk), (args, &status), &environment).await?;
+    let _teller = teller.map(|teller| AbortOnDropHandle::new(tokio::spawn(teller.run())));
+    let supervisor = Supervisor::new(supply, Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .pulling(images)
         .capped(args.plugin_concurrency());
     let desk = Desk::new(&status, supervisor.tokens(), &metrics, environment.workers.runtime());
@@ -198,10 +202,30 @@ async fn serve(
     Ok(())
 }
 
+/// Returns the supply with the operators of the cluster, if they are wanted, and who says how they are.
+async fn with_objects(
+    supply: Box<dyn Supply>,
+    (args, status): (&args::Run, &Arc<Status>),
+    environment: &Environment,
+) -> anyhow::Result<(Box<dyn Supply>, Option<Teller>)> {
+    let Environment { pool, home, .. } = environment;
+    let Some(args::Operators::Cluster) = args.operators else {
+        return Ok((supply, None));
+    };
+    let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
+    let mut objects = Objects::watch(pool, &home.own, defaults);
+    let teller = Teller::new(objects.known(), Arc::clone(status), environment);
+    objects.listed().await;
+    Ok((Box::new(WithObjects::new(supply, objects)), Some(teller)))
+}
+
 /// Makes sure that there is something to run. What is wrong with some of the manifests only, the supervisor tells.
-fn check(source: &args::Source) -> anyhow::Result<()> {
+fn check(args::Run { source, operators: others, .. }: &args::Run) -> anyhow::Result<()> {
     let Read { operators, problems } =
         operators::read(&Manifests::new(&source.manifests, source.defaults.as_deref())?)?;
+    if others.is_some() {
+        return Ok(());
+    }
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
     anyhow::ensure!(!operators.is_empty() || problems.is_empty(), "no manifest is valid:\n{}", problems.join("\n"));
     anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");

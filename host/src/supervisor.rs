@@ -26,6 +26,7 @@ mod inbound;
 mod leaving;
 mod load;
 mod managers;
+pub mod objects;
 pub mod status;
 pub mod supply;
 mod values;
@@ -333,6 +334,10 @@ impl Supervisor {
             if let Some(wait) = refusal.again_in() {
                 self.tried.remove(&operator);
                 self.again_at.get_or_insert(Instant::now() + wait);
+            }
+            if refusal.step == "read" && matches!(attempt.plugin.component, Some(Source::Registry(_))) {
+                // It is pulled again, and is the same then.
+                self.tried.remove(&operator);
             }
             if goes_on || self.runs_any(attempt) {
                 culprit = Some(unit.plugin.clone());

@@ -46,11 +46,11 @@ func reconcile(run capstan.Run, page *WebPage) (capstan.Update, error) {
 }
 
 // Only a change of the page can mend bad HTML, so it is not retried. Anything else is.
-func handleError(run capstan.Run, page *WebPage, failure capstan.Failure) (capstan.ErrorControl, error) {
+func handleError(run capstan.Run, page *WebPage, failure capstan.Failure) (*capstan.Handled, error) {
 	if _, err := page.html(); err == nil {
-		return capstan.ErrorControl{}, nil
+		return nil, nil
 	}
-	return capstan.ErrorControl{Status: page.status(), NoRetry: true}, nil
+	return &capstan.Handled{Status: page.status(), Stop: true}, nil
 }
 
 func configMap(run capstan.Run, page *WebPage) (capstan.Object, error) {

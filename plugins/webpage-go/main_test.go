@@ -58,14 +58,14 @@ func TestBadHTMLFailsTheConfigMapAndEndsInTheStatus(t *testing.T) {
 		}
 		control, err := handleError(run, page(html), capstan.Failure{Origin: capstan.FromWorkflow, Message: "configmap: " + message})
 		equal(t, err, nil)
-		equal(t, control, capstan.ErrorControl{Status: Status{ErrorMessage: message, ObservedGeneration: 3}, NoRetry: true})
+		equal(t, control, &capstan.Handled{Status: Status{ErrorMessage: message, ObservedGeneration: 3}, Stop: true})
 	}
 }
 
 func TestAFailureOfAGoodPageIsRetried(t *testing.T) {
 	control, err := handleError(run, page(good), capstan.Failure{Origin: capstan.FromUpdate})
 	equal(t, err, nil)
-	equal(t, control, capstan.ErrorControl{})
+	equal(t, control, (*capstan.Handled)(nil))
 }
 
 func TestTheConfigMapHasThePage(t *testing.T) {

@@ -37,7 +37,7 @@ class WebPage(unittest.TestCase):
                     webpage.configmap(page(html))
                 self.assertEqual(str(raised.exception), PROBLEM)
                 status = {"areWeGood": False, "errorMessage": PROBLEM, "observedGeneration": 3}
-                self.assertEqual(Run(page(html)).handle_error(FAILURE), Handled(status=status, retry=False))
+                self.assertEqual(Run(page(html)).handle_error(FAILURE), Handled(status=status, stop=True))
 
     def test_a_failure_of_a_good_page_is_retried(self):
         self.assertIsNone(Run(page()).handle_error(FAILURE))

@@ -13,7 +13,7 @@ def publish(page: Object) -> Update:
 @handle_error
 def tell(page: Object) -> Handled | None:
     """Only a change of the page can mend bad HTML, so it is not retried. Anything else is."""
-    return Handled(status=status(page), retry=False) if problem(page) else None
+    return Handled(status=status(page), stop=True) if problem(page) else None
 
 
 # The ConfigMap comes first in the workflow: if it can't be made, the last good page stays as it is.

@@ -78,6 +78,11 @@
   configMap:
     name: {{ include "capstan.fullname" . }}-defaults
 {{- end }}
+{{- if .Values.verifyKeys }}
+- name: verify-keys
+  configMap:
+    name: {{ include "capstan.fullname" . }}-verify-keys
+{{- end }}
 {{- range $operator, $declared := .Values.operators }}
 {{- range $plugin, $component := $declared.components }}
 {{- $about := dict "root" $ "operator" $operator "plugin" $plugin }}
@@ -145,6 +150,11 @@
   mountPath: /etc/capstan/defaults
   readOnly: true
 {{- end }}
+{{- if .Values.verifyKeys }}
+- name: verify-keys
+  mountPath: /etc/capstan/verify-keys
+  readOnly: true
+{{- end }}
 {{- range $operator, $declared := .Values.operators }}
 {{- range $plugin, $component := $declared.components }}
 {{- $about := dict "operator" $operator "plugin" $plugin }}
@@ -170,7 +180,9 @@
 
 {{/* The arguments that say where operators are. The daemon makes the folder of compiled code itself, for itself alone. */}}
 {{- define "capstan.sourceArgs" -}}
+{{- if .Values.operators }}
 - --manifest={{ include "capstan.manifestFolder" . }}
+{{- end }}
 {{- range .Values.manifests }}
 - --manifest={{ . }}
 {{- end }}
@@ -184,6 +196,9 @@
 - --component-cache-size={{ .Values.componentCache.size }}
 {{- range .Values.insecureRegistries }}
 - --insecure-registry={{ . }}
+{{- end }}
+{{- range $number, $_ := .Values.verifyKeys }}
+- --verify-key=/etc/capstan/verify-keys/{{ $number }}.pub
 {{- end }}
 {{- with .Values.compile.memory }}
 - --compile-memory={{ . }}

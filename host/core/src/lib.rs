@@ -7,7 +7,7 @@
 //! [`dispatcher`] takes from it. [`dependent`] and [`workflow`] decide about what a primary wants to exist, [`conditions`] what its status says of that,
 //! [`writes`] about what a component asks to be written. [`reconciler`] is one run, top to bottom. [`rollout`]
 //! decides what a change of the manifests means while all this goes on, [`rbac`] which rights in the cluster manifests
-//! ask for, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
+//! ask for, [`operator`] what operators that are objects of the cluster are told, and [`permission`] what a component may make of them. [`bucket`] and [`outbox`] keep plugins from each other's
 //! share of requests and Events; [`network`] says where components may connect to, [`kubeconfig`] how the daemon reaches other clusters, [`registry`] what it asks of those that have components; [`health`] is about the API server. [`wire`] is for what crosses between processes.
 //!
 //! The way of one event: an informer applies it to a [`cache`] and hands the change to each [`source`], whose triggers
@@ -35,6 +35,7 @@ pub mod lately;
 pub mod manifest;
 pub mod network;
 pub mod object;
+pub mod operator;
 pub mod outbox;
 pub mod patch;
 pub mod permission;

@@ -22,6 +22,7 @@ mod clusters;
 mod component;
 mod conditions;
 mod config;
+mod definition;
 mod dependent;
 pub mod described;
 mod destinations;
@@ -44,9 +45,10 @@ mod unique;
 mod units;
 
 pub use clusters::Remote;
-pub use component::{Authority, Component, Image};
+pub use component::{Authority, Component, Image, Verify};
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder};
+pub use definition::definition;
 use dependent::Applied;
 pub use dependent::{
     Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnImmutable, OnRename, Workflow,
@@ -57,12 +59,12 @@ pub use inbound::Inbound;
 pub use keep::{Bound, Keep, Stored};
 pub use mapping::{ByIndex, Keys, Mapper, MappingKeys, Secondaries};
 pub use outside::{Node, Outside, State, THING};
-pub use parse::{Defaults, parse, parse_with};
+pub use parse::{Defaults, parse, parse_object, parse_with};
 pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Permission, Plugin, Warm};
 pub use polls::External;
 pub use raw::{schema, schema_of_defaults};
 pub use registration::Registration;
-pub use unique::{Origin, check_together};
+pub use unique::{Origin, check_together, is_object_path, object_path};
 pub use units::{Bytes, Time, duration, size};
 
 /// One operator: a document of kind `Operator`.

@@ -8,7 +8,9 @@ pub mod artifact;
 pub mod challenge;
 pub mod credentials;
 pub mod reference;
+pub mod referrers;
 pub mod schedule;
+pub mod signature;
 pub mod url;
 
 pub use answer::{Failure, Kind};

@@ -134,7 +134,8 @@ impl Wanted {
         let (good, broken): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.content.is_ok());
         // Together first: two files may have exchanged a name.
         if wanted.heed(&good).is_err() {
-            for file in good {
+            // Of many, most say what they have said, which goes along.
+            for file in good.into_iter().filter(|file| !wanted.says(file)).collect::<Vec<_>>() {
                 waiting.extend(wanted.heed(&[file]).err().map(|why| (file, why)));
             }
         }
@@ -155,6 +156,12 @@ impl Wanted {
         }
         wanted.problems = waiting.into_iter().map(|(file, why)| (file.path.clone(), why)).collect();
         wanted
+    }
+
+    /// Whether a file says what is wanted of it already.
+    fn says(&self, file: &File) -> bool {
+        let wanted = self.operators.iter().filter(|operator| file.path == operator.origin.file());
+        file.content.as_ref().is_ok_and(|said| wanted.eq(said))
     }
 
     /// Replaces what files said.

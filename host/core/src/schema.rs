@@ -10,8 +10,14 @@ use crate::object::{Gvk, Scope};
 
 mod definition;
 mod document;
+mod drift;
+mod structural;
+mod typed;
 
 pub use definition::{Definition, definitions};
+pub use drift::drift;
+pub use structural::{Misfit, structural};
+pub use typed::{Untyped, typed};
 
 /// What is known of a kind as it is served.
 pub struct Kind<'d> {

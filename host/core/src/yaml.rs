@@ -12,9 +12,9 @@ mod tree;
 
 pub(crate) use any::Any;
 pub(crate) use de::Reader;
+pub(crate) use diagnostic::{At, Fault, Mark, Place, either, similar};
 pub use diagnostic::{Broken, Errors, Problem};
-pub(crate) use diagnostic::{Fault, Mark, Place, either, similar};
 pub(crate) use schema::words;
 pub(crate) use slot::{Entries, Form, Leaf, ListOr, Located, OrWord, Scalar, Slot, Word};
 pub(crate) use stack::with_room;
-pub(crate) use tree::{Node, Quoted, Tree, Value, documents, documents_within, join};
+pub(crate) use tree::{Node, Quoted, Tree, Value, documents, documents_within, join, of_json};

@@ -18,7 +18,7 @@ const ROWS: &[&[&str]] = &[
     &["conditions", "workflow"],
     &["manifest"],
     &["cache", "queue", "dependent", "rollout", "rbac", "permission", "outbox", "startup"],
-    &["source", "dispatcher", "external"],
+    &["source", "dispatcher", "external", "operator"],
     &["writes"],
     &["reconciler"],
 ];

@@ -135,7 +135,7 @@ proptest! {
 // === the JSON schema ===
 
 /// The bad examples that a schema cannot find: names that refer to each other, what is within texts, and sums.
-const BEYOND_A_SCHEMA: [&str; 14] = [
+const BEYOND_A_SCHEMA: [&str; 15] = [
     "a_circle",
     "all_events",
     "an_interval_below_the_first",
@@ -145,6 +145,7 @@ const BEYOND_A_SCHEMA: [&str; 14] = [
     "memory_out_of_range",
     "never",
     "no_cpu",
+    "operators",
     "selector",
     "selector_operator",
     "too_many_controllers",
@@ -399,4 +400,12 @@ fn defaults_that_are_wrong_are_told_with_their_place() {
         let first = errors.as_deref().and_then(|text| text.lines().next()).map(str::to_owned);
         assert_eq!(first.as_deref(), Some(expected), "{errors:?}");
     }
+}
+
+#[test]
+fn the_chart_has_the_definition_of_operators() {
+    // OP-1
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/capstan/files/operators.yaml");
+    let definition = serde_yaml::to_string(&capstan_core::manifest::definition()).unwrap();
+    golden(&file, &format!("# Printed by `capstan operator-crd`.\n{definition}")).unwrap();
 }

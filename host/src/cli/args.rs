@@ -12,16 +12,20 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::machine;
 
 mod component;
+mod crd;
 mod dev;
 mod init;
 mod registry;
+mod signature;
 mod source;
 mod test;
 
 pub use component::Component;
+pub use crd::Crd;
 pub use dev::Dev;
 pub use init::{Init, Language};
 pub use registry::{Inspect, Pull, Push, Registry};
+pub use signature::{Sign, Verify};
 pub use source::Source;
 pub use test::Test;
 
@@ -32,6 +36,7 @@ pub use test::Test;
 Examples:
   capstan init --lang python greeting      begin an operator in a new folder
   capstan dev                              build, check and run it at each change
+  capstan crd --check                      does crd.yaml say what the types say?
   capstan check -m webpage.yaml            is the manifest right, and does the component fit it?
   capstan test -m webpage.yaml             does it still write what its cases expect?
   capstan run -m operators/                run all operators of a folder
@@ -57,6 +62,8 @@ pub enum Command {
     Init(Init),
     /// Build, check and run the operator of a folder, again at each change, and show what its runs do.
     Dev(Dev),
+    /// Write the definition of the custom resource (CRD) from the types of the source.
+    Crd(Crd),
     /// Run the operators that manifests declare.
     Run(Run),
     /// Check manifests and components without a cluster.
@@ -75,6 +82,10 @@ pub enum Command {
     Pull(Pull),
     /// Say what a component is, in a file or in a registry: digest, size, imports, exports, annotations.
     Inspect(Inspect),
+    /// Sign a component of a registry with a key.
+    Sign(Sign),
+    /// Say whether a component of a registry is signed by a key.
+    Verify(Verify),
     /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
     #[command(after_help = "\
 Examples:
@@ -86,6 +97,15 @@ Then, as the first line of a manifest:
         /// The kind of document.
         #[arg(value_enum, default_value_t = Kind::Operator)]
         kind: Kind,
+    },
+    /// Print the definition (CRD) of operators that are objects of the cluster, which `capstan run --operators cluster` runs.
+    #[command(after_help = "\
+Examples:
+  capstan operator-crd | kubectl apply --server-side -f -")]
+    OperatorCrd {
+        /// The format of the definition.
+        #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
+        output: Documents,
     },
     /// Print a completion script for a shell.
     #[command(after_help = "\
@@ -124,10 +144,12 @@ Examples:
 
 /// `capstan run`.
 #[derive(Args, Debug)]
+#[command(mut_arg("manifests", |manifests| manifests.required(false).required_unless_present("operators")))]
 #[command(after_help = "\
 Examples:
   capstan run -m webpage.yaml
   capstan run -m operators/ --listen 0.0.0.0:8080 --log-format json
+  capstan run --operators cluster                       those that are objects of the cluster
   KUBECONFIG=~/.kube/dev RUST_LOG=debug capstan run -m webpage.yaml
 
 Changed manifests and components are taken while it runs; what can't be used is told, and the last good version goes on.
@@ -137,6 +159,10 @@ pub struct Run {
     /// The manifests and the code cache.
     #[command(flatten)]
     pub source: Source,
+    /// Where operators are beside the manifests, which may be left out then: `cluster` takes the objects of kind Operator in the daemon's own
+    /// namespace (`capstan operator-crd` prints their definition).
+    #[arg(long, value_enum, value_name = "WHERE", env = "CAPSTAN_OPERATORS")]
+    pub operators: Option<Operators>,
     /// The kubeconfig file; without it $KUBECONFIG, ~/.kube/config or, in a pod, the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -204,6 +230,13 @@ pub struct Run {
     /// The format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// Where operators are beside manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Operators {
+    /// Objects of the cluster.
+    Cluster,
 }
 
 impl Run {

@@ -15,15 +15,15 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 mod apply;
-mod build;
+pub(in crate::cli) mod build;
 mod deployed;
 mod place;
-mod project;
+pub(in crate::cli) mod project;
 mod sources;
 mod takeover;
 
 use crate::cli::args::{Check, Cli, Command, Dev, Output, Run};
-use crate::cli::check;
+use crate::cli::{check, crd};
 use crate::client::ApiServer;
 use crate::logging::Log;
 use crate::operators;
@@ -224,6 +224,9 @@ impl Author {
                 return Ok(false);
             }
             self.say(&format_args!("built in {:.1?}", begun.elapsed()));
+            if !self.is_typed().await {
+                return Ok(false);
+            }
             self.built = Some(sources);
         }
         self.progress(&"checking");
@@ -240,6 +243,22 @@ impl Author {
             self.say(&finding.said());
         }
         Ok(findings.iter().all(|finding| finding.ok))
+    }
+
+    /// Writes the definition anew if the types have come to another one; tells of what is wrong.
+    async fn is_typed(&mut self) -> bool {
+        match crd::written(&self.project).await {
+            Ok(file) => {
+                if let Some(file) = file {
+                    self.say(&format_args!("{} has changed, as the types have", file.display()));
+                }
+                true
+            }
+            Err(error) => {
+                self.say(&format_args!("error: {error:#}"));
+                false
+            }
+        }
     }
 
     async fn applies_definitions(&mut self) -> bool {

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use capstan_core::rbac;
 
 use crate::cli::args::Init;
+use crate::cli::crd;
 use language::{COMMON, Template, facts, find, sdk};
 
 /// The commands of the README that are shown at once.
@@ -47,6 +48,9 @@ fn files(args: &Init) -> anyhow::Result<Vec<(&'static str, String)>> {
         ("test", facts.test.to_owned()),
         ("component", facts.component.to_owned()),
         ("build", facts.build.to_owned()),
+        ("types", facts.types.map_or_else(String::new, |types| format!("types: {types}"))),
+        ("origin", origin(facts.types)),
+        ("definition", definition(facts.types).to_owned()),
         ("instances", facts.instances.to_owned()),
         ("version", version.to_owned()),
         ("sdk", sdk(*language, version, path.as_deref())),
@@ -57,7 +61,21 @@ fn files(args: &Init) -> anyhow::Result<Vec<(&'static str, String)>> {
             .fold((*text).to_owned(), |text, (name, value)| text.replace(&format!("{{{{{name}}}}}"), value));
         (*file, format!("{}\n", text.trim_end()))
     };
-    Ok(facts.files.iter().chain(COMMON).map(filled).collect())
+    Ok(facts.files.iter().chain(COMMON).chain([&("crd.yaml", facts.crd)]).map(filled).collect())
+}
+
+/// Returns the first line of the definition: where it comes from.
+fn origin(types: Option<&str>) -> String {
+    types.map_or_else(|| "# Written by hand: JavaScript has no types.".to_owned(), crd::origin)
+}
+
+/// Returns how the README calls the definition.
+fn definition(types: Option<&str>) -> &'static str {
+    if types.is_some() {
+        "the custom resource, as the types of the source say: `capstan crd` writes it"
+    } else {
+        "the custom resource"
+    }
 }
 
 /// Writes the files into a folder that is empty, or not there yet.

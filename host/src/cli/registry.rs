@@ -66,6 +66,7 @@ pub(super) async fn pulled(image: &Image) -> anyhow::Result<Wasm> {
     let reference = &image.reference;
     let mut session = session(&args, reference, Access::Pull)?;
     let resolved = session.resolve(read::COMPONENT).await.map_err(failed("pull", reference))?;
+    session.signed(&resolved, &image.demands(None)).await.map_err(failed("pull", reference))?;
     let mut component = Vec::new();
     session.blob(&resolved.artifact.layer, &mut component).await.map_err(failed("pull", reference))?;
     Ok(Wasm::new(&reference.to_string(), move || Ok(component.clone())))

@@ -241,20 +241,6 @@ impl Handle {
         }
     }
 
-    /// Warns of primaries that carry its finalizer, which nothing removes once the controller is gone.
-    pub fn warn_of_carriers(&self) {
-        let Some(controller) = self.controller() else {
-            return;
-        };
-        let Some(finalizer) = controller.used_finalizer() else {
-            return;
-        };
-        let primaries = controller.primaries.carrying(finalizer);
-        if primaries > 0 {
-            tracing::warn!(controller = %self.name, finalizer, primaries, "primaries carry the finalizer of a controller that goes: they can't be deleted until somebody removes it");
-        }
-    }
-
     /// Takes in that the API server is back: keys that wait for it run soon.
     pub fn resume(&self) {
         self.queue.resume(Instant::now());

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use capstan_core::manifest::{Authority, Image};
 use capstan_core::registry::challenge::Access;
+use capstan_core::registry::signature::{Demand, Demands};
 use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
 use capstan_core::rollout::plan::Content;
 use capstan_core::rollout::values::{Asked, Known as Value};
@@ -18,12 +19,12 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::kept::{Kept, Known, Place, Right};
+use super::kept::{InUse, Kept, Known, Place, Right};
 use super::{Patience, Session, Way};
 use crate::plugin::Outside;
 use crate::read;
@@ -43,9 +44,11 @@ struct Shared {
     outside: Outside,
     place: Option<Place>,
     /// Opened with the first component.
-    kept: OnceLock<Option<Kept>>,
+    kept: OnceLock<Kept>,
     /// Registries that may speak without TLS, with their ports.
     insecure: BTreeSet<String>,
+    /// Whose signature each component needs, whatever its operator says.
+    floor: Option<Demand>,
     all: Mutex<BTreeMap<Key, Entry>>,
     /// What is known has changed.
     changed: Notify,
@@ -60,7 +63,20 @@ struct Entry {
     facts: Facts,
     seen: Seen,
     task: Option<AbortOnDropHandle<()>>,
+    /// Since when it is wanted so.
+    since: Instant,
+    /// What is remembered of it, once that has been looked up.
+    held: Option<Held>,
 }
+
+/// What does not go as long as an image is wanted.
+struct Held {
+    rights: BTreeSet<Right>,
+    component: Option<Digest>,
+}
+
+/// How long nothing goes for want of room because what an image needs has not been read, so that nobody knows what is remembered of it.
+const UNREAD: Duration = Duration::from_mins(1);
 
 /// What an image needs of Secrets and `ConfigMap`s, as far as that has been read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +106,14 @@ impl Images {
         Self(Arc::new(Shared { outside, place, insecure, ..Shared::default() }))
     }
 
+    /// Returns the same, still nothing, where each component has to be signed so, whatever its operator says (`SG-1`).
+    #[must_use]
+    pub fn signed(self, floor: Option<Demand>) -> Self {
+        let Shared { outside, place, insecure, .. } = &*self.0;
+        let (outside, place, insecure) = (outside.clone(), place.clone(), insecure.clone());
+        Self(Arc::new(Shared { outside, place, insecure, floor, ..Shared::default() }))
+    }
+
     /// Sets what operators name, where `known` is what is known of values of Secrets and `ConfigMap`s: from now on it is asked for.
     pub fn want(&self, wanted: impl IntoIterator<Item = Key>, known: impl Fn(&Asked) -> Option<Value>) {
         let wanted = wanted.into_iter().map(|key| (Facts::of(&key, &known), key));
@@ -97,16 +121,16 @@ impl Images {
         let mut all = self.0.all.lock();
         let mut before = std::mem::take(&mut *all);
         for (facts, key) in wanted {
-            let seen = match before.remove(&key) {
+            let (seen, held) = match before.remove(&key) {
                 Some(entry) if entry.facts == facts && entry.task.is_some() => {
                     all.insert(key, entry);
                     continue;
                 }
-                Some(Entry { seen, .. }) => seen,
-                None => Seen::default(),
+                Some(Entry { seen, held, .. }) => (seen, held),
+                None => Default::default(),
             };
             let task = facts.is_read(&key.1).then(|| self.ask(&key, &facts));
-            all.insert(key, Entry { facts, seen, task: task.flatten() });
+            all.insert(key, Entry { facts, seen, task: task.flatten(), since: Instant::now(), held });
         }
     }
 
@@ -138,13 +162,21 @@ impl Images {
         all.get(&(operator.into(), image.clone())).map(|entry| entry.seen.clone())
     }
 
-    /// Returns a component that was pulled.
+    /// Returns a component that was pulled. One that is lost or damaged is pulled again.
     ///
     /// # Errors
     /// If it can't be read.
     pub fn read(&self, component: &Digest) -> io::Result<Vec<u8>> {
-        let kept = self.0.kept().ok_or_else(|| io::Error::other(NO_FOLDER))?;
-        kept.read(component)
+        let read = self.0.kept()?.read(component);
+        if read.is_err() {
+            let mut all = self.0.all.lock();
+            let is_it = |entry: &Entry| entry.seen.known.as_ref().is_some_and(|known| known.component == *component);
+            for (key, entry) in all.iter_mut().filter(|(_, entry)| is_it(entry)) {
+                entry.seen.known = None;
+                entry.task = self.ask(key, &entry.facts);
+            }
+        }
+        read
     }
 
     fn ask(&self, key: &Key, facts: &Facts) -> Option<AbortOnDropHandle<()>> {
@@ -166,6 +198,10 @@ const ONLY_HERE: &str =
 /// Why nothing is pulled where nothing can be kept.
 const NO_FOLDER: &str = "there is no folder for components (--component-cache)";
 
+fn unkept(error: impl fmt::Display) -> Failure {
+    Failure::new(Kind::Away, format!("it can't be kept: {error}"))
+}
+
 // === impl Facts ===
 
 impl Facts {
@@ -173,18 +209,25 @@ impl Facts {
         let known = |value: &_| known(&Asked { operator: Arc::clone(operator), value: Clone::clone(value) });
         let authority = match &image.authority {
             Some(Authority::Held(value)) => known(value),
-            Some(Authority::File(file)) => {
-                let text = read::text(file, read::TEXT);
-                Some(text.map(Arc::from).map_err(|error| format!("file {}: {error}", file.display()).into()))
-            }
-            None => None,
+            // A file is read whenever it is needed: it may be another by then.
+            Some(Authority::File(_)) | None => None,
         };
         Self { config: image.pull_secret.as_ref().and_then(known), authority }
     }
 
     fn is_read(&self, image: &Image) -> bool {
         let Self { config, authority } = self;
-        (config.is_some() || image.pull_secret.is_none()) && (authority.is_some() || image.authority.is_none())
+        let held = matches!(image.authority, Some(Authority::Held(_)));
+        (config.is_some() || image.pull_secret.is_none()) && (authority.is_some() || !held)
+    }
+
+    /// Returns one more authority that is trusted, in PEM.
+    fn authority(&self, image: &Image) -> Option<Result<Arc<str>, String>> {
+        if let Some(Authority::File(file)) = &image.authority {
+            let text = read::text(file, read::TEXT);
+            return Some(text.map(Arc::from).map_err(|error| format!("file {}: {error}", file.display())));
+        }
+        self.authority.as_ref().map(|found| found.clone().map_err(|error| error.to_string()))
     }
 
     /// Returns who asks.
@@ -201,8 +244,47 @@ impl Facts {
 // === impl Shared ===
 
 impl Shared {
-    fn kept(&self) -> Option<&Kept> {
-        self.kept.get_or_init(|| self.place.as_ref().and_then(Kept::at)).as_ref()
+    fn kept(&self) -> io::Result<&Kept> {
+        if let Some(kept) = self.kept.get() {
+            return Ok(kept);
+        }
+        let place = self.place.as_ref().ok_or_else(|| io::Error::other(NO_FOLDER))?;
+        let kept = Kept::at(place)?;
+        Ok(self.kept.get_or_init(|| kept))
+    }
+
+    /// Takes in what is remembered of an image, so that it stays.
+    fn hold(&self, key: &Key, right: &Right, component: Option<&Digest>) {
+        if let Some(entry) = self.all.lock().get_mut(key) {
+            let held = entry.held.get_or_insert_with(|| Held { rights: BTreeSet::new(), component: None });
+            held.rights.insert(right.clone());
+            if let Some(component) = component {
+                held.component = Some(component.clone());
+            }
+        }
+    }
+
+    /// Returns what may not go for want of room; `None` as long as that is not known.
+    fn in_use(&self) -> Option<InUse> {
+        let mut in_use = InUse::default();
+        for Entry { seen, since, held, .. } in self.all.lock().values() {
+            in_use.components.extend(seen.known.iter().map(|known| known.component.clone()));
+            match held {
+                Some(Held { rights, component }) => {
+                    in_use.rights.extend(rights.iter().cloned());
+                    in_use.components.extend(component.clone());
+                }
+                None if since.elapsed() < UNREAD => return None,
+                None => {}
+            }
+        }
+        Some(in_use)
+    }
+
+    fn make_room(&self, kept: &Kept) {
+        if let Some(in_use) = self.in_use() {
+            kept.make_room(&in_use);
+        }
     }
 
     /// Returns where registries are asked: a thread that begins with the first question, and ends with this.
@@ -240,29 +322,46 @@ impl Shared {
     /// Asks for an image once. What is remembered of it counts where the registry gives nothing (`OC-7`).
     async fn look(&self, key: &Key, facts: &Facts) -> Looked {
         let (_, image) = key;
-        let Some(kept) = self.kept() else {
-            return Looked::failed(Failure::new(Kind::Away, NO_FOLDER));
+        let kept = match self.kept() {
+            Ok(kept) => kept,
+            Err(error) => return Looked::failed(unkept(error)),
         };
         let credentials = match facts.credentials(image) {
             Ok(credentials) => credentials,
             Err(failure) => return Looked::failed(failure),
         };
         let right = Right::of(&image.reference, image.insecure, &credentials);
-        let remembered = kept.known(&right);
+        let demands = image.demands(self.floor.as_ref());
+        // What was signed well enough then, by keys that are still good for it, needs no registry (`SG-4`).
+        let met = |known: &Known| demands.are_met(&image.reference, &known.signed);
+        let remembered = kept.known(&right).filter(met);
+        self.hold(key, &right, remembered.as_ref().map(|known| &known.component));
         if let Some(known) = remembered.clone().filter(|_| image.reference.digest().is_some()) {
             return Looked { known: Some(known), problem: None };
         }
         let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
+        let pinned = |digest| Right::of(&image.reference.at(digest), image.insecure, &credentials);
         let asked = async {
-            let session = self.session(image, facts, credentials)?;
+            let session = self.session(image, facts, credentials.clone())?;
             let turn = self.turn(&image.reference);
             let _turn = turn.acquire().await;
-            self.pull(session, (kept, &right), remembered.as_ref()).await
+            // Somebody else may have been given it meanwhile.
+            let remembered = kept.known(&right).filter(met);
+            self.pull(session, (kept, &right), (remembered.as_ref(), &demands)).await
         };
         let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
         match timeout(limit, asked).await.map_err(late).flatten() {
-            Ok(known) => Looked { known: Some(known), problem: None },
+            Ok(known) => {
+                // Whoever remembers what was in force names it by its digest (`OP-5`).
+                let pinned = pinned(&known.digest);
+                if kept.known(&pinned).is_none() {
+                    kept.remember(&pinned, &known);
+                }
+                self.hold(key, &pinned, Some(&known.component));
+                self.make_room(kept);
+                Looked { known: Some(known), problem: None }
+            }
             Err(problem) => Looked { known: remembered, problem: Some(problem) },
         }
     }
@@ -276,20 +375,20 @@ impl Shared {
         let outside = self.outside.clone();
         let reach = Arc::new(move |to: &_, address| outside.check(to, address));
         let mut way = Way { roots: self.outside.roots(), reach, patience: Patience::default() };
-        if let Some(authority) = &facts.authority {
-            let trusting = authority.as_ref().map_err(ToString::to_string).and_then(|pem| way.trusting(pem));
+        if let Some(authority) = facts.authority(image) {
+            let trusting = authority.and_then(|pem| way.trusting(&pem));
             way = trusting.map_err(|why| Failure::new(Kind::Denied, format!("ca: {why}")))?;
         }
         Ok(Session::new(way, reference, (credentials, Access::Pull), *insecure))
     }
 
-    /// Finds out what an image is, and pulls that if it is not here. What is here was pulled for somebody, perhaps for others: then the
-    /// registry says whether these may have it, too (`OC-8`).
+    /// Finds out what an image is, and pulls that if it is not here. What is here was pulled for somebody, perhaps for others: these have it
+    /// once the registry has sent it to them, too (`OC-8`).
     async fn pull(
         &self,
         mut session: Session,
         (kept, right): (&Kept, &Right),
-        remembered: Option<&Known>,
+        (remembered, demands): (Option<&Known>, &Demands),
     ) -> Result<Known, Failure> {
         if let Some(known) = remembered {
             match session.still_names(&known.digest).await {
@@ -299,22 +398,19 @@ impl Shared {
             }
         }
         let resolved = session.resolve(read::COMPONENT).await?;
+        let signed = session.signed(&resolved, demands).await?;
         let layer = &resolved.artifact.layer;
         let is_given = remembered.is_some_and(|known| known.component == layer.digest);
-        if is_given || kept.has(&layer.digest) {
-            if !is_given {
-                session.may_have(layer).await?;
+        match (kept.has(&layer.digest), is_given) {
+            (true, true) => {}
+            (true, false) => session.blob(layer, &mut io::sink()).await?,
+            (false, _) => {
+                let draft = kept.draft().map_err(unkept)?;
+                session.blob(layer, &mut draft.file()).await?;
+                kept.keep(draft, &layer.digest).map_err(unkept)?;
             }
-        } else {
-            let unkept = |error: io::Error| Failure::new(Kind::Away, format!("it can't be kept: {error}"));
-            let draft = kept.draft().map_err(unkept)?;
-            session.blob(layer, &mut draft.file()).await?;
-            let all = self.all.lock();
-            let in_use = all.values().filter_map(|entry| Some(entry.seen.known.as_ref()?.component.clone())).collect();
-            drop(all);
-            kept.keep(draft, &layer.digest, &in_use).map_err(unkept)?;
         }
-        let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest };
+        let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest, signed };
         kept.remember(right, &known);
         Ok(known)
     }
@@ -348,6 +444,9 @@ impl Shared {
         }
         let digest = known.as_ref().map(|known| known.digest.to_string());
         match problem {
+            Some(error) if error.kind == Kind::Unsigned => {
+                warn!(%operator, %reference, %error, digest, "what the reference names is not put in place; what it named last goes on, if there is any");
+            }
             Some(error) if digest.is_some() => {
                 warn!(%operator, %reference, %error, digest, "the registry does not say what the reference names; what it named last goes on");
             }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use capstan_core::registry::signature::Signed;
 use capstan_core::registry::{Credentials, Digest, Reference};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -47,22 +48,33 @@ pub struct Known {
     pub digest: Digest,
     /// That of the component.
     pub component: Digest,
+    /// What its signatures said that were looked at, when it was pulled (`SG-4`).
+    #[serde(default)]
+    pub signed: Vec<Signed>,
 }
 
 /// Who may have what: a reference, as these credentials were given it.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right(Digest);
 
+/// What does not go for want of room.
+#[derive(Debug, Default)]
+pub struct InUse {
+    /// Components.
+    pub components: BTreeSet<Digest>,
+    /// What is remembered of references.
+    pub rights: BTreeSet<Right>,
+}
+
 impl Kept {
-    /// Opens the folder; `None`, with a warning, if there is something wrong with it.
-    pub fn at(Place { folder, key, most }: &Place) -> Option<Self> {
-        match Folder::open(folder, key.as_deref()) {
-            Ok(folder) => Some(Self { folder: Arc::new(folder), most: *most }),
-            Err(error) => {
-                warn!(dir = %folder.display(), %error, "components of registries can't be kept, and so not be used");
-                None
-            }
-        }
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// If there is something wrong with it.
+    pub fn at(Place { folder: path, key, most }: &Place) -> io::Result<Self> {
+        let folder = Folder::open(path, key.as_deref());
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("folder {}: {error}", path.display()));
+        Ok(Self { folder: Arc::new(folder.map_err(named)?), most: *most })
     }
 
     /// Returns what a reference named last for those who had this right, if that component is still here.
@@ -102,16 +114,19 @@ impl Kept {
         self.folder.draft()
     }
 
-    /// Keeps what was written as a component, and makes room for it: none of those that are in use goes.
+    /// Keeps what was written as a component.
     ///
     /// # Errors
     /// If it can't be written.
-    pub(super) fn keep(&self, draft: Draft, component: &Digest, in_use: &BTreeSet<Digest>) -> io::Result<()> {
-        draft.keep(&name(component))?;
-        let held = |entry: &str| entry == name(component) || in_use.iter().any(|digest| name(digest) == entry);
-        self.folder.prune(&[COMPONENT, "draft"], Keep::Bytes(self.most), held);
-        self.folder.prune(&[KNOWN], Keep::Entries(REFERENCES), |_| false);
-        Ok(())
+    pub(super) fn keep(&self, draft: Draft, component: &Digest) -> io::Result<()> {
+        draft.keep(&name(component))
+    }
+
+    /// Removes what is too much, used longest ago, and not in use.
+    pub(super) fn make_room(&self, InUse { components, rights }: &InUse) {
+        let held: BTreeSet<_> = components.iter().map(name).chain(rights.iter().map(Right::name)).collect();
+        self.folder.prune(&[COMPONENT, "draft"], Keep::Bytes(self.most), |entry| held.contains(entry));
+        self.folder.prune(&[KNOWN], Keep::Entries(REFERENCES), |entry| held.contains(entry));
     }
 }
 

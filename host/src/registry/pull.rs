@@ -19,11 +19,21 @@ const CONFIG: usize = 1 << 20;
 /// What registries say of the digest of a manifest: a hint.
 const HINT: HeaderName = HeaderName::from_static("docker-content-digest");
 
+/// A manifest as it came.
+pub(super) struct Came {
+    pub(super) bytes: Vec<u8>,
+    media_type: Option<String>,
+}
+
 /// What a reference names at the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The digest of the manifest.
     pub digest: Digest,
+    /// The manifest, or index, itself.
+    pub manifest: Vec<u8>,
+    /// What it is.
+    pub media_type: String,
     /// What it leads to.
     pub artifact: Artifact,
 }
@@ -36,18 +46,19 @@ impl Session {
     pub async fn resolve(&mut self, most: u64) -> Result<Resolved, Failure> {
         let asked = self.reference.asked().to_owned();
         let expected = self.reference.digest().cloned();
-        let (digest, found) = self.manifest(&asked, expected, most).await?;
+        let (digest, came, found) = self.manifest(&asked, expected, most).await?;
         let artifact = match found {
             Found::Artifact(artifact) => artifact,
             // That of the index is what the reference names, and what it leads to is by digest.
             Found::Manifest(Descriptor { digest, .. }) => {
-                match self.manifest(&digest.to_string(), Some(digest.clone()), most).await?.1 {
+                match self.manifest(&digest.to_string(), Some(digest.clone()), most).await?.2 {
                     Found::Artifact(artifact) => artifact,
                     Found::Manifest(_) => return Err(Failure::new(Kind::Wrong, "found an index within an index")),
                 }
             }
         };
-        Ok(Resolved { digest, artifact })
+        let media_type = artifact::media_type(&came.bytes, came.media_type.as_deref());
+        Ok(Resolved { digest, manifest: came.bytes, media_type, artifact })
     }
 
     /// Whether the registry says that the reference still names this digest. That is a hint: if it says no, or nothing, it is resolved again.
@@ -62,14 +73,13 @@ impl Session {
         Ok(answer.header(&HINT).is_some_and(|hint| hint == digest.to_string()))
     }
 
-    /// Finds out whether who asks may have a part: the registry is asked, and nothing is sent.
-    ///
-    /// # Errors
-    /// Why not.
-    pub async fn may_have(&mut self, part: &Descriptor) -> Result<(), Failure> {
-        let ask = Ask::new(Method::HEAD, self.url(&format!("blobs/{}", part.digest))?, Part::Blob);
+    /// Whether the registry says that it has a part. That is a hint: nothing is sent.
+    pub(super) async fn says_to_have(&mut self, part: &Descriptor) -> bool {
+        let Ok(url) = self.url(&format!("blobs/{}", part.digest)) else {
+            return false;
+        };
         let limit = self.way.patience.answer;
-        within(limit, "the component", self.ask(ask)).await.map(drop)
+        within(limit, "the component", self.ask(Ask::new(Method::HEAD, url, Part::Blob))).await.is_ok()
     }
 
     /// Writes a part to `out`, no more than it should have. What is written is whole only if this ends well.
@@ -115,20 +125,36 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Returns a manifest and its digest, which is of the bytes that came.
-    async fn manifest(&mut self, asked: &str, expected: Option<Digest>, most: u64) -> Result<(Digest, Found), Failure> {
-        let ask = Ask::new(Method::GET, self.url(&format!("manifests/{asked}"))?, Part::Manifest);
+    /// Returns a manifest, its digest, and what it leads to.
+    async fn manifest(
+        &mut self,
+        asked: &str,
+        expected: Option<Digest>,
+        most: u64,
+    ) -> Result<(Digest, Came, Found), Failure> {
+        let (digest, came) = self.bytes(asked, expected, (Part::Manifest, MANIFEST)).await?;
+        let content = artifact::read(&came.bytes, came.media_type.as_deref(), most);
+        Ok((digest, came, content.map_err(|why| Failure::new(Kind::Wrong, why))?))
+    }
+
+    /// Returns a manifest of at most so many bytes, and its digest, which is of the bytes that came.
+    pub(super) async fn bytes(
+        &mut self,
+        asked: &str,
+        expected: Option<Digest>,
+        (part, most): (Part, usize),
+    ) -> Result<(Digest, Came), Failure> {
+        let ask = Ask::new(Method::GET, self.url(&format!("manifests/{asked}"))?, part);
         let ask = Ask { accept: Some(artifact::ACCEPT), ..ask };
         let limit = self.way.patience.answer;
         let answer = within(limit, "the manifest", self.ask(ask)).await?;
-        let content_type = answer.header(&CONTENT_TYPE);
-        let bytes = answer.bytes(MANIFEST, "the manifest").await?;
+        let media_type = answer.header(&CONTENT_TYPE);
+        let bytes = answer.bytes(most, "the manifest").await?;
         let found = Digest::of(digest(&SHA256, &bytes).as_ref());
         if let Some(expected) = expected.filter(|expected| *expected != found) {
             return Err(away(format!("it sends a manifest that is {found}; expected {expected}")));
         }
-        let content = artifact::read(&bytes, content_type.as_deref(), most);
-        Ok((found, content.map_err(|why| Failure::new(Kind::Wrong, why))?))
+        Ok((found, Came { bytes, media_type }))
     }
 
     /// Returns the address of something in the repository.

@@ -42,20 +42,19 @@ impl Session {
         let artifact = Artifact { config: described(artifact::CONFIG, &config), layer, annotations };
         self.upload(&artifact.layer, component).await?;
         self.upload(&artifact.config, config).await?;
-        let manifest = Bytes::from(artifact::manifest(&artifact));
+        let manifest = artifact::manifest(&artifact);
         let digest = described(artifact::MANIFEST, &manifest).digest;
         if let Some(named) = self.reference.digest().filter(|named| **named != digest) {
             return Err(away(format!("what would be written is {digest}; the reference names {named}")));
         }
         let name = self.reference.tag().map_or_else(|| digest.to_string(), str::to_owned);
-        let ask = Ask::new(Method::PUT, self.url(&format!("manifests/{name}"))?, Part::Upload);
-        self.ask(Ask { body: Some((manifest, artifact::MANIFEST)), ..ask }).await?;
-        Ok(Resolved { digest, artifact })
+        self.put(&name, Bytes::copy_from_slice(&manifest), artifact::MANIFEST).await?;
+        Ok(Resolved { digest, manifest, media_type: artifact::MANIFEST.to_owned(), artifact })
     }
 
     /// Uploads a part, unless it is there.
-    async fn upload(&mut self, part: &Descriptor, bytes: Bytes) -> Result<(), Failure> {
-        if self.may_have(part).await.is_ok() {
+    pub(super) async fn upload(&mut self, part: &Descriptor, bytes: Bytes) -> Result<(), Failure> {
+        if self.says_to_have(part).await {
             return Ok(());
         }
         let begin = Ask::new(Method::POST, self.url("blobs/uploads/")?, Part::Upload);
@@ -72,7 +71,8 @@ impl Session {
     }
 }
 
-fn described(media_type: &str, bytes: &[u8]) -> Descriptor {
+/// Returns how a manifest names a part.
+pub(super) fn described(media_type: &str, bytes: &[u8]) -> Descriptor {
     let digest = Digest::of(digest(&SHA256, bytes).as_ref());
     Descriptor { media_type: media_type.to_owned(), digest, size: bytes.len() as u64 }
 }

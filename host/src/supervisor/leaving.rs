@@ -35,7 +35,7 @@ impl Supervisor {
     pub(super) fn stop_controller(&mut self, name: &Arc<str>) {
         if let Some(running) = self.controllers.remove(name) {
             tracing::info!(controller = %name, "no manifest declares it any more");
-            running.handle.warn_of_carriers();
+            self.tell_of_carriers(name, &running);
             running.stop.cancel();
             self.status.stopped(name);
             let Running { operator, handle, ended, .. } = running;
@@ -43,6 +43,16 @@ impl Supervisor {
             self.leaving.push(Leaving { operator, name: Arc::clone(name), managers, ended });
             self.environment.metrics.runs.forget(name);
         }
+    }
+
+    /// Tells of primaries that carry the finalizer of a controller that goes, which nothing removes any more (`OP-8`).
+    fn tell_of_carriers(&self, controller: &str, Running { operator, handle, .. }: &Running) {
+        let Some((kind, finalizer, primaries)) = handle.warn_of_carriers() else {
+            return;
+        };
+        self.status.left(operator, format!(
+            "{primaries} of {kind} carry the finalizer {finalizer} of controller {controller}, which has ended: they can't be deleted until somebody removes it. Apply the operator once more, delete them, and then the operator; or let one go without its clean-up: kubectl patch KIND NAME -n NAMESPACE --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
+        ));
     }
 
     /// Ends what no manifest wants any more.

@@ -1,6 +1,6 @@
 //! What is known of plugins, manifests and controllers, for people and machines: `/debug/plugins`, `/readyz`, metrics and the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +21,11 @@ use crate::readiness::{Matter, Unready};
 use crate::registry::images::Images;
 
 mod metrics;
+mod operators;
 mod registry;
 mod walks;
 
+pub use capstan_core::operator::status::State;
 pub use metrics::Metrics;
 pub use registry::Registry;
 pub use walks::{Row as WalkRow, Walks};
@@ -35,6 +37,10 @@ pub struct Status {
     manifests: Mutex<Vec<BadManifest>>,
     controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
     images: Images,
+    /// The daemons that run operators, which are objects of the cluster, beside this one; by the operator.
+    rivals: Mutex<BTreeMap<Arc<str>, String>>,
+    /// What operators that have ended have left behind, until it is told.
+    left: Mutex<VecDeque<(Arc<str>, String)>>,
     /// The manifests have been looked at once.
     begun: AtomicBool,
 }
@@ -54,6 +60,8 @@ pub(super) struct BadManifest {
 #[derive(Debug, Default)]
 struct Entry {
     component: Option<Source>,
+    /// What the manifest names, where that is not in force.
+    wanted: Option<Source>,
     controllers: Vec<Arc<str>>,
     phase: Phase,
     in_force: Option<InForce>,
@@ -79,22 +87,6 @@ enum Phase {
 struct InForce {
     plugin: Arc<dyn Component>,
     since: Timestamp,
-}
-
-/// How a plugin is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum State {
-    /// A version is read, compiled and tried; the one before, if there is one, is at work.
-    Loading,
-    /// What the manifest says is in force.
-    Active,
-    /// It is in place, but a controller needs something before it can use it, and goes on as it was.
-    Waiting,
-    /// A newer version was refused; the last good one is at work.
-    Outdated,
-    /// No version could be used yet.
-    Failed,
 }
 
 /// Why a version is not in force.
@@ -186,6 +178,7 @@ impl Status {
         let mut plugins = self.plugins.lock();
         let entry = plugins.entry(unit.clone()).or_default();
         entry.phase = Phase::Loading;
+        entry.wanted.clone_from(&plugin.component);
         // What is in force is shown until something else is.
         if entry.in_force.is_none() {
             entry.is(plugin.component.as_ref(), controllers);
@@ -204,6 +197,7 @@ impl Status {
             return;
         };
         entry.is(component, controllers);
+        entry.wanted = None;
         if let Some(before) = &entry.in_force {
             entry.earlier = before.plugin.usage().after(&entry.earlier);
         }
@@ -289,7 +283,11 @@ impl Status {
         }
         let mended = |file: &Path| !bad.iter().any(|manifest| manifest.file == file);
         for BadManifest { file, .. } in manifests.iter().filter(|m| mended(&m.file)) {
-            let now = if file.exists() { "good again" } else { "gone" };
+            let now = match file.exists() {
+                true => "good again",
+                false if manifest::is_object_path(file) => "good again, or gone",
+                false => "gone",
+            };
             tracing::info!(manifest = %file.display(), "the manifest is {now}");
         }
         *manifests = bad;
@@ -343,6 +341,7 @@ impl Status {
             }
         }
         unready.extend(self.controllers().iter().filter_map(|handle| handle.unready()));
+        unready.extend(self.rivals());
         unready
     }
 
@@ -478,7 +477,7 @@ fn place(text: &str) -> Option<(&str, ObjectRef)> {
 }
 
 /// The wall clock to the second: people read it.
-fn now() -> Timestamp {
+pub(in crate::supervisor) fn now() -> Timestamp {
     second(Timestamp::now())
 }
 

@@ -85,8 +85,13 @@ impl Refusal {
     /// Returns the time after which the same version is tried again although nothing has changed; `None` if it would
     /// end in the same way.
     pub(super) fn again_in(&self) -> Option<Duration> {
-        matches!(self.step, "prepare" | "finalizers").then_some(AGAIN)
+        is_tried_again(self.step).then_some(AGAIN)
     }
+}
+
+/// Whether what was refused at this step is tried again although nothing has changed.
+pub fn is_tried_again(step: &str) -> bool {
+    matches!(step, "prepare" | "finalizers")
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 // Command {{name}} decides what a {{kind}} needs in the cluster, and what its status says.
+//
+// +groupName={{group}}
+// +versionName=v1alpha1
 package main
 
 import (
@@ -7,21 +10,38 @@ import (
 	"github.com/capstan-dev/capstan/sdk-guest/go/capstan"
 )
 
-// {{kind}} is the custom resource, as far as it is read here.
+// From these types, `capstan crd` writes crd.yaml.
+
+// {{kind}} greets somebody.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:printcolumn:name=Ready,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Text,JSONPath=`.status.text`
+// +capstan:conditions
 type {{kind}} struct {
 	capstan.Metadata `json:"metadata"`
-	Spec             Spec `json:"spec"`
+	Spec             Spec   `json:"spec"`
+	Status           Status `json:"status,omitzero"`
 }
 
 // Spec is what is asked for.
 type Spec struct {
+	// Greeting is what is said, with {name} in it.
+	//
+	// +kubebuilder:default="Hello, {name}!"
+	// +kubebuilder:validation:MaxLength=256
 	Greeting string `json:"greeting"`
-	Name     string `json:"name"`
+	// Name is who is greeted.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
 }
 
-// Status is what is told.
+// Status is what is told. The daemon adds the conditions.
 type Status struct {
-	Text string `json:"text"`
+	// Text is what the ConfigMap says.
+	Text string `json:"text,omitempty"`
 }
 
 func init() {
@@ -32,7 +52,7 @@ func init() {
 
 func main() {}
 
-// validate checks what the schema in crd.yaml does not, before anything is written.
+// validate checks what the types can't say, before anything is written.
 func validate(run capstan.Run, primary *{{kind}}) ([]capstan.Problem, error) {
 	if !strings.Contains(primary.Spec.Greeting, "{name}") {
 		missing := capstan.Problem{Field: "spec.greeting", Message: "{name} is missing"}

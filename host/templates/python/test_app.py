@@ -2,13 +2,14 @@
 
 import unittest
 
-from capstan import Object, Problem, Update
+from capstan import Metadata, Problem, Update
 
 import app
+from app import {{kind}}, Spec, Status
 
 
-def primary(greeting: str) -> Object:
-    return {"metadata": {"name": "hello"}, "spec": {"greeting": greeting, "name": "Ada"}}
+def primary(greeting: str) -> {{kind}}:
+    return {{kind}}(Metadata("hello"), Spec("Ada", greeting))
 
 
 class {{kind}}Test(unittest.TestCase):
@@ -17,7 +18,7 @@ class {{kind}}Test(unittest.TestCase):
         self.assertEqual((wanted["metadata"]["name"], wanted["data"]), ("hello", {"text": "Hello, Ada!"}))
 
     def test_the_status_says_the_same(self):
-        self.assertEqual(app.publish(primary("Hello, {name}!")), Update(status={"text": "Hello, Ada!"}))
+        self.assertEqual(app.publish(primary("Hello, {name}!")), Update(status=Status("Hello, Ada!")))
 
     def test_a_greeting_without_a_name_is_wrong(self):
         self.assertEqual(app.check(primary("Hello!")), Problem("{name} is missing", "spec.greeting"))

@@ -84,7 +84,7 @@ impl MySqlSchemaOperator {
 impl External for MySqlSchemaOperator {
     type Primary = MySqlSchema;
 
-    fn create(_name: &str, desired: &Json, schema: &MySqlSchema) -> Result<Created> {
+    fn create_external(_name: &str, desired: &Json, schema: &MySqlSchema) -> Result<Created> {
         let mut connection = connected()?;
         // Whoever has no account yet has no schema either: that is somebody else's.
         if schema.login(&mut connection)?.is_none() && schema.encoding(&mut connection)?.is_some() {
@@ -98,12 +98,12 @@ impl External for MySqlSchemaOperator {
         Created::new(desired.parse::<Thing>()?)
     }
 
-    fn update(_name: &str, _actual: &Json, desired: &Json, schema: &MySqlSchema) -> Result<Json> {
+    fn update_external(_name: &str, _actual: &Json, desired: &Json, schema: &MySqlSchema) -> Result<Json> {
         schema.put(&mut connected()?)?;
         Json::of(&desired.parse::<Thing>()?)
     }
 
-    fn remove(_name: &str, _actual: &Json, schema: &MySqlSchema) -> Result<()> {
+    fn remove_external(_name: &str, _actual: &Json, schema: &MySqlSchema) -> Result<()> {
         let mut connection = connected()?;
         connection.query(&format!("DROP SCHEMA IF EXISTS {}", Name(&schema.name()?)))?;
         // Last, as it says whose the schema is.

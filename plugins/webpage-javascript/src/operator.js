@@ -13,7 +13,7 @@ export default operator({
 
   /** Only a change of the page can mend bad HTML, so it is not retried. Anything else is. */
   handleError(page) {
-    if (problem(page)) return { status: statusOf(page), retry: false };
+    if (problem(page)) return { status: statusOf(page), stop: true };
   },
 
   desired: {

@@ -31,7 +31,7 @@ test("bad HTML fails the config map and ends in the status", () => {
   for (const html of ["hello", "<html>", "</html>", ""]) {
     assert.throws(() => webpage.desired.configmap(page(html)), { message: WRONG });
     const status = { areWeGood: false, errorMessage: WRONG, observedGeneration: 3 };
-    assert.deepEqual(webpage.handleError(page(html), failure), { status, retry: false }, html);
+    assert.deepEqual(webpage.handleError(page(html), failure), { status, stop: true }, html);
   }
 });
 

@@ -1,6 +1,6 @@
 //! Decides what a `WebPage` needs in the cluster, and what its status says.
 
-use capstan_guest::{ErrorControl, ErrorHandler, Failure, Metadata, Reconciler, Result, Update};
+use capstan_guest::{ErrorHandler, Failure, Handled, Metadata, Reconciler, Result, Update};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -32,10 +32,10 @@ impl ErrorHandler for WebPageOperator {
     type Primary = WebPage;
 
     /// Only a change of the page can mend bad HTML, so it is not retried. Anything else is.
-    fn handle_error(page: &WebPage, _failure: &Failure) -> Result<ErrorControl> {
+    fn handle_error(page: &WebPage, _failure: &Failure) -> Result<Option<Handled>> {
         Ok(match page.html() {
-            Ok(_) => ErrorControl::unhandled(),
-            Err(_) => ErrorControl::status(page.status()).stop(),
+            Ok(_) => None,
+            Err(_) => Some(Handled::status(page.status()).stop()),
         })
     }
 }

@@ -41,13 +41,13 @@ fn bad_html_fails_the_config_map_and_ends_in_the_status() {
         assert_eq!(WebPageOperator::configmap(&page(html)).unwrap_err().message(), message);
         let status = json!({ "areWeGood": false, "errorMessage": message, "observedGeneration": 3 });
         let answer = WebPageOperator::handle_error(&page(html), &failure());
-        assert_eq!(answer, Ok(ErrorControl::status(status).stop()), "{html}");
+        assert_eq!(answer, Ok(Some(Handled::status(status).stop())), "{html}");
     }
 }
 
 #[test]
 fn a_failure_of_a_good_page_is_retried() {
-    assert_eq!(WebPageOperator::handle_error(&page(GOOD), &failure()), Ok(ErrorControl::unhandled()));
+    assert_eq!(WebPageOperator::handle_error(&page(GOOD), &failure()), Ok(None));
 }
 
 #[test]

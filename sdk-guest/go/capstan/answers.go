@@ -10,15 +10,15 @@ import (
 // Update says what to write to the primary, and when to come back. The zero value writes nothing and waits for the next
 // event.
 //
-//	return capstan.Update{Status: Status{Ready: true}, RescheduleAfter: time.Minute}, nil
+//	return capstan.Update{Status: Status{Ready: true}, Reschedule: time.Minute}, nil
 type Update struct {
 	// Object is written without its status. With server-side apply, give the fields that this controller owns and no others;
 	// kind, name and namespace are filled in by the daemon.
 	Object any
 	// Status is written as the status.
 	Status any
-	// RescheduleAfter runs again after so long, at most 49 days; see [AtOnce].
-	RescheduleAfter time.Duration
+	// Reschedule runs again after so long, at most 49 days; see [AtOnce].
+	Reschedule time.Duration
 	// OnlyAt writes only if the primary still has this resourceVersion; else the run fails with a conflict.
 	OnlyAt string
 }
@@ -30,8 +30,8 @@ const AtOnce time.Duration = 1
 type Deletion struct {
 	// KeepFinalizer says not yet: Cleanup is called again at the next event.
 	KeepFinalizer bool
-	// RescheduleAfter calls it again after so long, if the finalizer is kept.
-	RescheduleAfter time.Duration
+	// Reschedule calls it again after so long, if the finalizer is kept.
+	Reschedule time.Duration
 }
 
 // Failure is what failed. As JSON, in a status for example, it has the words of the contract.
@@ -49,6 +49,9 @@ type Failure struct {
 	Retry Retry `json:"retry"`
 }
 
+// String returns the message.
+func (f Failure) String() string { return f.Message }
+
 // DependentFailure is a dependent that failed.
 type DependentFailure struct {
 	// Name is the dependent's.
@@ -58,6 +61,9 @@ type DependentFailure struct {
 	// Refused is the [Reason] of the API server's refusal, or [ErrUnreachable] if it could not be asked, if that is why, else nil.
 	Refused error `json:"refused,omitempty"`
 }
+
+// String returns the name and the message.
+func (f DependentFailure) String() string { return f.Name + ": " + f.Message }
 
 // Origin says where a failure comes from.
 type Origin string
@@ -80,17 +86,15 @@ const (
 	FromElsewhere Origin = "other"
 )
 
-// ErrorControl says what to do about a failure. The zero value is as if there were no error handler: it is logged and
-// retried as the manifest says. With any field set it is dealt with, and logged quietly.
-type ErrorControl struct {
-	// Handled says that it is dealt with, where no other field says so.
-	Handled bool
+// Handled says how a failure is dealt with: it is logged quietly, and retried as the manifest says unless a field says otherwise. A function that
+// returns nil has not dealt with it, as if it were not there.
+type Handled struct {
 	// Status is written as the status.
 	Status any
-	// NoRetry waits for the next event instead of retrying.
-	NoRetry bool
-	// RescheduleAfter runs again after so long instead of retrying; see [AtOnce].
-	RescheduleAfter time.Duration
+	// Stop does not retry: the primary waits for its next event.
+	Stop bool
+	// Reschedule runs again after so long instead of retrying; see [AtOnce].
+	Reschedule time.Duration
 	// RetryAfter retries after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows
 	// the last one.
 	RetryAfter time.Duration
@@ -98,13 +102,16 @@ type ErrorControl struct {
 
 // FailedRun says what failed, for a function of [DecideRetry].
 type FailedRun struct {
-	// Class is that of the failure.
-	Class FailureClass `json:"failure-class"`
+	// FailureClass is that of the failure.
+	FailureClass FailureClass `json:"failure-class"`
 	// Message is the text of the failure.
 	Message string `json:"message"`
 	// Retry is the retry state.
 	Retry Retry `json:"retry"`
 }
+
+// String returns the message.
+func (f FailedRun) String() string { return f.Message }
 
 // FailureClass is the class of a failure, as under retry.by in the manifest.
 type FailureClass string
@@ -156,10 +163,10 @@ type Met struct {
 
 // Things are those of one primary outside of the cluster. The zero value says that there are none.
 //
-//	return capstan.Things{Items: []Domain{{Name: "example.com"}}}, nil
+//	return capstan.Things{Things: []Domain{{Name: "example.com"}}}, nil
 type Things struct {
-	// Items is a list of anything that encoding/json writes, each with an id where the manifest says.
-	Items any
+	// Things is a list of anything that encoding/json writes, each with an id where the manifest says.
+	Things any
 	// Again reads them again after so long, in place of the manifest's period; at most 49 days.
 	Again time.Duration
 }
@@ -170,8 +177,8 @@ type PrimaryThings struct {
 	Namespace string
 	// Name is the primary's.
 	Name string
-	// Items is a list of anything that encoding/json writes, each with an id where the manifest says.
-	Items any
+	// Things is a list of anything that encoding/json writes, each with an id where the manifest says.
+	Things any
 }
 
 // Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise.
@@ -180,9 +187,4 @@ func Equal(differs string, actual, desired any) string {
 		return ""
 	}
 	return differs
-}
-
-// isHandled says whether the failure is dealt with.
-func (c ErrorControl) isHandled() bool {
-	return c.Handled || c.NoRetry || c.RescheduleAfter != 0 || c.RetryAfter != 0 || !nothing(c.Status)
 }

@@ -15,7 +15,7 @@ const (
 	WasDeleted
 )
 
-// Change is what happened to an object, for a function of [Filter].
+// Change is what happened to an object, for a function of [Accepts].
 type Change[O any] struct {
 	// Sort is the sort of change.
 	Sort ChangeSort
@@ -35,10 +35,10 @@ type Key struct {
 	Name string
 }
 
-// Filter registers what decides which changes matter, where CEL is not enough, under the name that the manifest gives after "export". An
+// Accepts registers what decides which changes matter, where CEL is not enough, under the name that the manifest gives after "export". An
 // error lets the change pass. It is called outside of all runs.
-func Filter[O any](name string, function func(run Run, change Change[O]) (bool, error)) {
-	Controller("").Filter(name, function)
+func Accepts[O any](name string, function func(run Run, change Change[O]) (bool, error)) {
+	Controller("").Accepts(name, function)
 }
 
 // ToPrimaries registers what finds the primaries of a secondary, under the name that the manifest gives after "mapper: { export: … }". It
@@ -53,8 +53,8 @@ func ToSecondaries[P any](name string, function func(run Run, primary *P) ([]Key
 	Controller("").ToSecondaries(name, function)
 }
 
-// Filter is like the function [Filter], for one controller.
-func (c Controller) Filter[O any](name string, function func(run Run, change Change[O]) (bool, error)) {
+// Accepts is like the function [Accepts], for one controller.
+func (c Controller) Accepts[O any](name string, function func(run Run, change Change[O]) (bool, error)) {
 	c.register(filter, name, function == nil, filterOf(function))
 }
 

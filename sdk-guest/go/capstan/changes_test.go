@@ -7,13 +7,13 @@ import (
 
 func TestAFilterSeesTheObjectAsItIsAndWas(t *testing.T) {
 	fresh(t)
-	Filter("renamed", func(_ Run, change Change[page]) (bool, error) {
+	Accepts("renamed", func(_ Run, change Change[page]) (bool, error) {
 		return change.Before != nil && change.Before.Name != change.Object.Name, nil
 	})
-	Controller("web").Filter("missed", func(_ Run, change Change[page]) (bool, error) {
+	Controller("web").Accepts("missed", func(_ Run, change Change[page]) (bool, error) {
 		return change.Sort == WasDeleted && change.FinalStateUnknown, nil
 	})
-	Filter("fails", func(Run, Change[page]) (bool, error) { return false, errors.New("no way") })
+	Accepts("fails", func(Run, Change[page]) (bool, error) { return false, errors.New("no way") })
 	run := On(&beside{stub{controller: "web"}})
 	other := `{"metadata": {"name": "other"}}`
 	for _, row := range []struct {

@@ -153,7 +153,7 @@ func bindDeletion(deletion Deletion) witCleaner.DeleteControl {
 	if !deletion.KeepFinalizer {
 		return witCleaner.MakeDeleteControlRemoveFinalizer()
 	}
-	return witCleaner.MakeDeleteControlKeepFinalizer(option(millis(deletion.RescheduleAfter)))
+	return witCleaner.MakeDeleteControlKeepFinalizer(option(millis(deletion.Reschedule)))
 }
 
 func bindErrorControl(control errorControl) witErrorHandler.ErrorControl {
@@ -288,7 +288,7 @@ func failureOf(failed witErrorHandler.FailureInfo) Failure {
 var classes = [...]FailureClass{ClassReturned, ClassWorkflow, ClassConflict, ClassRejected, ClassTrap, ClassTimeout, ClassOutOfMemory, ClassOther}
 
 func failedOf(failed witRetryPolicy.FailedRun) FailedRun {
-	return FailedRun{Class: classes[failed.FailureClass], Message: failed.Message, Retry: retryOf(failed.Retry)}
+	return FailedRun{FailureClass: classes[failed.FailureClass], Message: failed.Message, Retry: retryOf(failed.Retry)}
 }
 
 func refusedBy(refused types.Option[witTypes.CallReason]) error {

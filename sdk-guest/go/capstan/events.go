@@ -22,17 +22,23 @@ type Event struct {
 	Annotations map[string]string
 }
 
-// Publish records an Event about the primary. Best effort.
-func (r Run) Publish(event Event) { r.ask().Publish(event) }
+// Recorder records Kubernetes Events about the primary. Best effort.
+type Recorder struct{ run Run }
 
-// Event records that all is as it should be.
+// Recorder returns what records Events.
 //
-//	run.Event("Published", "the page is online")
-func (r Run) Event(reason, message string) {
+//	run.Recorder().Normal("Published", "the page is online")
+func (r Run) Recorder() Recorder { return Recorder{r} }
+
+// Normal records that all is as it should be.
+func (r Recorder) Normal(reason, message string) {
 	r.Publish(Event{Reason: reason, Message: message})
 }
 
 // Warning records that somebody should look.
-func (r Run) Warning(reason, message string) {
+func (r Recorder) Warning(reason, message string) {
 	r.Publish(Event{Warning: true, Reason: reason, Message: message})
 }
+
+// Publish records an Event with all that can be said of it.
+func (r Recorder) Publish(event Event) { r.run.ask().Publish(event) }

@@ -27,36 +27,41 @@ const (
 	Pending Outcome = "pending"
 )
 
-// Expect expects something of the primary, in place of anything else. The daemon keeps it until it stops; the component itself
-// finds out whether it has come true. Nothing calls the component when the time is over: reschedule. Fails with [ErrInvalid] for
-// a name that is empty or longer than 253 bytes.
-func (r Run) Expect(name string, timeout time.Duration) error {
-	return r.ask().Expect(name, timeout)
+// Expectations are what is expected of the primary: one thing at a time. The daemon keeps it until it stops; the component itself finds out
+// whether it has come true. Nothing calls the component when the time is over: reschedule.
+type Expectations struct{ run Run }
+
+// Expectations returns what is expected of the primary.
+//
+//	outcome, err := run.Expectations().Check("ready", isReady)
+//	if outcome == capstan.NotExpected {
+//		awaited, err := run.Expectations().CheckAndSet("ready", 30*time.Second, isReady)
+//	}
+func (r Run) Expectations() Expectations { return Expectations{r} }
+
+// Expect expects something of the primary, in place of anything else. Fails with [ErrInvalid] for a name that is empty or longer than 253 bytes.
+func (e Expectations) Expect(name string, timeout time.Duration) error {
+	return e.run.ask().Expect(name, timeout)
 }
 
-// Expected returns what is expected of the primary; nil if nothing is.
-func (r Run) Expected() *Expectation { return r.ask().Expected() }
+// Pending returns what is expected of the primary; nil if nothing is.
+func (e Expectations) Pending() *Expectation { return e.run.ask().Expected() }
 
-// ClearExpectation expects this no more, and returns whether it was expected.
-func (r Run) ClearExpectation(name string) bool { return r.ask().ClearExpectation(name) }
+// Clear expects this no more, and returns whether it was expected.
+func (e Expectations) Clear(name string) bool { return e.run.ask().ClearExpectation(name) }
 
 // CheckAndSet expects something, unless it is so already, and returns whether it is expected now.
-//
-//	outcome, err := run.Check("ready", isReady)
-//	if outcome == capstan.NotExpected {
-//		awaited, err := run.CheckAndSet("ready", 30*time.Second, isReady)
-//	}
-func (r Run) CheckAndSet(name string, timeout time.Duration, isSo func() (bool, error)) (bool, error) {
+func (e Expectations) CheckAndSet(name string, timeout time.Duration, isSo func() (bool, error)) (bool, error) {
 	if so, err := isSo(); so || err != nil {
 		return false, err
 	}
-	err := r.Expect(name, timeout)
+	err := e.Expect(name, timeout)
 	return err == nil, err
 }
 
 // Check returns what has become of an expectation.
-func (r Run) Check(name string, isSo func() (bool, error)) (Outcome, error) {
-	expected := r.Expected()
+func (e Expectations) Check(name string, isSo func() (bool, error)) (Outcome, error) {
+	expected := e.Pending()
 	if expected == nil || expected.Name != name {
 		return NotExpected, nil
 	}
@@ -65,7 +70,7 @@ func (r Run) Check(name string, isSo func() (bool, error)) (Outcome, error) {
 	case err != nil:
 		return NotExpected, err
 	case so:
-		r.ClearExpectation(name)
+		e.Clear(name)
 		return Fulfilled, nil
 	case expected.TimedOut:
 		return TimedOut, nil

@@ -4,8 +4,8 @@ package capstan
 
 import "errors"
 
-// CreatedThing is a thing outside of the cluster that was created.
-type CreatedThing struct {
+// Created is a thing outside of the cluster that was created.
+type Created struct {
 	// Thing is what it is now: JSON with its id where the source's "id" in the manifest says.
 	Thing any
 	// State is the Kubernetes object that remembers the id; only with "state" in the manifest. It is written at once, and deleted together
@@ -15,7 +15,7 @@ type CreatedThing struct {
 
 // CreateExternal registers what creates what is desired of a dependent outside of the cluster ("external" in the manifest). A component that
 // has it has [UpdateExternal] and [RemoveExternal] as well. It has to bear being repeated: the daemon may end before it has kept the answer.
-func CreateExternal[P, T any](dependent string, function func(run Run, desired *T, primary *P) (CreatedThing, error)) {
+func CreateExternal[P, T any](dependent string, function func(run Run, desired *T, primary *P) (Created, error)) {
 	Controller("").CreateExternal(dependent, function)
 }
 
@@ -31,7 +31,7 @@ func RemoveExternal[P, T any](dependent string, function func(run Run, actual *T
 }
 
 // CreateExternal is like the function [CreateExternal], for one controller.
-func (c Controller) CreateExternal[P, T any](dependent string, function func(run Run, desired *T, primary *P) (CreatedThing, error)) {
+func (c Controller) CreateExternal[P, T any](dependent string, function func(run Run, desired *T, primary *P) (Created, error)) {
 	c.register(creator, dependent, function == nil, creatorOf(function))
 }
 
@@ -52,12 +52,12 @@ type (
 	removerFunc func(run Run, actual, primary string) error
 )
 
-// created is a [CreatedThing] as the contract has it; the state is empty if there is none.
+// created is a [Created] as the contract has it; the state is empty if there is none.
 type created struct {
 	actual, state string
 }
 
-func creatorOf[P, T any](function func(Run, *T, *P) (CreatedThing, error)) creatorFunc {
+func creatorOf[P, T any](function func(Run, *T, *P) (Created, error)) creatorFunc {
 	return func(run Run, desired, text string) (created, error) {
 		primary, err := primaryOf[P](text)
 		if err != nil {

@@ -13,13 +13,13 @@ type domain struct {
 
 func TestWhatIsOutsideOfTheClusterIsWrittenByThreeFunctions(t *testing.T) { // XD-1, XD-2
 	fresh(t)
-	CreateExternal("domain", func(_ Run, wanted *domain, page *page) (CreatedThing, error) {
-		return CreatedThing{Thing: domain{ID: page.Name, Name: wanted.Name}}, nil
+	CreateExternal("domain", func(_ Run, wanted *domain, page *page) (Created, error) {
+		return Created{Thing: domain{ID: page.Name, Name: wanted.Name}}, nil
 	})
-	CreateExternal("remembered", func(Run, *domain, *page) (CreatedThing, error) {
-		return CreatedThing{Thing: domain{ID: "1"}, State: Object{"data": Object{"id": "1"}}}, nil
+	CreateExternal("remembered", func(Run, *domain, *page) (Created, error) {
+		return Created{Thing: domain{ID: "1"}, State: Object{"data": Object{"id": "1"}}}, nil
 	})
-	CreateExternal("nothing", func(Run, *domain, *page) (CreatedThing, error) { return CreatedThing{}, nil })
+	CreateExternal("nothing", func(Run, *domain, *page) (Created, error) { return Created{}, nil })
 	UpdateExternal("domain", func(_ Run, actual, wanted *domain, _ *page) (*domain, error) {
 		return &domain{ID: actual.ID, Name: wanted.Name}, nil
 	})

@@ -267,7 +267,7 @@ func workflowResultOf(result witWorkflow.WorkflowResult) WorkflowResult {
 
 // What can be done, and what conditions are for, in the order of the contract.
 var (
-	operations = [...]Operation{Unchanged, Created, Updated, Deleted}
+	operations = [...]Operation{OperationUnchanged, OperationCreated, OperationUpdated, OperationDeleted}
 	roles      = [...]ConditionRole{Activation, ReconcilePrecondition, ReadyPostcondition, DeletePostcondition}
 )
 

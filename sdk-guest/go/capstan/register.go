@@ -24,7 +24,7 @@ func Cleanup[P any](function func(run Run, primary *P) (Deletion, error)) {
 
 // HandleError registers what decides what a failed run leaves behind. It is called after a failure of Reconcile, or of the
 // managed workflow before it.
-func HandleError[P any](function func(run Run, primary *P, failure Failure) (ErrorControl, error)) {
+func HandleError[P any](function func(run Run, primary *P, failure Failure) (*Handled, error)) {
 	Controller("").HandleError(function)
 }
 
@@ -108,7 +108,7 @@ func (c Controller) Cleanup[P any](function func(run Run, primary *P) (Deletion,
 }
 
 // HandleError is like the function [HandleError], for one controller.
-func (c Controller) HandleError[P any](function func(run Run, primary *P, failure Failure) (ErrorControl, error)) {
+func (c Controller) HandleError[P any](function func(run Run, primary *P, failure Failure) (*Handled, error)) {
 	c.register(errorHandler, "", function == nil, errorHandlerOf(function))
 }
 

@@ -75,8 +75,12 @@ func (r Run) Config[T any]() (T, error) {
 // own default logger does the same, and so does package log.
 func (r Run) Log() *slog.Logger { return slog.New(logHandler{daemon: r.ask()}) }
 
-// Now returns the daemon's time. In a component, time.Now does the same; here a test can set it.
-func (r Run) Now() time.Time { return r.ask().Now() }
+// Now returns the daemon's time, in UTC and to the second, as it is fit for a status. In a component, time.Now is the same time more
+// precisely; here a test can set it.
+func (r Run) Now() time.Time { return r.ask().Now().UTC().Truncate(time.Second) }
+
+// NowMs returns the same time in milliseconds since 1970, with fractions.
+func (r Run) NowMs() float64 { return float64(r.ask().Now().UnixMicro()) / 1000 }
 
 // RandomBytes returns so many random bytes, at most 4096. In a component, crypto/rand does the same.
 func (r Run) RandomBytes(count int) []byte { return r.ask().RandomBytes(count) }

@@ -37,7 +37,7 @@ type updateControl struct {
 	reschedule                      *uint32
 }
 
-// errorControl is an [ErrorControl] as the contract has it.
+// errorControl is an [Handled] as the contract has it.
 type errorControl struct {
 	handled    bool
 	status     string
@@ -88,7 +88,7 @@ func cleanerOf[P any](function func(Run, *P) (Deletion, error)) cleanerFunc {
 	}
 }
 
-func errorHandlerOf[P any](function func(Run, *P, Failure) (ErrorControl, error)) errorHandlerFunc {
+func errorHandlerOf[P any](function func(Run, *P, Failure) (*Handled, error)) errorHandlerFunc {
 	return func(run Run, text string, failure Failure) (errorControl, error) {
 		primary, err := primaryOf[P](text)
 		if err != nil {
@@ -222,7 +222,7 @@ func pollerOf(function func(Run) ([]PrimaryThings, error)) pollerFunc {
 		}
 		all := make([]primaryResources, len(polled))
 		for i, one := range polled {
-			resources, err := itemsOf(one.Items)
+			resources, err := itemsOf(one.Things)
 			if err != nil {
 				return nil, within("the things of "+one.Name, err)
 			}
@@ -242,7 +242,7 @@ func resourcePollerOf[P any](function func(Run, *P) (Things, error)) resourcePol
 		if err != nil {
 			return pollResult{}, err
 		}
-		resources, err := itemsOf(things.Items)
+		resources, err := itemsOf(things.Things)
 		return pollResult{resources, millis(things.Again)}, within("the things", err)
 	}
 }
@@ -274,7 +274,7 @@ func primaryOf[P any](text string) (*P, error) {
 
 // control returns the update as the contract has it.
 func (u Update) control() (updateControl, error) {
-	control := updateControl{reschedule: millis(u.RescheduleAfter)}
+	control := updateControl{reschedule: millis(u.Reschedule)}
 	object := "{}"
 	if !nothing(u.Object) {
 		var err error
@@ -307,11 +307,14 @@ func (u Update) control() (updateControl, error) {
 }
 
 // control returns the error control as the contract has it.
-func (c ErrorControl) control() (errorControl, error) {
+func (c *Handled) control() (errorControl, error) {
+	if c == nil {
+		return errorControl{}, nil
+	}
 	control := errorControl{
-		handled:    c.isHandled(),
-		noRetry:    c.NoRetry,
-		reschedule: millis(c.RescheduleAfter),
+		handled:    true,
+		noRetry:    c.Stop,
+		reschedule: millis(c.Reschedule),
 		retryAfter: millis(c.RetryAfter),
 	}
 	if nothing(c.Status) {

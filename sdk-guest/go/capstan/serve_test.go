@@ -71,10 +71,10 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 		{Update{Object: Object{"spec": 1, "status": 2}, Status: Object{}}, updateControl{objectAndStatus: `{"spec":1,"status":{}}`}},
 		{Update{Status: 1, OnlyAt: "7"}, updateControl{status: `{"metadata":{"resourceVersion":"7"},"status":1}`}},
 		{Update{Object: Object{"metadata": Object{"name": "a"}}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"name":"a","resourceVersion":"7"}}`}},
-		{Update{RescheduleAfter: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
-		{Update{RescheduleAfter: AtOnce}, updateControl{reschedule: ms(0)}},
-		{Update{RescheduleAfter: -time.Second}, updateControl{reschedule: ms(0)}},
-		{Update{RescheduleAfter: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},
+		{Update{Reschedule: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
+		{Update{Reschedule: AtOnce}, updateControl{reschedule: ms(0)}},
+		{Update{Reschedule: -time.Second}, updateControl{reschedule: ms(0)}},
+		{Update{Reschedule: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},
 	} {
 		control, err := row.update.control()
 		equal(t, err, nil)
@@ -86,18 +86,18 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 	equal(t, text(err), "status: json: unsupported type: func()")
 }
 
-func TestAnErrorControlIsHandledIfItSaysAnything(t *testing.T) {
+func TestAFailureIsDealtWithIfAnythingIsAnswered(t *testing.T) {
 	zero, second := uint32(0), uint32(1000)
 	for _, row := range []struct {
-		control  ErrorControl
+		control  *Handled
 		expected errorControl
 	}{
-		{ErrorControl{}, errorControl{}},
-		{ErrorControl{Handled: true}, errorControl{handled: true}},
-		{ErrorControl{Status: Object{"ok": false}}, errorControl{handled: true, status: `{"status":{"ok":false}}`}},
-		{ErrorControl{NoRetry: true}, errorControl{handled: true, noRetry: true}},
-		{ErrorControl{RescheduleAfter: AtOnce}, errorControl{handled: true, reschedule: &zero}},
-		{ErrorControl{RetryAfter: time.Second}, errorControl{handled: true, retryAfter: &second}},
+		{nil, errorControl{}},
+		{&Handled{}, errorControl{handled: true}},
+		{&Handled{Status: Object{"ok": false}}, errorControl{handled: true, status: `{"status":{"ok":false}}`}},
+		{&Handled{Stop: true}, errorControl{handled: true, noRetry: true}},
+		{&Handled{Reschedule: AtOnce}, errorControl{handled: true, reschedule: &zero}},
+		{&Handled{RetryAfter: time.Second}, errorControl{handled: true, retryAfter: &second}},
 	} {
 		control, err := row.control.control()
 		equal(t, err, nil)
@@ -178,7 +178,7 @@ func TestAControllerWithoutInitializerHasNothingToPrepare(t *testing.T) {
 func TestAControllerWithoutRetryPolicyLeavesDelaysToTheManifest(t *testing.T) {
 	fresh(t)
 	Controller("theme").DecideRetry(func(_ Run, page *page, failed FailedRun) (NextRetry, error) {
-		if failed.Class == ClassRejected {
+		if failed.FailureClass == ClassRejected {
 			return NextRetry{}, errors.New(page.Name + " has none")
 		}
 		return NextRetry{After: 5 * time.Second, Stop: failed.Retry.Attempt > 2}, nil
@@ -187,10 +187,10 @@ func TestAControllerWithoutRetryPolicyLeavesDelaysToTheManifest(t *testing.T) {
 	equal(t, next, NextRetry{})
 	equal(t, err, nil)
 	run := On(&stub{controller: "theme"})
-	next, err = serveDecideRetry(run, hello, FailedRun{Class: ClassTrap, Retry: Retry{Attempt: 3}})
+	next, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassTrap, Retry: Retry{Attempt: 3}})
 	equal(t, next, NextRetry{After: 5 * time.Second, Stop: true})
 	equal(t, err, nil)
-	_, err = serveDecideRetry(run, hello, FailedRun{Class: ClassRejected})
+	_, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassRejected})
 	equal(t, text(err), "hello has none")
 }
 
@@ -212,8 +212,8 @@ func TestEachFunctionGetsItsValuesAndGivesItsAnswer(t *testing.T) {
 	Cleanup(func(_ Run, page *page) (Deletion, error) {
 		return Deletion{KeepFinalizer: page.Generation == 3}, nil
 	})
-	HandleError(func(_ Run, page *page, failure Failure) (ErrorControl, error) {
-		return ErrorControl{Status: Object{page.Name: failure.Message}}, nil
+	HandleError(func(_ Run, page *page, failure Failure) (*Handled, error) {
+		return &Handled{Status: Object{page.Name: failure.Message}}, nil
 	})
 	Desired("configmap", func(_ Run, page *page) (Object, error) { return Object{"html": page.Spec.HTML}, nil })
 	Match("same", func(_ Run, actual, desired *Object, page *page) (string, error) {
@@ -349,9 +349,9 @@ func TestWhatIsPolledIsAListOfThingsByPrimary(t *testing.T) {
 	Controller("web").Poll("themes", func(Run) ([]PrimaryThings, error) {
 		return []PrimaryThings{{"web", "hello", []any{domain{"a"}, 7}}, {Name: "all"}}, nil
 	})
-	Poll("broken", func(Run) ([]PrimaryThings, error) { return []PrimaryThings{{Name: "a", Items: domain{"a"}}}, nil })
+	Poll("broken", func(Run) ([]PrimaryThings, error) { return []PrimaryThings{{Name: "a", Things: domain{"a"}}}, nil })
 	PollOne("domains", func(_ Run, page *page) (Things, error) {
-		return Things{Items: []domain{{page.Name}}, Again: 2 * time.Second}, nil
+		return Things{Things: []domain{{page.Name}}, Again: 2 * time.Second}, nil
 	})
 	PollOne("none", func(Run, *page) (Things, error) { return Things{}, nil })
 	run := On(&beside{stub{controller: "web"}})

@@ -26,6 +26,8 @@ type StatusCondition struct {
 }
 
 // ConditionStatus says whether a condition is so.
+//
+// +kubebuilder:validation:Enum=True;False;Unknown
 type ConditionStatus string
 
 // What conditions can be.

@@ -2,12 +2,15 @@
 
 package capstan
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 	node := NodeResult{
 		Name:       "map",
-		Done:       []ObjectResult{{"hello", Created}},
+		Done:       []ObjectResult{{"hello", OperationCreated}},
 		Conditions: []ConditionOutcome{{ReadyPostcondition, true, []byte(`{"why":"so"}`)}, {Role: ReconcilePrecondition}, {Role: DeletePostcondition}},
 	}
 	retry := Retry{Attempt: 1, Last: true}
@@ -28,4 +31,8 @@ func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 		equal(t, err, nil)
 		equal(t, text, row.text)
 	}
+}
+
+func TestAFailureAsATextIsItsMessage(t *testing.T) {
+	equal(t, fmt.Sprint(Failure{Message: "no"}, DependentFailure{Name: "map", Message: "no"}, FailedRun{Message: "no"}), "no map: no no")
 }

@@ -73,10 +73,10 @@ type Operation string
 
 // The operations.
 const (
-	Unchanged Operation = "unchanged"
-	Created   Operation = "created"
-	Updated   Operation = "updated"
-	Deleted   Operation = "deleted"
+	OperationUnchanged Operation = "unchanged"
+	OperationCreated   Operation = "created"
+	OperationUpdated   Operation = "updated"
+	OperationDeleted   Operation = "deleted"
 )
 
 // ConditionOutcome is what a condition said.

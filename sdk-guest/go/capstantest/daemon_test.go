@@ -218,7 +218,7 @@ func TestMemosAreKeptByLifetimeAndKey(t *testing.T) {
 }
 
 func TestWorkflowsEndAsTheTestSays(t *testing.T) {
-	preview := capstan.WorkflowResult{Nodes: []capstan.NodeResult{{Name: "pod", Done: []capstan.ObjectResult{{Key: "a", Operation: capstan.Created}}}}, Complete: true}
+	preview := capstan.WorkflowResult{Nodes: []capstan.NodeResult{{Name: "pod", Done: []capstan.ObjectResult{{Key: "a", Operation: capstan.OperationCreated}}}}, Complete: true}
 	daemon := &capstantest.Daemon{
 		Workflows:  map[string]capstan.WorkflowResult{"preview": preview},
 		Dependents: map[string]capstan.NodeResult{"pod": preview.Nodes[0]},
@@ -257,7 +257,7 @@ func TestAComparisonToleratesAdditionsUnlessItIsForEquality(t *testing.T) {
 func TestLogLinesAndEventsAreRecorded(t *testing.T) {
 	daemon := &capstantest.Daemon{}
 	daemon.Run().Log().With("page", "hello").WithGroup("took").Warn("slow", "ms", 12, slog.Group("of", "total", 2))
-	daemon.Run().Warning("NoTheme", "the theme is not there yet")
+	daemon.Run().Recorder().Warning("NoTheme", "the theme is not there yet")
 	equal(t, daemon.Logs, []capstantest.Line{{Level: slog.LevelWarn, Message: "slow", Fields: map[string]string{"page": "hello", "took.ms": "12", "took.of.total": "2"}}})
 	equal(t, daemon.Events, []capstan.Event{{Warning: true, Reason: "NoTheme", Message: "the theme is not there yet"}})
 }
@@ -291,21 +291,21 @@ func TestWhatIsExpectedIsCheckedAndSet(t *testing.T) {
 	yes, no := func() (bool, error) { return true, nil }, func() (bool, error) { return false, nil }
 	daemon := &capstantest.Daemon{}
 	run := daemon.Run()
-	equal(t, must[capstan.Outcome](t)(run.Check("ready", yes)), capstan.NotExpected)
-	equal(t, must[bool](t)(run.CheckAndSet("ready", time.Second, yes)), false)
-	equal(t, run.Expected() == nil, true)
-	equal(t, must[bool](t)(run.CheckAndSet("ready", time.Second, no)), true)
-	equal(t, must[capstan.Outcome](t)(run.Check("gone", yes)), capstan.NotExpected)
-	equal(t, must[capstan.Outcome](t)(run.Check("ready", no)), capstan.Pending)
+	equal(t, must[capstan.Outcome](t)(run.Expectations().Check("ready", yes)), capstan.NotExpected)
+	equal(t, must[bool](t)(run.Expectations().CheckAndSet("ready", time.Second, yes)), false)
+	equal(t, run.Expectations().Pending() == nil, true)
+	equal(t, must[bool](t)(run.Expectations().CheckAndSet("ready", time.Second, no)), true)
+	equal(t, must[capstan.Outcome](t)(run.Expectations().Check("gone", yes)), capstan.NotExpected)
+	equal(t, must[capstan.Outcome](t)(run.Expectations().Check("ready", no)), capstan.Pending)
 	unknown := errors.New("unknown")
-	_, err := run.Check("ready", func() (bool, error) { return false, unknown })
+	_, err := run.Expectations().Check("ready", func() (bool, error) { return false, unknown })
 	equal(t, err, unknown)
-	equal(t, must[capstan.Outcome](t)(run.Check("ready", yes)), capstan.Fulfilled)
-	equal(t, run.ClearExpectation("ready"), false)
-	equal(t, errors.Is(run.Expect("", time.Second), capstan.ErrInvalid), true)
+	equal(t, must[capstan.Outcome](t)(run.Expectations().Check("ready", yes)), capstan.Fulfilled)
+	equal(t, run.Expectations().Clear("ready"), false)
+	equal(t, errors.Is(run.Expectations().Expect("", time.Second), capstan.ErrInvalid), true)
 	daemon.Expectation = &capstan.Expectation{Name: "ready", TimedOut: true}
-	equal(t, must[capstan.Outcome](t)(run.Check("ready", no)), capstan.TimedOut)
-	equal(t, run.ClearExpectation("ready"), true)
+	equal(t, must[capstan.Outcome](t)(run.Expectations().Check("ready", no)), capstan.TimedOut)
+	equal(t, run.Expectations().Clear("ready"), true)
 	equal(t, daemon.Expectation == nil, true)
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command line: `capstan-js build` makes a component from an author's file.
+// The command line: `capstan-js build` makes a component from an author's file, `capstan-js types` says what the types in it are.
 
 import { writeFileSync } from "node:fs";
 import { basename } from "node:path";
@@ -10,8 +10,10 @@ import { Broken } from "../build/broken.js";
 const HELP = `Build a Kubernetes operator for Capstan
 
 Usage: capstan-js build [OPTIONS] FILE
+       capstan-js types FILE
 
-FILE is JavaScript or TypeScript; its default export is the operator.
+build: FILE is JavaScript or TypeScript; its default export is the operator.
+types: FILE is TypeScript, with the type of a custom resource; prints what it says, for \`capstan crd\`, which makes the CRD of it.
 
 Options:
   -o, --output FILE   Where the component goes; without it FILE's name with .wasm, in this folder
@@ -46,9 +48,10 @@ async function main() {
     console.log(HELP);
     return 0;
   }
-  if (name !== "build") return misused(`there is no command ${name}; there is: build`);
-  if (entry === undefined) return misused("which file? Write: capstan-js build src/operator.js");
-  if (rest.length > 0) return misused(`one file is built at a time, and this is one more: ${rest[0]}`);
+  if (!["build", "types"].includes(name)) return misused(`there is no command ${name}; there are: build, types`);
+  if (entry === undefined) return misused(`which file? Write: capstan-js ${name} src/operator.${name === "build" ? "js" : "ts"}`);
+  if (rest.length > 0) return misused(`one file at a time, and this is one more: ${rest[0]}`);
+  if (name === "types") return await say(entry);
   return await make(entry, values.output ?? basename(entry).replace(/\.[^.]+$/, ".wasm"), values["opt-size"]);
 }
 
@@ -64,6 +67,18 @@ async function make(entry, output, optSize) {
   } catch (error) {
     if (!(error instanceof Broken) && error.code === undefined) throw error;
     console.error(`capstan-js build: ${error.message}`);
+    return 1;
+  }
+}
+
+async function say(entry) {
+  try {
+    const { types } = await import("../build/types.js");
+    console.log(await types(entry));
+    return 0;
+  } catch (error) {
+    if (!(error instanceof Broken)) throw error;
+    console.error(`capstan-js types: ${error.message}`);
     return 1;
   }
 }

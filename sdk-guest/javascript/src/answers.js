@@ -89,20 +89,21 @@ export function deleteControl(answer, what) {
 
 /** Returns what `handleError` has answered as the contract's `error-control`. */
 export function errorControl(answer, what) {
-  const handled = fields(answer, what, ["status", "retry", "retryAfter", "reschedule"]);
+  const handled = fields(answer, what, ["status", "stop", "retryAfter", "reschedule"]);
   if (handled === undefined) return { tag: "unhandled" };
-  const { status, retry, retryAfter, reschedule } = handled;
-  if (retry !== undefined && typeof retry !== "boolean") throw new TypeError(`${what}: retry: ${short(retry)} is neither true nor false`);
-  if (retry && reschedule !== undefined) throw new TypeError(`${what}: retry and reschedule exclude each other`);
-  if (retryAfter !== undefined && (retry === false || reschedule !== undefined)) throw new TypeError(`${what}: retryAfter goes with neither retry: false nor reschedule`);
+  const { status, stop = false, retryAfter, reschedule } = handled;
+  if (typeof stop !== "boolean") throw new TypeError(`${what}: stop: ${short(stop)} is neither true nor false`);
+  if ([stop, retryAfter !== undefined, reschedule !== undefined].filter(Boolean).length > 1) {
+    throw new TypeError(`${what}: stop, retryAfter and reschedule exclude each other`);
+  }
   const document = status === undefined ? null : json({ status: object(status, `${what}: status`) }, what);
-  return { tag: "handled", val: { status: document, next: nextStep({ retry, retryAfter, reschedule }, what) } };
+  return { tag: "handled", val: { status: document, next: nextStep({ stop, retryAfter, reschedule }, what) } };
 }
 
-function nextStep({ retry, retryAfter, reschedule }, what) {
+function nextStep({ stop, retryAfter, reschedule }, what) {
   if (reschedule !== undefined) return { tag: "reschedule-ms", val: milliseconds(reschedule, `${what}: reschedule`) };
   if (retryAfter !== undefined) return { tag: "retry-after-ms", val: milliseconds(retryAfter, `${what}: retryAfter`) };
-  return { tag: retry === false ? "stop" : "retry" };
+  return { tag: stop ? "stop" : "retry" };
 }
 
 // === decideRetry ===
@@ -139,7 +140,7 @@ export function nothing(answer, what) {
   throw wrong(what, short(answer), "it answers nothing; `memo.run` hands values to the calls that follow");
 }
 
-// === desired, desiredSet, create, update, remove, match, conditions ===
+// === desired, desiredSet, createExternal, updateExternal, removeExternal, match, condition ===
 
 /** Returns what a function of `desired` has answered as a document. */
 export function desiredObject(answer, what) {
@@ -158,7 +159,7 @@ export function desiredObjects(answer, what) {
   });
 }
 
-/** Returns what a function of `create` has answered as the contract's `created`. */
+/** Returns what a function of `createExternal` has answered as the contract's `created`. */
 export function created(answer, what) {
   settled(answer, what);
   if (!isObject(answer?.thing)) throw wrong(what, short(answer), "it has to be { thing, state }, with the thing as it is now");
@@ -167,14 +168,14 @@ export function created(answer, what) {
   return { actual: json(thing, `${what}: thing`), state: state === undefined ? null : json(state, `${what}: state`) };
 }
 
-/** Returns what a function of `update` has answered as a document. */
+/** Returns what a function of `updateExternal` has answered as a document. */
 export function updated(answer, what) {
   settled(answer, what);
   if (isObject(answer)) return json(answer, what);
   throw wrong(what, short(answer), "it has to be the thing as it is now");
 }
 
-/** Returns what a function of `remove` has answered, which is nothing. */
+/** Returns what a function of `removeExternal` has answered, which is nothing. */
 export function removed(answer, what) {
   settled(answer, what);
   if (answer === undefined || answer === null) return undefined;
@@ -190,7 +191,7 @@ export function matchResult(answer, what) {
   throw wrong(what, short(answer), "it has to be true, false, or a text that says what differs");
 }
 
-/** Returns what a function of `conditions` has answered as the contract's `condition-result`. */
+/** Returns what a function of `condition` has answered as the contract's `condition-result`. */
 export function conditionResult(answer, what) {
   settled(answer, what);
   if (typeof answer === "boolean") return { met: answer, detail: null };

@@ -15,11 +15,11 @@ const INTERFACES = {
   initialize: "initializer",
   desired: "dependent",
   desiredSet: "bulk",
-  create: "external",
-  update: "external",
-  remove: "external",
+  createExternal: "external",
+  updateExternal: "external",
+  removeExternal: "external",
   match: "matcher",
-  conditions: "condition",
+  condition: "condition",
   poll: "poller",
   pollOne: "resource-poller",
   receive: "inbound",
@@ -93,12 +93,12 @@ export function component(author) {
     errorHandler: {
       // A controller that does without leaves failures to the daemon.
       handleError: (primary, failed) =>
-        guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), failed) ?? { tag: "unhandled" }),
+        guarded("handleError", () => handlers().handleError?.(JSON.parse(primary), worded(failed)) ?? { tag: "unhandled" }),
     },
     retryPolicy: {
       // A controller that does without leaves delays to the manifest.
       decideRetry: (primary, failed) =>
-        guarded("decideRetry", () => handlers().decideRetry?.(JSON.parse(primary), failed) ?? { tag: "declared" }),
+        guarded("decideRetry", () => handlers().decideRetry?.(JSON.parse(primary), worded(failed)) ?? { tag: "declared" }),
     },
     validator: {
       // A controller that does without finds nothing wrong.
@@ -118,11 +118,11 @@ export function component(author) {
     },
     external: {
       create: (name, desired, primary) =>
-        guarded(`create.${name}`, () => named("create", "creator of", name)(...parsed(desired, primary))),
+        guarded(`createExternal.${name}`, () => named("createExternal", "creator of", name)(...parsed(desired, primary))),
       update: (name, actual, desired, primary) =>
-        guarded(`update.${name}`, () => named("update", "updater of", name)(...parsed(actual, desired, primary))),
+        guarded(`updateExternal.${name}`, () => named("updateExternal", "updater of", name)(...parsed(actual, desired, primary))),
       remove: (name, actual, primary) =>
-        guarded(`remove.${name}`, () => named("remove", "remover of", name)(...parsed(actual, primary))),
+        guarded(`removeExternal.${name}`, () => named("removeExternal", "remover of", name)(...parsed(actual, primary))),
     },
     matcher: {
       match: (name, actual, desired, primary) =>
@@ -131,7 +131,7 @@ export function component(author) {
     },
     condition: {
       isMet: (name, dependent, primary) =>
-        guarded(`conditions.${name}`, () => named("conditions", "condition", name)(JSON.parse(primary), dependent)),
+        guarded(`condition.${name}`, () => named("condition", "condition", name)(JSON.parse(primary), dependent)),
     },
     poller: {
       poll: (name) => guarded(`poll.${name}`, () => named("poll", "poller of", name)()),
@@ -200,4 +200,9 @@ function guarded(call, work) {
     // Not an error, but the text itself: the contract's type of a failure.
     throw error;
   }
+}
+
+/** Has a failure be its message as a text, as in `${failure}`. */
+function worded(failure) {
+  return Object.defineProperty(failure, "toString", { value: () => failure.message, configurable: true });
 }

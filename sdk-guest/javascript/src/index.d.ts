@@ -65,7 +65,7 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   /** Brings the world in line with a primary. Called after the managed workflow. What it throws is retried as the manifest says. */
   reconcile?(primary: P): Update<P> | void;
   /** Tidies up before a primary goes. Its presence makes the controller use a finalizer. */
-  cleanup?(primary: P): Cleanup | void;
+  cleanup?(primary: P): Deletion | void;
   /** Decides what a failed run leaves behind. To answer nothing means that it was not dealt with: it is logged and retried. */
   handleError?(primary: P, failure: Failure): Handled<P> | void;
   /**
@@ -96,20 +96,20 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   desiredSet?: Record<string, (primary: P) => object[]>;
   /**
    * Creates what is desired of dependents outside of the cluster (`external` in the manifest), by the dependent's name. An operator with these has
-   * `update` and `remove` as well. It has to bear being repeated: the daemon may end before it has kept the answer.
+   * `updateExternal` and `removeExternal` as well. It has to bear being repeated: the daemon may end before it has kept the answer.
    */
-  create?: Record<string, (desired: any, primary: P) => Created>;
+  createExternal?: Record<string, (desired: any, primary: P) => Created>;
   /** Makes things outside of the cluster as desired, by the dependent's name. The answer is the thing as it is then, with the same id. */
-  update?: Record<string, (actual: any, desired: any, primary: P) => object>;
+  updateExternal?: Record<string, (actual: any, desired: any, primary: P) => object>;
   /** Removes things outside of the cluster, by the dependent's name. That the thing is gone already is a success. */
-  remove?: Record<string, (actual: any, primary: P) => void>;
+  removeExternal?: Record<string, (actual: any, primary: P) => void>;
   /**
    * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as
    * desired, or a text that says what differs; it is logged, so no secrets in it.
    */
   match?: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   /** Conditions of a workflow, by the name that the manifest gives after `export:`. */
-  conditions?: Record<C, (primary: P, dependent: string) => boolean | Condition>;
+  condition?: Record<C, (primary: P, dependent: string) => boolean | Met>;
   /**
    * Reads things outside of the cluster for all primaries at once, by the name of a source with `poll`. A primary that is not in the
    * answer has none. What it throws keeps what was known, and is tried again. Called when it is time, outside of all runs.
@@ -225,7 +225,7 @@ export interface Update<P = KubernetesObject> {
 export type StatusOf<P> = P extends { status?: infer S } ? NonNullable<S> : object;
 
 /** What `cleanup` answers; nothing means that the primary may go. */
-export interface Cleanup {
+export interface Deletion {
   /** The primary may not go yet: called again at the next event. */
   keepFinalizer?: boolean;
   /** Called again after so long, too. */
@@ -236,15 +236,15 @@ export interface Cleanup {
 export interface Handled<P = KubernetesObject> {
   /** The status to write. */
   status?: StatusOf<P>;
-  /** False: no retry; wait for the next event. */
-  retry?: boolean;
+  /** True: no retry; wait for the next event. */
+  stop?: boolean;
   /** Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one. */
   retryAfter?: Duration;
   /** No retry; run again after so long. */
   reschedule?: Duration;
 }
 
-/** What failed. */
+/** What failed; as a text it is its message. */
 export interface Failure {
   /** Where it comes from. */
   origin: "reconciler" | "workflow" | "update" | "trap" | "timeout" | "out-of-memory" | "other";
@@ -292,7 +292,7 @@ export interface Problem {
 export type Problems = string | Problem | (string | Problem)[];
 
 /** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. */
-export interface Condition {
+export interface Met {
   met: boolean;
   detail?: unknown;
 }
@@ -308,18 +308,18 @@ export interface Created {
 /** The operator of one controller. Its functions may be called as they are, in tests. */
 export interface Operator<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string> {
   reconcile(primary: P): Update<P> | void;
-  cleanup(primary: P): Cleanup | void;
+  cleanup(primary: P): Deletion | void;
   handleError(primary: P, failure: Failure): Handled<P> | void;
   decideRetry(primary: P, failed: FailedRun): NextRetry | void;
   validate(primary: P): Problems | void;
   initialize(primary: P): void;
   desired: Record<D, (primary: P) => any>;
   desiredSet: Record<string, (primary: P) => any[]>;
-  create: Record<string, (desired: any, primary: P) => Created>;
-  update: Record<string, (actual: any, desired: any, primary: P) => any>;
-  remove: Record<string, (actual: any, primary: P) => void>;
+  createExternal: Record<string, (desired: any, primary: P) => Created>;
+  updateExternal: Record<string, (actual: any, desired: any, primary: P) => any>;
+  removeExternal: Record<string, (actual: any, primary: P) => void>;
   match: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
-  conditions: Record<C, (primary: P, dependent: string) => boolean | Condition>;
+  condition: Record<C, (primary: P, dependent: string) => boolean | Met>;
   poll: Record<string, () => PrimaryThings[]>;
   pollOne: Record<string, (primary: P) => unknown[] | Things | void>;
   receive: Record<string, (request: Request) => Received | void>;
@@ -562,7 +562,7 @@ export namespace memo {
     /** Sets the value of a key. Throws `exhausted` beyond the manifest's bound. */
     set(key: string, value: unknown): void;
     /** Removes a key. */
-    delete(key: string): void;
+    remove(key: string): void;
   }
 
   /** Kept as long as the run: hands values from one call to another. */
@@ -642,7 +642,10 @@ export interface StatusCondition {
   /** What is or is not so, in CamelCase. */
   type: string;
   status: "True" | "False" | "Unknown";
-  /** The generation of the primary of which that is known. */
+  /**
+   * The generation of the primary of which that is known.
+   * @asType integer
+   */
   observedGeneration?: number;
   /** Since when it is; set by `setCondition`. */
   lastTransitionTime?: string;

@@ -26,7 +26,7 @@ class Memo {
   }
 
   /** Removes a key. */
-  delete(key) {
+  remove(key) {
     ask(() => daemon.put(this.#lifetime, text(key, "the key"), null));
   }
 }

@@ -11,7 +11,7 @@ const SINGLE = {
 };
 /** What is registered by name. */
 const NAMED = {
-  desired: desiredObject, desiredSet: desiredObjects, create: created, update: updated, remove: removed, match: matchResult, conditions: conditionResult,
+  desired: desiredObject, desiredSet: desiredObjects, createExternal: created, updateExternal: updated, removeExternal: removed, match: matchResult, condition: conditionResult,
   poll: primaryResources, pollOne: pollResult, receive: received, accepts: accepted, toPrimaries: objectKeys, toSecondaries: objectKeys,
 };
 const KNOWN = [...Object.keys(SINGLE), ...Object.keys(NAMED)];

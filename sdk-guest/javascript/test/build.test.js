@@ -47,12 +47,12 @@ test("TypeScript and packages are taken in, and several controllers are told", (
       console.log("seen by the build");
       export default operators({
         theme: { reconcile: (theme: Theme) => ({ status: { dark: theme.spec.colour === dark } }) },
-        page: { cleanup: () => {}, conditions: { ready: (): boolean => true } },
+        page: { cleanup: () => {}, condition: { ready: (): boolean => true } },
       });`,
   };
   const { status, stdout, stderr } = capstan(files, "build", "--opt-size", "pages.ts");
   assert.deepEqual([status, stderr], [0, ""]);
-  assert.equal(stdout.replace(/\d+\.\d/, "N"), "seen by the build\npages.wasm  N MB\n  theme: reconcile\n  page: cleanup; conditions ready\n");
+  assert.equal(stdout.replace(/\d+\.\d/, "N"), "seen by the build\npages.wasm  N MB\n  theme: reconcile\n  page: cleanup; condition ready\n");
   assert.deepEqual(exported("pages.wasm"), ["reconciler", "cleaner", "condition", "description"]);
 });
 
@@ -63,7 +63,7 @@ test("what is wrong with a file is said in its own terms", () => {
     [`${start}export default { reconcile() {} };`, "wrong.js has no operator as its default export: write `export default operator({ … })`"],
     [
       `${start}export default operator({\n  reconsile() {} });`,
-      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, decideRetry, validate, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries\n  at <anonymous> (wrong.js:2)",
+      "while the modules load: TypeError: operator() does not know `reconsile`; it knows: reconcile, cleanup, handleError, decideRetry, validate, initialize, desired, desiredSet, createExternal, updateExternal, removeExternal, match, condition, poll, pollOne, receive, accepts, toPrimaries, toSecondaries\n  at <anonymous> (wrong.js:2)",
     ],
     [
       `${start}const { title } = config();\nexport default operator({ reconcile: () => title });`,
@@ -89,9 +89,9 @@ test("what is wrong with a file is said in its own terms", () => {
 test("the command says how it is used", () => {
   assert.match(capstan({}, "--help").stdout, /\n {2}npx capstan-js build src\/operator\.js -o webpage\.wasm\n/);
   const table = [
-    [["bulid"], 2, "capstan-js: there is no command bulid; there is: build\nSee: capstan-js --help\n"],
+    [["bulid"], 2, "capstan-js: there is no command bulid; there are: build, types\nSee: capstan-js --help\n"],
     [["build"], 2, "capstan-js: which file? Write: capstan-js build src/operator.js\nSee: capstan-js --help\n"],
-    [["build", "a.js", "b.js"], 2, "capstan-js: one file is built at a time, and this is one more: b.js\nSee: capstan-js --help\n"],
+    [["build", "a.js", "b.js"], 2, "capstan-js: one file at a time, and this is one more: b.js\nSee: capstan-js --help\n"],
     [["build", "none.js"], 1, "capstan-js build: there is no file none.js\n"],
   ];
   for (const [args, status, stderr] of table) assert.deepEqual(capstan({}, ...args), { status, stdout: "", stderr });

@@ -63,7 +63,7 @@ test("the answer of an error handler becomes what the contract wants", () => {
     [undefined, { tag: "unhandled" }],
     [{}, handled(null, { tag: "retry" })],
     [{ status: { a: 1 } }, handled('{"status":{"a":1}}', { tag: "retry" })],
-    [{ status: { a: 1 }, retry: false }, handled('{"status":{"a":1}}', { tag: "stop" })],
+    [{ status: { a: 1 }, stop: true }, handled('{"status":{"a":1}}', { tag: "stop" })],
     [{ retryAfter: "3s" }, handled(null, { tag: "retry-after-ms", val: 3000 })],
     [{ reschedule: "2s" }, handled(null, { tag: "reschedule-ms", val: 2000 })],
   ];
@@ -74,12 +74,19 @@ test("the answer of an error handler becomes what the contract wants", () => {
   }
 });
 
+test("a failure as a text is its message", () => {
+  const said = [];
+  const { errorHandler } = component(operator({ handleError: (_page, failure) => void said.push(`${failure}`, JSON.stringify(failure)) }));
+  errorHandler.handleError("{}", { origin: "workflow", message: "no" });
+  assert.deepEqual(said, ["no", '{"origin":"workflow","message":"no"}']);
+});
+
 test("dependents, comparisons and conditions are found by their names", () => {
   const { dependent, matcher, condition } = component(
     operator({
       desired: { service: (page) => ({ data: page.html }), "html-config": () => ({}) },
       match: { "same-html": (actual, desired, page) => actual.html === desired.html && actual.html === page.html, html: () => "html" },
-      conditions: { "is-there": (page, name) => ({ met: secondary(name) !== undefined, detail: page }), yes: () => true },
+      condition: { "is-there": (page, name) => ({ met: secondary(name) !== undefined, detail: page }), yes: () => true },
     }),
   );
   const page = document({ html: "x" });
@@ -123,14 +130,14 @@ test("what is outside of the cluster is written by three functions", () => {
   const gone = [];
   const { external } = component(
     operator({
-      create: {
+      createExternal: {
         plain: (desired, page) => ({ thing: { id: 1, ...desired, of: page.html } }),
         remembered: () => ({ thing: { id: 1 }, state: { data: { id: "1" } } }),
         bare: () => ({ id: 1 }),
         odd: () => ({ thing: { id: 1 }, state: "a" }),
       },
-      update: { plain: (actual, desired) => ({ ...actual, ...desired }), none: () => {} },
-      remove: { plain: (actual) => void gone.push(actual), odd: () => true },
+      updateExternal: { plain: (actual, desired) => ({ ...actual, ...desired }), none: () => {} },
+      removeExternal: { plain: (actual) => void gone.push(actual), odd: () => true },
     }),
   );
   const page = document({ html: "x" });
@@ -144,10 +151,10 @@ test("what is outside of the cluster is written by three functions", () => {
   assert.equal(result(() => external.remove("plain", '{"id":1}', page)), undefined);
   assert.deepEqual(gone, [{ id: 1 }]);
   for (const [work, said] of [
-    [() => external.create("bare", "{}", page), 'TypeError: create.bare answered {"id":1}; it has to be { thing, state }, with the thing as it is now'],
-    [() => external.create("odd", "{}", page), 'TypeError: create.odd: state: "a" is no object'],
-    [() => external.update("none", "{}", "{}", page), "TypeError: update.none answered undefined; it has to be the thing as it is now"],
-    [() => external.remove("odd", "{}", page), "TypeError: remove.odd answered true; it answers nothing"],
+    [() => external.create("bare", "{}", page), 'TypeError: createExternal.bare answered {"id":1}; it has to be { thing, state }, with the thing as it is now'],
+    [() => external.create("odd", "{}", page), 'TypeError: createExternal.odd: state: "a" is no object'],
+    [() => external.update("none", "{}", "{}", page), "TypeError: updateExternal.none answered undefined; it has to be the thing as it is now"],
+    [() => external.remove("odd", "{}", page), "TypeError: removeExternal.odd answered true; it answers nothing"],
     [() => external.remove("x", "{}", page), "this component has no remover of `x`; it has: plain, odd"],
   ]) {
     assert.equal(result(work), said);
@@ -216,13 +223,13 @@ test("of several controllers, that of the run is called", () => {
 
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
-  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, validate: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, create: { k: nothing }, update: { k: nothing }, remove: { k: nothing }, match: { b: nothing }, conditions: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
+  const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, validate: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, createExternal: { k: nothing }, updateExternal: { k: nothing }, removeExternal: { k: nothing }, match: { b: nothing }, condition: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
   assert.deepEqual(describe(operator({ desired: { a: nothing }, match: {} })), { interfaces: ["dependent", "description"], controllers: [{ name: undefined, handlers: ["desired a"] }] });
   assert.deepEqual(describe(operators({ x: { reconcile: nothing }, y: all })), {
     interfaces: ["reconciler", "cleaner", "error-handler", "retry-policy", "validator", "initializer", "dependent", "bulk", "external", "matcher", "condition", "poller", "resource-poller", "inbound", "filter", "mapper", "secondary-mapper", "description"],
     controllers: [
       { name: "x", handlers: ["reconcile"] },
-      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "validate", "initialize", "desired a", "desiredSet j", "create k", "update k", "remove k", "match b", "conditions c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
+      { name: "y", handlers: ["reconcile", "cleanup", "handleError", "decideRetry", "validate", "initialize", "desired a", "desiredSet j", "createExternal k", "updateExternal k", "removeExternal k", "match b", "condition c", "poll d", "pollOne e", "receive i", "accepts f", "toPrimaries g", "toSecondaries h"] },
     ],
   });
   assert.equal(describe({ reconcile: nothing }), undefined);
@@ -236,7 +243,7 @@ test("a component describes the names of what is registered", () => {
     { exported: "reconciler", controller: null, names: null },
     { exported: "dependent", controller: null, names: ["configmap", "service"] },
   ]);
-  const several = component(operators({ page: { conditions: { ready: nothing } }, theme: { cleanup: nothing } }));
+  const several = component(operators({ page: { condition: { ready: nothing } }, theme: { cleanup: nothing } }));
   assert.deepEqual(called(() => several.description.describe(), {}).answer, [
     { exported: "condition", controller: "page", names: ["ready"] },
     { exported: "cleaner", controller: "theme", names: null },

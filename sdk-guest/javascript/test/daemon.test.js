@@ -180,7 +180,7 @@ test("memos last from run to run, by lifetime", () => {
   daemon.run(() => memo.primary.set("seen", { times: 3 }));
   daemon.run(() => {
     assert.deepEqual([memo.primary.get("seen"), memo.run.get("seen"), memo.plugin.get("known")], [{ times: 3 }, undefined, [1]]);
-    memo.primary.delete("seen");
+    memo.primary.remove("seen");
     assert.equal(memo.primary.get("seen"), undefined);
   });
   assert.deepEqual(daemon.memos, { run: {}, primary: {}, plugin: { known: [1] } });

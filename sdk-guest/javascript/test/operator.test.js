@@ -47,7 +47,7 @@ test("several controllers are known by their names", () => {
 
 test("a mistake is found when the module loads, and named", () => {
   const nothing = () => {};
-  const known = "it knows: reconcile, cleanup, handleError, decideRetry, validate, initialize, desired, desiredSet, create, update, remove, match, conditions, poll, pollOne, receive, accepts, toPrimaries, toSecondaries";
+  const known = "it knows: reconcile, cleanup, handleError, decideRetry, validate, initialize, desired, desiredSet, createExternal, updateExternal, removeExternal, match, condition, poll, pollOne, receive, accepts, toPrimaries, toSecondaries";
   const ordinary = "a component is called synchronously, so write an ordinary function";
   const table = [
     [{ reconsile: nothing }, `operator() does not know \`reconsile\`; ${known}`],
@@ -81,12 +81,12 @@ test("a wrong answer is found without a component", () => {
   ];
   for (const [wrong, message] of table) says({ reconcile: () => wrong }, (operator) => operator.reconcile(), message);
   says({ cleanup: () => ({ reschedule: 1 }) }, (operator) => operator.cleanup(), "cleanup: reschedule without keepFinalizer: the primary goes");
-  says({ handleError: () => ({ retry: true, reschedule: 1 }) }, (operator) => operator.handleError(), "handleError: retry and reschedule exclude each other");
+  says({ handleError: () => ({ stop: true, reschedule: 1 }) }, (operator) => operator.handleError(), "handleError: stop, retryAfter and reschedule exclude each other");
   says(
     { desired: { service: () => {} } },
     (operator) => operator.desired.service(),
     "desired.service answered undefined; it has to be an object; that a dependent should not exist is said by a precondition in the manifest",
   );
   says({ match: { data: () => {} } }, (operator) => operator.match.data(), "match.data answered undefined; it has to be true, false, or a text that says what differs");
-  says({ conditions: { ready: () => 1 } }, (operator) => operator.conditions.ready(), "conditions.ready answered 1; it has to be true, false, or { met, detail }");
+  says({ condition: { ready: () => 1 } }, (operator) => operator.condition.ready(), "condition.ready answered 1; it has to be true, false, or { met, detail }");
 });

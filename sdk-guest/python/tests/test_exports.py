@@ -12,13 +12,13 @@ from support import PAGE, Bound
 
 from capstan import (
     CallError,
-    Condition,
+    Met,
     Created,
     Error,
     FailedRun,
     Failure,
     Handled,
-    KeepFinalizer,
+    Deletion,
     NextRetry,
     Received,
     Request,
@@ -29,7 +29,7 @@ from capstan import (
     accepts,
     cleanup,
     condition,
-    create,
+    create_external,
     decide_retry,
     desired,
     desired_set,
@@ -42,11 +42,11 @@ from capstan import (
     poll_one,
     receive,
     reconcile,
-    remove,
+    remove_external,
     secondary,
     to_primaries,
     to_secondaries,
-    update,
+    update_external,
 )
 from capstan.errors import DependentFailure
 
@@ -107,8 +107,8 @@ class Exports(Bound):
         wit = self.wit("exports.cleaner")
         table = [
             (None, wit.DeleteControl_RemoveFinalizer()),
-            (KeepFinalizer(), wit.DeleteControl_KeepFinalizer(None)),
-            (KeepFinalizer(after=2), wit.DeleteControl_KeepFinalizer(2000)),
+            (Deletion(keep_finalizer=True), wit.DeleteControl_KeepFinalizer(None)),
+            (Deletion(keep_finalizer=True, reschedule=2), wit.DeleteControl_KeepFinalizer(2000)),
         ]
         answers = iter(answer for answer, _ in table)
         cleanup(lambda page: next(answers))
@@ -122,7 +122,7 @@ class Exports(Bound):
             (None, wit.ErrorControl_Unhandled()),
             (Handled(), wit.ErrorControl_Handled(wit.ErrorHandling(None, wit.NextStep_Retry()))),
             (
-                Handled(status={"a": 1}, retry=False),
+                Handled(status={"a": 1}, stop=True),
                 wit.ErrorControl_Handled(wit.ErrorHandling('{"status":{"a":1}}', wit.NextStep_Stop())),
             ),
             (Handled(retry_after=3), wit.ErrorControl_Handled(wit.ErrorHandling(None, wit.NextStep_RetryAfterMs(3000)))),
@@ -166,7 +166,7 @@ class Exports(Bound):
         for answer, expected in table:
             with self.subTest(answer):
                 self.assertEqual(self.exported("matcher", "Matcher").match("own", "{}", "{}", PRIMARY), expected)
-        condition("there")(lambda page, dependent: Condition(False, [dependent]))
+        condition("there")(lambda page, dependent: Met(False, [dependent]))
         condition("exposed")(lambda page: True)
         is_met = self.exported("condition", "Condition").is_met
         self.assertEqual(is_met("there", "service", PRIMARY), wit.ConditionResult(False, '["service"]'))
@@ -209,7 +209,7 @@ class Exports(Bound):
 
     def test_a_controller_without_cleanup_and_error_handler_has_nothing_to_say(self) -> None:
         wit = self.wit("exports.error_handler")
-        cleanup(controller="other")(lambda page: KeepFinalizer())
+        cleanup(controller="other")(lambda page: Deletion(keep_finalizer=True))
         handle_error(controller="other")(lambda page: Handled())
         self.assertEqual(self.exported("cleaner", "Cleaner").cleanup(PRIMARY), self.wit("exports.cleaner").DeleteControl_RemoveFinalizer())
         failed = wit.FailureInfo(wit.FailureOrigin.OTHER, "", None, [], self.wit("imports.types").RetryInfo(0, False))
@@ -276,8 +276,8 @@ class Exports(Bound):
         desired("half")(lambda page: {"a": "\ud800"})
         table = [
             (lambda: self.exported("reconciler", "Reconciler").reconcile(PRIMARY), "returns {'a': 1}, not an Update or None"),
-            (lambda: self.exported("cleaner", "Cleaner").cleanup(PRIMARY), "returns True, not KeepFinalizer() or None"),
-            (lambda: self.exported("condition", "Condition").is_met("c", "", PRIMARY), "returns None, not a bool or a Condition"),
+            (lambda: self.exported("cleaner", "Cleaner").cleanup(PRIMARY), "returns True, not Deletion(…) or None"),
+            (lambda: self.exported("condition", "Condition").is_met("c", "", PRIMARY), "returns None, not a bool or a Met"),
             (lambda: self.exported("dependent", "Dependent").desired("none", PRIMARY), "returns is None, not an object (a dict)"),
             (lambda: self.exported("dependent", "Dependent").desired("set", PRIMARY), "returns is not JSON: a set is neither dict, list"),
             (lambda: self.exported("dependent", "Dependent").desired("nan", PRIMARY), "returns is not JSON: Out of range float values"),
@@ -310,15 +310,15 @@ class Exports(Bound):
     def test_what_is_outside_of_the_cluster_is_written_by_three_functions(self) -> None:
         # XD-1, XD-2
         wit = self.wit("exports.external")
-        create("plain")(lambda desired, page: {"id": 1, **desired, "of": page["metadata"]["name"]})
-        create("remembered")(lambda desired: Created({"id": 1}, state={"data": {"id": "1"}}))
-        create("nothing")(lambda: None)
-        create("odd")(lambda: Created({"id": 1}, state="a"))
-        update("plain")(lambda actual, desired: {**actual, **desired})
-        update("nothing")(lambda: None)
+        create_external("plain")(lambda desired, page: {"id": 1, **desired, "of": page["metadata"]["name"]})
+        create_external("remembered")(lambda desired: Created({"id": 1}, state={"data": {"id": "1"}}))
+        create_external("nothing")(lambda: None)
+        create_external("odd")(lambda: Created({"id": 1}, state="a"))
+        update_external("plain")(lambda actual, desired: {**actual, **desired})
+        update_external("nothing")(lambda: None)
         removed = []
-        remove("plain")(lambda actual, page: removed.append(actual))
-        remove("odd")(lambda: True)
+        remove_external("plain")(lambda actual, page: removed.append(actual))
+        remove_external("odd")(lambda: True)
         external = self.exported("external", "External")
         self.assertEqual(external.create("plain", '{"a":2}', PRIMARY), wit.Created('{"id":1,"a":2,"of":"hello"}', None))
         self.assertEqual(external.create("remembered", "{}", PRIMARY), wit.Created('{"id":1}', '{"data":{"id":"1"}}'))

@@ -11,7 +11,7 @@ from capstan import (
     accepts,
     cleanup,
     condition,
-    create,
+    create_external,
     decide_retry,
     desired,
     desired_set,
@@ -24,10 +24,10 @@ from capstan import (
     receive,
     reconcile,
     registry,
-    remove,
+    remove_external,
     to_primaries,
     to_secondaries,
-    update,
+    update_external,
 )
 from capstan.registry import Interface
 
@@ -143,7 +143,7 @@ class TheRegistry(Registering):
         self.assertEqual(registry.registered, [])
 
     def test_all_decorators_take_a_controller(self) -> None:
-        for decorator in (reconcile, cleanup, handle_error, decide_retry, validate, initialize, desired, desired_set, create, update, remove, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
+        for decorator in (reconcile, cleanup, handle_error, decide_retry, validate, initialize, desired, desired_set, create_external, update_external, remove_external, match, condition, poll, poll_one, receive, accepts, to_primaries, to_secondaries):
             decorator(controller="a")(lambda: None)
         self.assertEqual({entry.controller for entry in registry.registered}, {"a"})
 

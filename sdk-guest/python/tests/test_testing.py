@@ -12,13 +12,13 @@ from support import PAGE, Registering
 from capstan import (
     CallError,
     Change,
-    Condition,
+    Met,
     Error,
     FailedRun,
     Failure,
     Handled,
     Created,
-    KeepFinalizer,
+    Deletion,
     NextRetry,
     ObjectRef,
     Retry,
@@ -30,7 +30,7 @@ from capstan import (
     condition,
     config,
     context,
-    create,
+    create_external,
     decide_retry,
     desired,
     desired_set,
@@ -45,7 +45,7 @@ from capstan import (
     poll_one,
     reconcile,
     recorder,
-    remove,
+    remove_external,
     secondaries,
     secondary,
     set_condition,
@@ -53,7 +53,7 @@ from capstan import (
     system,
     to_primaries,
     to_secondaries,
-    update,
+    update_external,
     workflow,
 )
 from capstan.testing import Line, Run, Write
@@ -376,7 +376,7 @@ class Calls(Registering):
 
         @cleanup
         def tidy(page):
-            return KeepFinalizer()
+            return Deletion(keep_finalizer=True)
 
         @handle_error
         def handle(page, failure):
@@ -398,15 +398,15 @@ class Calls(Registering):
         def all_themes(page):
             return ({"name": "dark"}, {"name": "light"})
 
-        @create("domain")
+        @create_external("domain")
         def register(wanted):
             return Created({"id": 1, **wanted}, {"data": {"id": "1"}})
 
-        @update("domain")
+        @update_external("domain")
         def change(actual, wanted):
             return {**actual, **wanted}
 
-        @remove("domain")
+        @remove_external("domain")
         def release(actual):
             memo.run["gone"] = actual["id"]
 
@@ -416,7 +416,7 @@ class Calls(Registering):
 
         @condition
         def ready(page, dependent):
-            return Condition(True, dependent)
+            return Met(True, dependent)
 
         @poll
         def themes():
@@ -445,17 +445,17 @@ class Calls(Registering):
         self.assertEqual(run.poll("themes"), {("web", "hello"): [{"id": 1}]})
         self.assertEqual(run.poll_one("domains"), Things([{"id": "hello"}]))
         self.assertEqual(run.reconcile(), Update(status={"of": "pages"}))
-        self.assertEqual(run.cleanup(), KeepFinalizer())
+        self.assertEqual(run.cleanup(), Deletion(keep_finalizer=True))
         self.assertEqual(run.handle_error(Failure("workflow", "no", Retry())), Handled(status={"error": "no"}))
         self.assertEqual(run.decide_retry(FailedRun("rejected", "no", Retry())), NextRetry(stop=True))
         self.assertEqual((run.initialize(), run.memos["run"]), (None, {"of": "hello"}))
         self.assertEqual(run.desired("service"), {"ports": [80]})
         self.assertEqual(run.desired_set("all-themes"), [{"name": "dark"}, {"name": "light"}])
-        self.assertEqual(run.create("domain", {"a": 2}), Created({"id": 1, "a": 2}, {"data": {"id": "1"}}))
-        self.assertEqual(run.update("domain", {"id": 1}, {"a": 3}), {"id": 1, "a": 3})
-        self.assertEqual((run.remove("domain", {"id": 7}), run.memos["run"]["gone"]), (None, 7))
+        self.assertEqual(run.create_external("domain", {"a": 2}), Created({"id": 1, "a": 2}, {"data": {"id": "1"}}))
+        self.assertEqual(run.update_external("domain", {"id": 1}, {"a": 3}), {"id": 1, "a": 3})
+        self.assertEqual((run.remove_external("domain", {"id": 7}), run.memos["run"]["gone"]), (None, 7))
         self.assertEqual((run.match("same", {"a": 1}, {"a": 1}), run.match("same", {}, {"a": 1})), (None, "/a: found None, wanted 1"))
-        self.assertEqual(run.is_met("ready", "service"), Condition(True, "service"))
+        self.assertEqual(run.is_met("ready", "service"), Met(True, "service"))
         self.assertEqual(PAGE["spec"]["html"], "<html></html>")
         with self.assertRaisesRegex(Error, "no desired state for `x`; it has: service"):
             run.desired("x")

@@ -84,7 +84,7 @@ impl Update {
 /// Whether a primary may go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "it is returned from `cleanup`"]
-pub struct Delete {
+pub struct Deletion {
     pub(crate) keep: Option<Keep>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Keep {
     For(Duration),
 }
 
-impl Delete {
+impl Deletion {
     /// Yes. The finalizer is removed if the workflow agrees.
     pub fn remove_finalizer() -> Self {
         Self { keep: None }
@@ -106,9 +106,9 @@ impl Delete {
         Self { keep: Some(Keep::UntilNextEvent) }
     }
 
-    /// Not yet. `cleanup` is called again at the next event, or after so long.
-    pub fn keep_finalizer_for(pause: Duration) -> Self {
-        Self { keep: Some(Keep::For(pause)) }
+    /// Calls `cleanup` again after so long, too, if the finalizer is kept.
+    pub fn reschedule(self, after: Duration) -> Self {
+        Self { keep: self.keep.map(|_| Keep::For(after)) }
     }
 }
 
@@ -123,7 +123,7 @@ impl Delete {
 /// # Ok::<_, capstan_guest::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "it is returned from `create`"]
+#[must_use = "it is returned from `create_external`"]
 pub struct Created {
     pub(crate) actual: Json,
     pub(crate) state: Option<Json>,
@@ -147,14 +147,11 @@ impl Created {
     }
 }
 
-/// What to do about a failure.
+/// How a failure is dealt with: it is logged quietly, and retried as the manifest says unless something else is said. `None` in its place
+/// says that it was not dealt with, as if there were no error handler.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is returned from `handle_error`"]
-pub struct ErrorControl(pub(crate) Option<Handled>);
-
-/// How a failure is dealt with.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Handled {
+pub struct Handled {
     pub(crate) status: Result<Option<Value>>,
     pub(crate) next: Next,
 }
@@ -168,20 +165,21 @@ pub(crate) enum Next {
     Reschedule(Duration),
 }
 
-impl ErrorControl {
-    /// As if there were no error handler: it is logged and retried.
-    pub fn unhandled() -> Self {
-        Self(None)
+impl Default for Handled {
+    fn default() -> Self {
+        Self { status: Ok(None), next: Next::Retry }
+    }
+}
+
+impl Handled {
+    /// It is dealt with, and nothing is written.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// It is dealt with: logged quietly, and retried as the manifest says.
-    pub fn handled() -> Self {
-        Self(Some(Handled { status: Ok(None), next: Next::Retry }))
-    }
-
-    /// It is dealt with by this status, and retried as the manifest says.
+    /// It is dealt with by this status.
     pub fn status(status: impl Serialize) -> Self {
-        Self(Some(Handled { status: value(&status).map(Some), next: Next::Retry }))
+        Self { status: value(&status).map(Some), next: Next::Retry }
     }
 
     /// Retries after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one.
@@ -200,8 +198,7 @@ impl ErrorControl {
     }
 
     fn next(self, next: Next) -> Self {
-        let status = self.0.map_or(Ok(None), |handled| handled.status);
-        Self(Some(Handled { status, next }))
+        Self { next, ..self }
     }
 }
 
@@ -255,14 +252,14 @@ impl Match {
 
 /// Whether a condition is met, and anything worth keeping about it. A `bool` becomes one by `into()`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
+pub struct Met {
     /// True if it is met.
     pub met: bool,
     /// Found in the result of the workflow.
     pub detail: Option<Value>,
 }
 
-impl Condition {
+impl Met {
     /// Adds a detail of 16 KiB at most, which is found in the result of the workflow.
     pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
         self.detail = Some(value(&detail)?);
@@ -270,7 +267,7 @@ impl Condition {
     }
 }
 
-impl From<bool> for Condition {
+impl From<bool> for Met {
     fn from(met: bool) -> Self {
         Self { met, detail: None }
     }
@@ -319,15 +316,15 @@ impl<T: Serialize> From<Vec<T>> for Things {
 /// Things outside of the cluster, by primary.
 ///
 /// ```
-/// # use capstan_guest::ThingsByPrimary;
+/// # use capstan_guest::PrimaryThings;
 /// # use serde_json::json;
-/// ThingsByPrimary::new().of("default", "hello", [json!({ "id": 7, "theme": "dark" })]);
+/// PrimaryThings::new().of("default", "hello", [json!({ "id": 7, "theme": "dark" })]);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 #[must_use = "it is returned from a poller"]
-pub struct ThingsByPrimary(pub(crate) Vec<(Option<String>, String, Result<Vec<Json>>)>);
+pub struct PrimaryThings(pub(crate) Vec<(Option<String>, String, Result<Vec<Json>>)>);
 
-impl ThingsByPrimary {
+impl PrimaryThings {
     /// No primary has any.
     pub fn new() -> Self {
         Self::default()

@@ -1,12 +1,14 @@
 //! Decides what an author implements: one trait for each thing that the daemon may ask of a component.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 
 use crate::bindings::error_handler::exports::capstan::operator::error_handler;
 use crate::bindings::retry_policy::exports::capstan::operator::retry_policy;
 use crate::{
-    Change, Condition, Created, Delete, ErrorControl, Json, Keys, Match, NextRetry, Problem, Received, Request, Result,
-    Things, ThingsByPrimary, Update,
+    Change, Created, Deletion, Handled, Json, Keys, Match, Met, NextRetry, PrimaryThings, Problem, Received, Request,
+    Result, Things, Update,
 };
 
 /// What failed, for an [`ErrorHandler`].
@@ -19,6 +21,27 @@ pub type Origin = error_handler::FailureOrigin;
 pub type FailedRun = retry_policy::FailedRun;
 /// The class of a failure, as under `retry.by` in the manifest.
 pub type FailureClass = retry_policy::FailureClass;
+
+impl fmt::Display for error_handler::FailureInfo {
+    /// Writes the message, which is fit for a status.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for error_handler::DependentFailure {
+    /// Writes the name and the message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.message)
+    }
+}
+
+impl fmt::Display for retry_policy::FailedRun {
+    /// Writes the message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
 
 /// The names that a trait answers to. The daemon refuses a version of the component that lacks one which the manifest uses, before it
 /// is in force. `None`: which names there are shows at run time only, and they are not checked.
@@ -47,7 +70,7 @@ pub trait Cleaner {
     type Primary: DeserializeOwned + 'static;
 
     /// Called for a primary that is marked for deletion and has the finalizer, after the clean-up of the managed workflow.
-    fn cleanup(primary: &Self::Primary) -> Result<Delete>;
+    fn cleanup(primary: &Self::Primary) -> Result<Deletion>;
 }
 
 /// Decides what a failed run leaves behind.
@@ -60,7 +83,7 @@ pub trait ErrorHandler {
     type Primary: DeserializeOwned + 'static;
 
     /// Called after a failure of `reconcile`, or of the managed workflow before it.
-    fn handle_error(primary: &Self::Primary, failure: &Failure) -> Result<ErrorControl>;
+    fn handle_error(primary: &Self::Primary, failure: &Failure) -> Result<Option<Handled>>;
 }
 
 /// Decides when a failed run is retried.
@@ -158,16 +181,16 @@ pub trait Bulks {
 /// impl External for WebPageOperator {
 ///     type Primary = WebPage;
 ///
-///     fn create(_name: &str, desired: &Json, page: &WebPage) -> Result<Created> {
+///     fn create_external(_name: &str, desired: &Json, page: &WebPage) -> Result<Created> {
 ///         // The uid lets the registry know a second call for the same page.
 ///         Created::new(register(&desired.parse()?, &page.uid)?)
 ///     }
 ///
-///     fn update(_name: &str, actual: &Json, desired: &Json, _page: &WebPage) -> Result<Json> {
+///     fn update_external(_name: &str, actual: &Json, desired: &Json, _page: &WebPage) -> Result<Json> {
 ///         Json::of(&change(&actual.parse()?, &desired.parse()?)?)
 ///     }
 ///
-///     fn remove(_name: &str, actual: &Json, _page: &WebPage) -> Result<()> {
+///     fn remove_external(_name: &str, actual: &Json, _page: &WebPage) -> Result<()> {
 ///         release(&actual.parse()?)
 ///     }
 /// }
@@ -186,13 +209,13 @@ pub trait External {
 
     /// Creates what is desired of the dependent `name`, and returns it as it is then. It has to bear being repeated: the daemon may end before
     /// it has kept the answer.
-    fn create(name: &str, desired: &Json, primary: &Self::Primary) -> Result<Created>;
+    fn create_external(name: &str, desired: &Json, primary: &Self::Primary) -> Result<Created>;
 
     /// Makes `actual` as desired, and returns it as it is then, with the same id.
-    fn update(name: &str, actual: &Json, desired: &Json, primary: &Self::Primary) -> Result<Json>;
+    fn update_external(name: &str, actual: &Json, desired: &Json, primary: &Self::Primary) -> Result<Json>;
 
     /// Removes `actual`. It is a success if it is gone already.
-    fn remove(name: &str, actual: &Json, primary: &Self::Primary) -> Result<()>;
+    fn remove_external(name: &str, actual: &Json, primary: &Self::Primary) -> Result<()>;
 }
 
 /// Own comparisons of dependents. Usually written with [`#[matchers]`](crate::matchers).
@@ -225,13 +248,13 @@ pub trait Conditions {
 
     /// Says whether the condition `name` is met for `dependent`, whose objects are read with
     /// [`cache::source`](crate::cache::source).
-    fn is_met(name: &str, dependent: &str, primary: &Self::Primary) -> Result<Condition>;
+    fn is_met(name: &str, dependent: &str, primary: &Self::Primary) -> Result<Met>;
 }
 
 /// Reads things outside of the cluster, for all primaries at once. Usually written with [`#[pollers]`](crate::pollers).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is exported with Pollers but does not implement `Pollers`",
-    label = "write `#[capstan_guest::pollers] impl {Self} {{ fn themes() -> Result<ThingsByPrimary> {{ … }} }}`"
+    label = "write `#[capstan_guest::pollers] impl {Self} {{ fn themes() -> Result<PrimaryThings> {{ … }} }}`"
 )]
 pub trait Pollers {
     /// The names that it answers to: [`Names`].
@@ -239,7 +262,7 @@ pub trait Pollers {
 
     /// Returns all things of the source `name`. A primary that is not in the answer has none. An error keeps what was known, and is
     /// tried again. Called when it is time, outside of all runs: [`context::run`](crate::context::run) is `None`.
-    fn poll(name: &str) -> Result<ThingsByPrimary>;
+    fn poll(name: &str) -> Result<PrimaryThings>;
 }
 
 /// Reads things outside of the cluster, for one primary. Usually written with [`#[resource_pollers]`](crate::resource_pollers).

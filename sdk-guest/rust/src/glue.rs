@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::answers::{self, Handled, Keep, Next, Wait, Write};
+use crate::answers::{self, Keep, Next, Wait, Write};
 use crate::bindings::bulk::exports::capstan::operator::bulk;
 use crate::bindings::cleaner::exports::capstan::operator::cleaner::{self, DeleteControl};
 use crate::bindings::condition::exports::capstan::operator::condition::{self, ConditionResult};
@@ -34,10 +34,10 @@ use crate::bindings::secondary_mapper::exports::capstan::operator::secondary_map
 use crate::bindings::validator::exports::capstan::operator::validator;
 use crate::inbound::Received;
 use crate::{
-    Bulks, Cleaner, Condition, Conditions, Created, Delete, Dependents, Error, ErrorControl, ErrorHandler, External,
-    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, Names, NextRetry, Pollers, Problem, Receivers,
-    Reconciler, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update, Validator,
-    context, json,
+    Bulks, Cleaner, Conditions, Created, Deletion, Dependents, Error, ErrorHandler, External, Filters, Handled,
+    Initializer, Json, Keys, Mappers, Match, Matchers, Met, Names, NextRetry, Pollers, PrimaryThings, Problem,
+    Receivers, Reconciler, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, Update, Validator, context,
+    json,
 };
 
 /// The primary of functions that do not look at it.
@@ -62,8 +62,8 @@ impl<T: Cleaner> cleaner::Guest for Adapter<T> {
 
 impl<T: ErrorHandler> error_handler::Guest for Adapter<T> {
     fn handle_error(primary: String, failed: FailureInfo) -> Result<error_handler::ErrorControl, String> {
-        let control = self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
-        control.and_then(error_control).map_err(Error::into_message)
+        let handled = self::primary(&primary).and_then(|primary| T::handle_error(&primary, &failed));
+        handled.and_then(error_control).map_err(Error::into_message)
     }
 }
 
@@ -106,7 +106,7 @@ impl<T: Bulks> bulk::Guest for Adapter<T> {
 impl<T: External> external::Guest for Adapter<T> {
     fn create(name: String, desired: String, primary: String) -> Result<external::Created, String> {
         let desired = Json::unchecked(desired);
-        let created = self::primary(&primary).and_then(|primary| T::create(&name, &desired, &primary));
+        let created = self::primary(&primary).and_then(|primary| T::create_external(&name, &desired, &primary));
         let said = |Created { actual, state }| external::Created {
             actual: Json::into_string(actual),
             state: state.map(Json::into_string),
@@ -116,13 +116,14 @@ impl<T: External> external::Guest for Adapter<T> {
 
     fn update(name: String, actual: String, desired: String, primary: String) -> Result<String, String> {
         let (actual, desired) = (Json::unchecked(actual), Json::unchecked(desired));
-        let updated = self::primary(&primary).and_then(|primary| T::update(&name, &actual, &desired, &primary));
+        let updated =
+            self::primary(&primary).and_then(|primary| T::update_external(&name, &actual, &desired, &primary));
         updated.map(Json::into_string).map_err(Error::into_message)
     }
 
     fn remove(name: String, actual: String, primary: String) -> Result<(), String> {
         let actual = Json::unchecked(actual);
-        let removed = self::primary(&primary).and_then(|primary| T::remove(&name, &actual, &primary));
+        let removed = self::primary(&primary).and_then(|primary| T::remove_external(&name, &actual, &primary));
         removed.map_err(Error::into_message)
     }
 }
@@ -139,7 +140,7 @@ impl<T: Conditions> condition::Guest for Adapter<T> {
     fn is_met(name: String, dependent: String, primary: String) -> Result<ConditionResult, String> {
         let condition = self::primary(&primary).and_then(|primary| T::is_met(&name, &dependent, &primary));
         let result = condition
-            .map(|Condition { met, detail }| ConditionResult { met, detail: detail.map(|detail| detail.to_string()) });
+            .map(|Met { met, detail }| ConditionResult { met, detail: detail.map(|detail| detail.to_string()) });
         result.map_err(Error::into_message)
     }
 }
@@ -200,7 +201,7 @@ pub fn known(exported: &str, controller: Option<&str>, names: Names) -> KnownNam
     KnownNames { exported: exported.to_owned(), controller: controller.map(str::to_owned), names: names.map(owned) }
 }
 
-fn by_primary(ThingsByPrimary(all): ThingsByPrimary) -> Result<Vec<PrimaryResources>> {
+fn by_primary(PrimaryThings(all): PrimaryThings) -> Result<Vec<PrimaryResources>> {
     let one = |(namespace, name, things): (Option<String>, String, Result<Vec<Json>>)| {
         let resources = things?.into_iter().map(Json::into_string).collect();
         Ok(PrimaryResources { primary: ObjectKey { namespace, name }, resources })
@@ -228,7 +229,7 @@ fn update_control(update: Update) -> Result<UpdateControl> {
     Ok(UpdateControl { update, reschedule_ms: reschedule.map(millis) })
 }
 
-fn delete_control(Delete { keep }: Delete) -> DeleteControl {
+fn delete_control(Deletion { keep }: Deletion) -> DeleteControl {
     match keep {
         None => DeleteControl::RemoveFinalizer,
         Some(Keep::UntilNextEvent) => DeleteControl::KeepFinalizer(None),
@@ -236,8 +237,8 @@ fn delete_control(Delete { keep }: Delete) -> DeleteControl {
     }
 }
 
-fn error_control(control: ErrorControl) -> Result<error_handler::ErrorControl> {
-    let Some(Handled { status, next }) = control.0 else {
+fn error_control(handled: Option<Handled>) -> Result<error_handler::ErrorControl> {
+    let Some(Handled { status, next }) = handled else {
         return Ok(error_handler::ErrorControl::Unhandled);
     };
     let next = match next {

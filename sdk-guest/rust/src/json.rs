@@ -79,6 +79,7 @@ fn type_name<T>() -> &'static str {
 /// # Ok::<_, serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "types", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
     /// The name.

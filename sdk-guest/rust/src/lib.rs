@@ -123,11 +123,11 @@ mod status;
 pub mod system;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod test;
+#[cfg(feature = "types")]
+pub mod types;
 pub mod workflow;
 
-pub use answers::{
-    Condition, Created, Delete, ErrorControl, Match, NextRetry, Problem, Things, ThingsByPrimary, Update,
-};
+pub use answers::{Created, Deletion, Handled, Match, Met, NextRetry, PrimaryThings, Problem, Things, Update};
 pub use cache::{secondaries, secondary};
 pub use changes::{Change, Keys};
 pub use error::{Error, Reason, Result};
@@ -218,7 +218,7 @@ pub use capstan_guest_macros::matchers;
 /// Decides conditions of a workflow: each function of the block is one condition.
 ///
 /// A function takes the primary by reference, and if it likes the name of the dependent as `&str`. It returns a `bool`, or a
-/// `Condition` to add a detail, or a `Result` of either. Its name is what the manifest says after `export:`, with `-` for `_`;
+/// [`Met`] to add a detail, or a `Result` of either. Its name is what the manifest says after `export:`, with `-` for `_`;
 /// `#[condition("name")]` above it says another.
 ///
 /// ```
@@ -245,18 +245,18 @@ pub use capstan_guest_macros::conditions;
 /// Reads things outside of the cluster for all primaries at once: each function of the block is one source of the manifest with
 /// `poll`.
 ///
-/// A function takes nothing, and returns [`ThingsByPrimary`] or a `Result` of it. Its name is that of the source, with `-` for `_`;
+/// A function takes nothing, and returns [`PrimaryThings`] or a `Result` of it. Its name is that of the source, with `-` for `_`;
 /// `#[poller("name")]` above it says another. What it answers is read with [`secondaries`].
 ///
 /// ```
-/// use capstan_guest::{Result, ThingsByPrimary, pollers};
+/// use capstan_guest::{Result, PrimaryThings, pollers};
 /// use serde_json::json;
 /// # struct WebPageOperator;
 ///
 /// #[pollers]
 /// impl WebPageOperator {
-///     fn themes() -> Result<ThingsByPrimary> {
-///         Ok(ThingsByPrimary::new().of("default", "hello", [json!({ "id": "dark", "color": "#222" })]))
+///     fn themes() -> Result<PrimaryThings> {
+///         Ok(PrimaryThings::new().of("default", "hello", [json!({ "id": "dark", "color": "#222" })]))
 ///     }
 /// }
 /// # capstan_guest::export!(WebPageOperator: Pollers);
@@ -396,7 +396,7 @@ pub use capstan_guest_macros::secondary_mappers;
 /// A component may serve several controllers of a manifest, each by its name there:
 ///
 /// ```
-/// # use capstan_guest::{Cleaner, Delete, Reconciler, Result, Update};
+/// # use capstan_guest::{Cleaner, Deletion, Reconciler, Result, Update};
 /// # use serde_json::Value;
 /// # struct WebPageOperator;
 /// # struct ThemeOperator;
@@ -410,7 +410,7 @@ pub use capstan_guest_macros::secondary_mappers;
 /// # }
 /// # impl Cleaner for ThemeOperator {
 /// #     type Primary = Value;
-/// #     fn cleanup(_: &Value) -> Result<Delete> { Ok(Delete::remove_finalizer()) }
+/// #     fn cleanup(_: &Value) -> Result<Deletion> { Ok(Deletion::remove_finalizer()) }
 /// # }
 /// capstan_guest::export!(
 ///     "webpage" => WebPageOperator: Reconciler;

@@ -3,7 +3,7 @@
 //! ```
 //! # use capstan_guest::memo::{self, Lifetime};
 //! # capstan_guest::test::with(capstan_guest::test::Run::new(), || {
-//! memo::put(Lifetime::Primary, "seen", &3)?;
+//! memo::set(Lifetime::Primary, "seen", &3)?;
 //! assert_eq!(memo::get::<u32>(Lifetime::Primary, "seen")?, Some(3));
 //! # Ok::<_, capstan_guest::Error>(())
 //! # }).answer?;
@@ -25,7 +25,7 @@ pub fn get<T: DeserializeOwned>(lifetime: Lifetime, key: &str) -> Result<Option<
 }
 
 /// Sets the value of a key. Fails with [`Reason::Exhausted`](crate::Reason::Exhausted) beyond the manifest's bound.
-pub fn put(lifetime: Lifetime, key: &str, value: &impl Serialize) -> Result<()> {
+pub fn set(lifetime: Lifetime, key: &str, value: &impl Serialize) -> Result<()> {
     daemon::memo::put(lifetime, key, Some(Json::of(value)?.as_str())).map_err(Error::of_call)
 }
 

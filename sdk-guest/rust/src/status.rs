@@ -29,6 +29,7 @@ use crate::system;
 /// Where the manifest says `statusConditions: standard`, `Ready`, `Progressing` and `Degraded` are the daemon's, and what is answered in
 /// their place is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "types", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StatusCondition {
     /// What is or is not so, in CamelCase.
@@ -52,6 +53,7 @@ pub struct StatusCondition {
 
 /// Whether a condition is so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "types", derive(schemars::JsonSchema))]
 pub enum ConditionStatus {
     /// It is.
     True,

@@ -57,7 +57,7 @@ func init() {
 	capstan.Poll("themes", themes)
 	capstan.PollOne("domains", domains)
 	capstan.Receive("hooks", hooks)
-	capstan.Filter("shown", shown)
+	capstan.Accepts("shown", shown)
 	capstan.ToPrimaries("to-probes", toProbes)
 	capstan.ToSecondaries("to-maps", toMaps)
 }
@@ -74,18 +74,18 @@ func reconcile(run capstan.Run, p *probe) (capstan.Update, error) {
 	if p.Spec.Again {
 		runs := count(run, "runs")
 		if runs < 3 {
-			return capstan.Update{RescheduleAfter: 10 * time.Millisecond}, nil
+			return capstan.Update{Reschedule: 10 * time.Millisecond}, nil
 		}
 		own := capstan.Object{"metadata": capstan.Object{"annotations": capstan.Object{"runs": fmt.Sprint(runs)}, "finalizers": p.Finalizers}}
 		return capstan.Update{Status: capstan.Object{"runs": runs}, Object: own, OnlyAt: p.ResourceVersion}, nil
 	}
 	check(run.SetMemo(capstan.ForPrimary, "done", p.Generation))
 	run.Log().Info("asked", "word", word, "generation", p.Generation)
-	run.Publish(capstan.Event{
+	run.Recorder().Publish(capstan.Event{
 		Reason: "Asked", Message: word, Key: "k", Action: "ask", Component: "prober",
 		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": word},
 	})
-	run.Warning("Odd", "nobody knows why")
+	run.Recorder().Warning("Odd", "nobody knows why")
 	made := fmt.Sprintf("%s-%d", p.Name, p.Generation)
 	status := capstan.Object{
 		"operations": writes(run, p, made), "cache": reads(run, p, made), "memo": memories(run), "workflow": workflows(run), "expected": expected(run),
@@ -99,15 +99,15 @@ func reconcile(run capstan.Run, p *probe) (capstan.Update, error) {
 func cleanup(run capstan.Run, p *probe) (capstan.Deletion, error) {
 	calls := count(run, "cleanups")
 	run.Log().Info("tidied", "calls", calls)
-	return capstan.Deletion{KeepFinalizer: calls == 1, RescheduleAfter: 10 * time.Millisecond}, nil
+	return capstan.Deletion{KeepFinalizer: calls == 1, Reschedule: 10 * time.Millisecond}, nil
 }
 
-func handleError(run capstan.Run, p *probe, failure capstan.Failure) (capstan.ErrorControl, error) {
-	return capstan.ErrorControl{NoRetry: p.Spec.Stop, Status: capstan.Object{"failure": failure}}, nil
+func handleError(run capstan.Run, p *probe, failure capstan.Failure) (*capstan.Handled, error) {
+	return &capstan.Handled{Stop: p.Spec.Stop, Status: capstan.Object{"failure": failure}}, nil
 }
 
 func decideRetry(run capstan.Run, p *probe, failed capstan.FailedRun) (capstan.NextRetry, error) {
-	run.Log().Info("decides", "of", failed.Class, "attempt", failed.Retry.Attempt)
+	run.Log().Info("decides", "of", failed.FailureClass, "attempt", failed.Retry.Attempt)
 	return capstan.NextRetry{After: 20 * time.Millisecond, Stop: p.Spec.StopRetry}, nil
 }
 
@@ -144,14 +144,14 @@ func away(run capstan.Run, p *probe) (capstan.Object, error) {
 
 func brief(run capstan.Run, p *probe) (capstan.Object, error) { return capstan.Object{"id": "8"}, nil }
 
-func makeAway(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.CreatedThing, error) {
+func makeAway(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.Created, error) {
 	(*wanted)["made"] = word
-	return capstan.CreatedThing{Thing: wanted}, nil
+	return capstan.Created{Thing: wanted}, nil
 }
 
-func makeBrief(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.CreatedThing, error) {
+func makeBrief(run capstan.Run, wanted *capstan.Object, p *probe) (capstan.Created, error) {
 	(*wanted)["of"] = p.Name
-	return capstan.CreatedThing{Thing: wanted}, nil
+	return capstan.Created{Thing: wanted}, nil
 }
 
 func changeAway(run capstan.Run, actual, wanted *capstan.Object, p *probe) (*capstan.Object, error) {
@@ -167,7 +167,7 @@ func removeBrief(run capstan.Run, thing *capstan.Object, p *probe) error {
 }
 
 func registry(run capstan.Run, p *probe) (capstan.Things, error) {
-	return capstan.Things{Items: []capstan.Object{}}, nil
+	return capstan.Things{Things: []capstan.Object{}}, nil
 }
 
 func sameData(run capstan.Run, actual, wanted *configMap, p *probe) (string, error) {
@@ -188,7 +188,7 @@ func themes(run capstan.Run) ([]capstan.PrimaryThings, error) {
 		Controller struct{ Namespaces []string }
 	}]())
 	theme := capstan.Object{"id": "dark", "word": word, "beside": run.Info().Controller == ""}
-	return []capstan.PrimaryThings{{Namespace: settings.Controller.Namespaces[0], Name: "p", Items: []capstan.Object{theme}}}, nil
+	return []capstan.PrimaryThings{{Namespace: settings.Controller.Namespaces[0], Name: "p", Things: []capstan.Object{theme}}}, nil
 }
 
 func domains(run capstan.Run, p *probe) (capstan.Things, error) {
@@ -197,7 +197,7 @@ func domains(run capstan.Run, p *probe) (capstan.Things, error) {
 	if !errors.As(err, &refused) {
 		return capstan.Things{}, fmt.Errorf("not refused: %v", err)
 	}
-	return capstan.Things{Items: []capstan.Object{{"id": 7, "name": p.Name, "denied": refused.Reason.Error()}}}, nil
+	return capstan.Things{Things: []capstan.Object{{"id": 7, "name": p.Name, "denied": refused.Reason.Error()}}}, nil
 }
 
 func hooks(run capstan.Run, request capstan.Request) (capstan.Received, error) {
@@ -311,10 +311,10 @@ func memories(run capstan.Run) capstan.Object {
 
 func expected(run capstan.Run) capstan.Object {
 	yes, no := func() (bool, error) { return true, nil }, func() (bool, error) { return false, nil }
-	told := capstan.Object{"set": must(run.CheckAndSet("word", time.Hour, no)), "pending": run.Expected()}
-	told["check"], told["done"] = must(run.Check("word", no)), must(run.Check("word", yes))
-	told["gone"], told["cleared"] = run.Expected(), run.ClearExpectation("word")
-	told["refused"] = refusal(run.Expect("", time.Second))
+	told := capstan.Object{"set": must(run.Expectations().CheckAndSet("word", time.Hour, no)), "pending": run.Expectations().Pending()}
+	told["check"], told["done"] = must(run.Expectations().Check("word", no)), must(run.Expectations().Check("word", yes))
+	told["gone"], told["cleared"] = run.Expectations().Pending(), run.Expectations().Clear("word")
+	told["refused"] = refusal(run.Expectations().Expect("", time.Second))
 	return told
 }
 
@@ -369,7 +369,7 @@ func surroundings(run capstan.Run) capstan.Object {
 // chance returns what is another each time.
 func chance(run capstan.Run) capstan.Object {
 	return capstan.Object{
-		"now": run.Now().UTC().Format(time.RFC3339), "nowMs": run.Now().UnixMilli(), "uuid": run.UUID(), "bytes": len(run.RandomBytes(8)),
+		"now": run.Now().Format(time.RFC3339), "nowMs": run.NowMs(), "uuid": run.UUID(), "bytes": len(run.RandomBytes(8)),
 		"leftMs": run.TimeLeft().Milliseconds(), "imminent": run.NextImminent(),
 		"clockMs": time.Now().UnixMilli(), "dice": rand.Text(),
 	}

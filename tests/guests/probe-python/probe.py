@@ -4,9 +4,9 @@ import random
 import time
 from dataclasses import asdict
 
-from capstan import CallError, Condition, Created, Error, Handled, KeepFinalizer, NextRetry, ObjectRef, Problem, Received, Told, Update
+from capstan import CallError, Met, Created, Error, Handled, Deletion, NextRetry, ObjectRef, Problem, Received, Told, Update
 from capstan import cache, config, context, expectations, info, memo, operations, recorder, secondaries, secondary, sources, system, workflow
-from capstan import accepts, cleanup, condition, create, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, remove, to_primaries, to_secondaries, update, validate
+from capstan import accepts, cleanup, condition, create_external, decide_retry, desired, desired_set, handle_error, initialize, match, poll, poll_one, receive, reconcile, remove_external, to_primaries, to_secondaries, update_external, validate
 
 WORD = "Grüße 👋"
 
@@ -130,12 +130,12 @@ def chance():
 def tidy(probe):
     memo.primary["cleanups"] = calls = memo.primary.get("cleanups", 0) + 1
     info("tidied", calls=calls)
-    return KeepFinalizer(after=0.01) if calls == 1 else None
+    return Deletion(keep_finalizer=True, reschedule=0.01) if calls == 1 else None
 
 
 @handle_error
 def tell(probe, failure):
-    return Handled(status={"failure": asdict(failure)}, retry=not probe["spec"].get("stop"))
+    return Handled(status={"failure": asdict(failure)}, stop=bool(probe["spec"].get("stop")))
 
 
 @decide_retry
@@ -184,22 +184,22 @@ def brief(probe):
     return {"id": "8"}
 
 
-@create("away")
+@create_external("away")
 def make(wanted):
     return Created(wanted | {"made": WORD})
 
 
-@create("brief")
+@create_external("brief")
 def make_brief(wanted, probe):
     return wanted | {"of": probe["metadata"]["name"]}
 
 
-@update("away")
+@update_external("away")
 def change(actual, wanted):
     return wanted | {"was": actual["text"]}
 
 
-@remove("brief")
+@remove_external("brief")
 def let_go(thing, probe):
     if thing["of"] != probe["metadata"]["name"]:
         raise Error(f"{thing} is another one's")
@@ -217,7 +217,7 @@ def wanted(probe):
 
 @condition
 def ready(probe, dependent):
-    return Condition(True, {"dependent": dependent, "data": secondary(dependent)["data"], "note": probe["spec"]["note"]})
+    return Met(True, {"dependent": dependent, "data": secondary(dependent)["data"], "note": probe["spec"]["note"]})
 
 
 @poll

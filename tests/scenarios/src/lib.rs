@@ -65,6 +65,8 @@ pub struct Start<'a> {
 
 /// The manifests of a daemon.
 enum Manifests {
+    /// None: its operators are objects of the cluster.
+    None,
     /// A file of its own with this text.
     Text(String),
     /// The file or folder at this path.
@@ -97,6 +99,7 @@ impl Place {
                 "crd/webapps.sample.capstan.dev",
                 "crd/probes.test.capstan.dev",
                 "crd/clusterprobes.test.capstan.dev",
+                "crd/operators.capstan.dev",
             ];
             cluster.kubectl(&[&established[..], &kinds[..]].concat()).unwrap();
         });
@@ -279,6 +282,11 @@ impl<'a> Start<'a> {
         Self::with(Manifests::At(path.to_owned()))
     }
 
+    /// Prepares a daemon whose operators are objects of the cluster.
+    pub fn on_objects() -> Self {
+        Self::with(Manifests::None)
+    }
+
     fn with(manifests: Manifests) -> Self {
         Self { manifests, kubeconfig: None, arguments: Vec::new(), environment: Vec::new() }
     }
@@ -310,18 +318,19 @@ impl<'a> Start<'a> {
     pub fn run_on(self, cluster: &Cluster) -> Daemon {
         let folder = tempfile::tempdir().unwrap();
         let manifests = match self.manifests {
-            Manifests::At(path) => path,
+            Manifests::None => None,
+            Manifests::At(path) => Some(path),
             Manifests::Text(text) => {
                 let manifest = folder.path().join("operator.yaml");
                 fs::write(&manifest, text).unwrap();
-                manifest
+                Some(manifest)
             }
         };
         let kubeconfig = self.kubeconfig.unwrap_or_else(|| cluster.admin_kubeconfig());
         let mut command = Command::new(capstan());
         command
-            .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json", "-m"])
-            .arg(&manifests)
+            .args(["run", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(manifests.iter().flat_map(|manifests| [Path::new("-m"), manifests]))
             .args(&self.arguments)
             .env("KUBECONFIG", kubeconfig)
             .env("RUST_LOG", "info,kube_client=off,capstan=debug,capstan_core=debug")
@@ -692,8 +701,11 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
 pub fn options() -> Options {
     let kinds =
         ["plugins/webpage", "plugins/configmap-copy", "plugins/mysql-schema", "plugins/tomcat", "tests/guests/probe"];
-    let kinds = kinds.map(|folder| repository().join(folder).join("crd.yaml"));
-    Options { manifests: kinds.to_vec(), ..Options::default() }.with(Tool::KubeScheduler).with(Tool::Kwok)
+    let kinds = kinds.iter().map(|folder| format!("{folder}/crd.yaml"));
+    let kinds = kinds.chain(["charts/capstan/files/operators.yaml".to_owned()]);
+    Options { manifests: kinds.map(|file| repository().join(file)).collect(), ..Options::default() }
+        .with(Tool::KubeScheduler)
+        .with(Tool::Kwok)
 }
 
 /// Returns the daemon's binary, built by `cargo build -p capstan`.

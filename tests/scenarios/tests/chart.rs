@@ -225,6 +225,59 @@ fn the_pod_meets_the_restricted_standard() {
     assert!(refused.to_string().contains("violates PodSecurity \"restricted:latest\""), "{refused}");
 }
 
+// === operators that are objects ===
+
+#[test]
+fn operators_are_applied_in_the_release_s_namespace_and_say_which_rights_they_lack() {
+    // OP-1, OP-3
+    let release = Release { place: Place::new("chart-op") };
+    let (place, name) = (&release.place, release.place.namespace.name());
+    let (full, own) = (format!("fullnameOverride={name}"), "allowOwnNamespace=true,operatorObjects.enabled=true");
+    // The kind is there already, and others use it.
+    let chart = chart();
+    let install = ["install", name, chart.to_str().unwrap(), "--namespace", name, "--set", own, "--set", &full];
+    helm(place.cluster, &[&install[..], &["--take-ownership"]].concat()).unwrap();
+    let kind = place.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "operators.capstan.dev").unwrap();
+    assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    let daemon = release.daemon(Way::best());
+    let template = json!({ "metadata": { "name": "${primary.metadata.name}" }, "data": { "says": "hello" } });
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "desired": { "template": template } });
+    let controller = json!({
+        "primary": { "apiVersion": "test.capstan.dev/v1", "kind": "Probe" },
+        "namespaces": "own",
+        "workflow": { "dependents": { "map": map } },
+    });
+    let operator = json!({
+        "apiVersion": "capstan.dev/v1alpha1",
+        "kind": "Operator",
+        "metadata": { "name": name },
+        "spec": { "controllers": { name: controller } },
+    });
+    let operators = place.namespace.path("capstan.dev/v1alpha1", "operators");
+    place.cluster.kubectl_with_input(&["apply", "-n", name, "-f", "-"], &operator.to_string()).unwrap();
+    let lacks = |object: &Value| {
+        let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.find(|condition| condition["type"] == "Ready");
+        ready.is_some_and(|ready| {
+            ready["reason"] == "Lacking" && ready["message"].as_str().unwrap().contains("is forbidden")
+        })
+    };
+    place.await_within(LATER, &operators, name, "the rights that it lacks", lacks);
+    // What it needs is printed.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, operator.to_string()).unwrap();
+    let file = file.path().to_str().unwrap();
+    let rights = run(&["rbac", "-m", file, "-n", name, "--service-account", name, "--name", &format!("{name}-more")]);
+    place.cluster.kubectl_with_input(&["apply", "-f", "-"], &rights.1).unwrap();
+    let ready = ["wait", "--for=condition=Ready", "--timeout=60s", "-n", name];
+    place.cluster.kubectl(&[&ready[..], &[&format!("operators.capstan.dev/{name}")]].concat()).unwrap();
+    place.probe("first", json!({}));
+    place.await_object(&place.config_maps(), "first", "what it says", |map| map["data"]["says"] == "hello");
+    assert!(daemon.stop().success());
+    helm(place.cluster, &["uninstall", name, "--namespace", name]).unwrap();
+    assert!(place.find(&operators, name).is_some(), "all operators would go with their kind");
+}
+
 // === upgrades and the end ===
 
 #[test]
@@ -453,6 +506,15 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
         assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");
     }
+    let key = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
+    let values = json!({ "verifyKeys": [key] });
+    let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"].clone();
+    let argument = json!("--verify-key=/etc/capstan/verify-keys/0.pub");
+    assert!(pod["spec"]["containers"][0]["args"].as_array().unwrap().contains(&argument), "{pod}");
+    assert!(pod["metadata"]["annotations"]["capstan.dev/verify-keys"].is_string(), "{pod}");
+    let keys = template("verify-keys.yaml", "home", &values).unwrap().remove(0);
+    assert_eq!(keys["data"], json!({ "0.pub": key }));
+    assert!(template("deployment.yaml", "home", &json!({ "verifyKeys": ["cosign.pub"] })).is_err());
     let refused = template("deployment.yaml", "home", &json!({ "codeCache": { "size": "1.5Gi" } })).unwrap_err();
     assert!(refused.contains("codeCache"), "{refused}");
 }

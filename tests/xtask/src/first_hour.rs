@@ -16,13 +16,33 @@ use crate::workspace::{self, Workspace};
 use crate::{files, packages, plugins};
 
 const PAGE: &str = "docs/first-hour.md";
-/// The languages, as `capstan init` calls them, with their sections of the page, and the file that an author changes.
-const LANGUAGES: [(&str, &str, &str); 5] = [
-    ("rust", "In Rust", "src/lib.rs"),
-    ("python", "In Python", "app.py"),
-    ("javascript", "In JavaScript", "src/operator.js"),
-    ("typescript", "In TypeScript", "src/operator.ts"),
-    ("go", "In Go", "main.go"),
+/// The languages, as `capstan init` calls them, with their sections of the page, the file that an author changes, and how sed adds a field to its types.
+const LANGUAGES: [(&str, &str, &str, &str); 5] = [
+    (
+        "rust",
+        "In Rust",
+        "src/lib.rs",
+        r"s|^    /// Who is greeted.|    /// Whether it is said loudly.\n    pub loud: Option<bool>,\n&|",
+    ),
+    (
+        "python",
+        "In Python",
+        "app.py",
+        r#"s|^    def text.*|    loud: bool = False\n    """Whether it is said loudly."""\n\n&|"#,
+    ),
+    ("javascript", "In JavaScript", "src/operator.js", ""),
+    (
+        "typescript",
+        "In TypeScript",
+        "src/operator.ts",
+        r"s|^interface Spec {|&\n  /** Whether it is said loudly. */\n  loud?: boolean;|",
+    ),
+    (
+        "go",
+        "In Go",
+        "main.go",
+        r#"s|^type Spec struct {|&\n\t// Whether it is said loudly.\n\tLoud bool `json:"loud,omitempty"`|"#,
+    ),
 ];
 /// The section that follows each of them.
 const RUN: &str = "Run it";
@@ -30,6 +50,8 @@ const RUN: &str = "Run it";
 const PROJECT: &str = "greeting";
 /// What they all define in the cluster.
 const KIND: &str = "greetings.example.com";
+/// What `capstan crd` says of a definition that is what the types say.
+const TYPED: &str = "crd.yaml: says already what the types say";
 /// The command that goes on until it is told to end.
 const DAEMON: &str = "capstan dev";
 
@@ -44,7 +66,21 @@ told() { until_ok grep -q -- "$1" "$HOUR/daemon.log"; }
 
 /// What the page says under "Change it": a change is swapped in, a broken one is shown with its place while the last good version goes on, and the
 /// daemon ends at once.
-const CHANGES: &str = r#"echo '- the source changes'
+const CHANGES: &str = r#"if [ -n "$FIELD" ]; then
+  echo '- the definition says something else than the types'
+  sed -i 's/maxLength: 63/maxLength: 64/' crd.yaml
+  ! capstan crd --check > "$HOUR/drift"
+  grep -q 'v1alpha1: spec.name: found maxLength 64; the types say 63' "$HOUR/drift"
+  capstan crd
+  echo '- a type has one more field'
+  cp "$SOURCE" "$HOUR/good"
+  sed -i "$FIELD" "$SOURCE"
+  told 'crd.yaml has changed, as the types have'
+  until_ok sh -c 'kubectl explain greeting.spec.loud | grep -q "Whether it is said loudly"'
+  cp "$HOUR/good" "$SOURCE"
+  until_ok capstan crd --check
+fi
+echo '- the source changes'
 sed -i 's/{name} is missing/{name} is awaited/' "$SOURCE"
 told 'run ok .*there is a new version'
 sed -i 's/Hello, {name}!/Hello!/' example.yaml
@@ -101,9 +137,9 @@ pub(crate) fn run(
     let page = files::text(&workspace.root.join(PAGE))?;
     let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk };
     let mut hours = Vec::new();
-    for (language, title, source) in languages {
+    for (language, title, source, field) in languages {
         let watch = Stopwatch::start();
-        let finished = hour.play(task, (title, source), &folder.path().join(language))?;
+        let finished = hour.play(task, (title, source, field), &folder.path().join(language))?;
         task.announce(&format!("{language}: {}", said(watch.spent())));
         hours.push((language, finished));
     }
@@ -112,13 +148,13 @@ pub(crate) fn run(
 }
 
 impl Hour<'_> {
-    fn play(&self, task: &mut Task, (title, source): (&str, &str), home: &Path) -> Result<Finished> {
+    fn play(&self, task: &mut Task, (title, source, field): (&str, &str, &str), home: &Path) -> Result<Finished> {
         files::folder(home)?;
         let told: Vec<&str> = commands(section(self.page, title)?).chain(commands(section(self.page, RUN)?)).collect();
         let namespace = self.cluster.namespace("first-hour")?;
         let mut shell = self.command("bash", home);
         shell.arg("-c").arg(script(&told)).env("KUBECONFIG", self.kubeconfig(task, home, namespace.name())?);
-        shell.env("HOUR", home).env("SOURCE", source).env("CAPSTAN_SDK", self.sdk);
+        shell.env("HOUR", home).env("SOURCE", source).env("FIELD", field).env("CAPSTAN_SDK", self.sdk);
         shell.env("CAPSTAN_CODE_CACHE", home.join("code")).env("CAPSTAN_LISTEN", "127.0.0.1:0");
         // The toolchain that is there already.
         shell.env("GOTOOLCHAIN", plugins::go_toolchain(self.workspace)?);
@@ -131,6 +167,10 @@ impl Hour<'_> {
             commands(&readme).eq(after.iter().copied()),
             "{PAGE} and README.md of the new folder differ {}: {after:?}",
             title.to_lowercase()
+        );
+        ensure!(
+            field.is_empty() || !finished.status.success() || finished.output.iter().any(|line| line.contains(TYPED)),
+            "crd.yaml of the new folder is not what its types say: `capstan crd` has written another one"
         );
         Ok(finished)
     }

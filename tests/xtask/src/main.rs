@@ -17,6 +17,8 @@ mod servers;
 mod simulate;
 mod test;
 mod ui;
+#[cfg(test)]
+mod words;
 mod workspace;
 
 use std::process::ExitCode;

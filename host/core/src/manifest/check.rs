@@ -55,10 +55,14 @@ use fields::{
 };
 use source::Sources;
 
+/// The group and kind of operators that are objects of the cluster.
+const OPERATORS: (&str, &str) = ("capstan.dev", "Operator");
+
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
     places: &'a [Place],
     file: &'a Path,
+    written: Written,
     faults: Vec<Fault>,
     /// The operator's name, if it has one.
     operator: Option<Arc<str>>,
@@ -70,6 +74,15 @@ pub(super) struct Check<'a> {
     templated: usize,
 }
 
+/// What a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Part of a file, which others may lie beside.
+    File,
+    /// An object of the cluster: whoever writes it has no files where the daemon is.
+    Object,
+}
+
 /// The most expressions and pointers of a controller that are looked at for each event.
 const MOST_ASKED: usize = 32;
 
@@ -77,8 +90,8 @@ const MOST_ASKED: usize = 32;
 
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
-    pub(super) fn new(places: &'a [Place], file: &'a Path, faults: Vec<Fault>) -> Self {
-        Self { places, file, faults, operator: None, clusters: None, asked: 0, templated: 0 }
+    pub(super) fn new(places: &'a [Place], (file, written): (&'a Path, Written), faults: Vec<Fault>) -> Self {
+        Self { places, file, written, faults, operator: None, clusters: None, asked: 0, templated: 0 }
     }
 
     /// Returns all that is wrong.
@@ -263,7 +276,12 @@ impl<'a> Check<'a> {
     fn gvk(&mut self, api_version: &Leaf<ApiVersion>, kind: &Leaf<KindName>, around: usize) -> Option<Gvk> {
         let api_version = self.need(api_version, around, "apiVersion");
         let kind = self.need(kind, around, "kind");
-        Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()
+        let gvk = Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()?;
+        // OP-7
+        if (&*gvk.group, &*gvk.kind) == OPERATORS {
+            self.fault(kind?.place, "found operators of Capstan itself, which say what the daemon runs: nothing that it runs may watch, read or write them; expected another kind");
+        }
+        Some(gvk)
     }
 
     fn primary(&mut self, raw: &raw::Controller, around: usize) -> Option<Gvk> {

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ConfigValue;
 use crate::registry::Reference;
+use crate::registry::signature::{Demand, Demands, Key};
 
 /// Where a component is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,17 @@ pub struct Image {
     pub insecure: bool,
     /// Whom to trust beside the authorities of the system.
     pub authority: Option<Authority>,
+    /// By whom it has to be signed; `None`: nobody, as far as the manifest is concerned.
+    pub verify: Option<Verify>,
+}
+
+/// By whom a component has to be signed (SG rules).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Verify {
+    /// One of these keys has to have signed.
+    pub keys: Vec<Key>,
+    /// The names of repositories, beside the component's own, for which signatures may have been made.
+    pub signed_as: Vec<Arc<str>>,
 }
 
 /// Where the certificates of an authority are, in PEM.
@@ -40,6 +53,9 @@ pub enum Authority {
     File(PathBuf),
 }
 
+/// Where an operator says who has to sign.
+const VERIFY: &str = "component.verify";
+
 impl Image {
     /// Returns the values of Secrets and `ConfigMap`s that it takes to ask for it.
     pub fn values(&self) -> impl Iterator<Item = &ConfigValue> {
@@ -48,6 +64,13 @@ impl Image {
             Some(Authority::File(_)) | None => None,
         };
         self.pull_secret.iter().chain(authority)
+    }
+
+    /// Returns what is demanded of its signatures: what the manifest says, and what the daemon says of all.
+    pub fn demands(&self, floor: Option<&Demand>) -> Demands {
+        let own = self.verify.as_ref().map(|verify| Demand { whose: VERIFY, keys: verify.keys.clone() });
+        let signed_as = self.verify.as_ref().map(|verify| verify.signed_as.clone()).unwrap_or_default();
+        Demands { all: floor.cloned().into_iter().chain(own).collect(), signed_as }
     }
 }
 

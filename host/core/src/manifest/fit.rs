@@ -19,7 +19,7 @@ use crate::kinds;
 use crate::object::pointer::Pointer;
 use crate::object::{Gvk, Scope};
 use crate::schema::{Holder, Kind, Known, Lack};
-use crate::yaml::{self, Errors, Fault, Place, Problem, Quoted, join, similar};
+use crate::yaml::{self, Errors, Fault, Problem, Quoted, join, similar};
 
 mod conditions;
 
@@ -65,7 +65,7 @@ pub fn named(controller: &Controller) -> BTreeSet<(Gvk, Option<Arc<str>>)> {
     search.looked
 }
 
-/// Returns what was found of an operator as errors with their places in the text of its file.
+/// Returns what was found of an operator as errors with their places in the text of its file, or with its fields if it is an object.
 pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> Errors {
     let trees = yaml::documents(text).unwrap_or_default();
     let is_named = |tree: &&yaml::Tree| {
@@ -74,9 +74,12 @@ pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> 
     };
     let tree = trees.iter().find(is_named);
     let problem = |Misfit { field, message, help, inside }| {
-        let place = tree.and_then(|tree| tree.place_of(&field)).cloned();
-        let place = place.unwrap_or(Place { path: field, ..Place::start() });
-        Problem::new(file, text, &place, Fault { help, inside, ..Fault::new(0, message) })
+        let fault = Fault { help, inside, ..Fault::new(0, message) };
+        let place = tree.and_then(|tree| tree.place_of(&field));
+        place.map_or_else(
+            || Problem::of_field(file, &field, fault.clone()),
+            |at| Problem::new(file, text, at, fault.clone()),
+        )
     };
     Errors::new(misfits.into_iter().map(problem).collect())
 }

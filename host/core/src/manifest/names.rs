@@ -9,6 +9,7 @@ use crate::object::labels::{is_domain, is_key, is_label, is_tag};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 use crate::registry::reference::{self, Reference};
+use crate::registry::signature;
 use crate::yaml::Form;
 
 /// The name of a thing in a manifest, or of a namespace: a DNS label.
@@ -47,6 +48,12 @@ pub(super) struct FilePath(pub(super) PathBuf);
 
 /// What is in a registry (`OC-1`).
 pub(super) struct ImageName(pub(super) Reference);
+
+/// A public key in PEM, or what is wrong with it: nothing of it is shown, as it may be a private one.
+pub(super) struct PublicKey(pub(super) Result<signature::Key, String>);
+
+/// A repository in a registry, without tag and digest.
+pub(super) struct RepositoryName(pub(super) Arc<str>);
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 /// The part of a key or finalizer after its `/`, as a regular expression.
@@ -307,6 +314,31 @@ impl Form for ImageName {
         let digest = "@sha256:[0-9a-f]{64}";
         let tag = "[A-Za-z0-9_][-_.A-Za-z0-9]{0,127}";
         json_schema!({ "title": "reference", "type": "string", "pattern": format!("^[^/]+/[-_./a-z0-9]+(:{tag}({digest})?|{digest})$") })
+    }
+}
+
+impl Form for PublicKey {
+    const WHAT: &'static str = signature::key::WHAT;
+
+    fn text(text: &str) -> Result<Self, String> {
+        Ok(Self(signature::Key::parse(text)))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "public key", "type": "string", "pattern": "-----BEGIN PUBLIC KEY-----" })
+    }
+}
+
+impl Form for RepositoryName {
+    const WHAT: &'static str = "the name of a repository with its registry, such as `ghcr.io/org/webpage`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let reference = Reference::parse(&format!("{text}:latest"));
+        reference.map(|reference| Self(reference.name().into())).map_err(|_| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "repository name", "type": "string", "pattern": "^[^/]+/[-_./a-z0-9]+$" })
     }
 }
 

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::{Value as Json, json};
 
 use super::Operator;
-use super::check::{Check, Given};
+use super::check::{Check, Given, Written};
 use super::raw::Document;
 use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value};
 
@@ -74,6 +75,43 @@ impl Defaults {
     }
 }
 
+/// Returns the operator that an object of the cluster declares: what a document with its `metadata.name` and `spec` would, but for what names
+/// files. It is called by `path` in errors, which name fields in place of lines.
+///
+/// # Errors
+/// [`Errors`] with all that is wrong, each with its field.
+///
+/// ```
+/// # use std::path::Path;
+/// # use capstan_core::manifest::{Defaults, parse_object};
+/// let spec = serde_json::json!({ "controllers": { "web": { "primary": { "apiVersion": "v1" } } } });
+/// let object = serde_json::json!({ "metadata": { "name": "web", "uid": "1" }, "spec": spec });
+/// let errors = parse_object(&object, Path::new("operators/web"), &Defaults::default()).unwrap_err();
+/// assert_eq!(errors.to_string(), "operators/web: spec.controllers.web.primary: the field `kind` is missing");
+/// ```
+pub fn parse_object(object: &Json, path: &Path, defaults: &Defaults) -> Result<Operator, Errors> {
+    let field = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
+    let mut document = json!({ "apiVersion": API_VERSION, "kind": OPERATOR });
+    document["metadata"] = json!({ "name": field("/metadata/name") });
+    document["spec"] = field("/spec");
+    let wrong = |faults: Vec<Fault>, places: &[Place]| {
+        let placed = faults.into_iter().filter_map(|fault| Some((places.get(fault.place)?, fault)));
+        Errors::new(placed.map(|(place, fault)| Problem::of_field(path, &place.path, fault)).collect())
+    };
+    let Some(Tree { root, places }) = yaml::of_json(&document) else {
+        return Err(wrong(vec![Fault::new(0, TOO_LARGE)], &[Place::start()]));
+    };
+    let faults = RefCell::new(Vec::new());
+    let document = Slot::<Document>::deserialize(Reader::new(&root, &faults)).unwrap_or(Slot::Wrong);
+    let mut check = Check::new(&places, (path, Written::Object), faults.into_inner());
+    let operator = check.operator(&document, &defaults.0);
+    let faults = check.into_faults();
+    operator.filter(|_| faults.is_empty()).ok_or_else(|| wrong(faults, &places))
+}
+
+/// Why an object is not read.
+const TOO_LARGE: &str = "it has more than 50000 fields and values, or more than 64 within each other";
+
 const API_VERSION: &str = "capstan.dev/v1alpha1";
 const OPERATOR: &str = "Operator";
 const DEFAULTS: &str = "Defaults";
@@ -100,7 +138,7 @@ fn documents<D: for<'de> Deserialize<'de>, T>(
             }
             let faults = RefCell::new(Vec::new());
             let document = Slot::<D>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
-            let mut check = Check::new(&tree.places, file, faults.into_inner());
+            let mut check = Check::new(&tree.places, (file, Written::File), faults.into_inner());
             let taken = take(document, &mut check);
             let faults = check.into_faults();
             taken.filter(|_| faults.is_empty()).ok_or(faults)

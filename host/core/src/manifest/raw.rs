@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name};
 use super::units::{Objects, Time, Times, Workers};
@@ -31,7 +31,7 @@ mod retry;
 mod source;
 
 pub(super) use clusters::{Cluster, Kubeconfig, SecretKey};
-pub(super) use component::{Authority, AuthorityKey, Component};
+pub(super) use component::{Authority, AuthorityKey, Component, Verify};
 pub(super) use config::{ConfigFrom, ConfigValue, ValueKey};
 pub(super) use dependent::{
     Condition, Dependent, ErrorsTo, Generic, Invocation, Made, Match, ObjectName, Standalone, Trait, Workflow,
@@ -130,6 +130,15 @@ pub(super) enum DocumentKind {
 pub(super) struct Metadata {
     /// The operator's name, unique in the daemon.
     pub(super) name: Leaf<Name>,
+    /// Its namespace, if it is an object of the cluster; in a file, this and what follows mean nothing to the daemon (`OP-2`).
+    #[serde(rename = "namespace")]
+    _namespace: MaybeLeaf<Name>,
+    /// Its labels, if it is an object of the cluster.
+    #[serde(rename = "labels")]
+    _labels: Maybe<Map<String, Value>>,
+    /// Its annotations, if it is an object of the cluster.
+    #[serde(rename = "annotations")]
+    _annotations: Maybe<Map<String, Value>>,
 }
 
 /// What it consists of.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::check::Check;
+use super::check::{Check, Written};
 use super::names::Name;
 use super::{Keys, Source, raw};
 use crate::yaml::{self, Fault, Form as _, Quoted, Reader, Slot};
@@ -49,7 +49,7 @@ impl Registration {
         };
         let faults = RefCell::new(Vec::new());
         let document = Slot::<raw::Source>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
-        let mut check = Check::new(&tree.places, Path::new(""), faults.into_inner());
+        let mut check = Check::new(&tree.places, (Path::new(""), Written::File), faults.into_inner());
         let read = check.registration(&document, indexes);
         let faults = check.into_faults();
         let told = |fault: &Fault| match tree.places.get(fault.place) {

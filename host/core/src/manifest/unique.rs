@@ -1,11 +1,13 @@
 //! What must hold between operators: names that are unique in the daemon.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Controller, Operator};
-use crate::yaml::{self, Errors, Mark, Problem};
+use crate::object::ObjectRef;
+use crate::yaml::{self, At, Errors, Mark, Problem};
 
 /// Where an operator is written, for messages.
 #[derive(Clone, Debug, Default)]
@@ -28,11 +30,22 @@ impl Origin {
 
     /// Returns where the component of a plugin is named: `webpage.yaml:7:26: spec.plugins.webpage.component.path`.
     pub fn component(&self, plugin: &str) -> String {
-        let (Mark { line, column, .. }, field) = self.components.get(plugin).copied().unwrap_or_default();
-        let (file, path) = (self.file.display(), yaml::join("spec.plugins", plugin));
-        format!("{file}:{line}:{column}: {path}.component.{field}")
+        let (mark, field) = self.components.get(plugin).copied().unwrap_or_default();
+        format!("{}: {}.component.{field}", At { file: &self.file, mark }, yaml::join("spec.plugins", plugin))
     }
 }
+
+/// Returns what stands for the file of an operator that is an object of the cluster: `operators.capstan.dev/NAMESPACE/NAME`.
+pub fn object_path(object: &ObjectRef) -> PathBuf {
+    Path::new(OBJECTS).join(object.to_string())
+}
+
+/// Whether this stands for an object of the cluster.
+pub fn is_object_path(path: &Path) -> bool {
+    path.starts_with(OBJECTS)
+}
+
+const OBJECTS: &str = "operators.capstan.dev";
 
 impl PartialEq for Origin {
     /// Always true: operators are equal no matter where they are written.
@@ -112,12 +125,8 @@ fn second_keeper<'a>(keepers: &mut Vec<(&'a Controller, Site)>, spec: &'a Contro
     };
     let mut problem = second("", "", &site, at, format!("spec.controllers.{}.statusConditions", spec.name));
     problem.message = format!(
-        "found `standard` for the same {} as in controller `{}` at {}:{}:{}, so that each would undo what the other writes; expected it in one of them",
-        spec.primary,
-        first.name,
-        at.file.display(),
-        at.mark.line,
-        at.mark.column
+        "found `standard` for the same {} as in controller `{}` at {at}, so that each would undo what the other writes; expected it in one of them",
+        spec.primary, first.name,
     );
     Some(problem)
 }
@@ -134,9 +143,13 @@ struct Site {
     mark: Mark,
 }
 
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        At { file: &self.file, mark: self.mark }.fmt(f)
+    }
+}
+
 fn second(what: &str, name: &str, site: &Site, first: &Site, path: String) -> Problem {
-    let place = |file: &Path, mark: Mark| format!("{}:{}:{}", file.display(), mark.line, mark.column);
-    let first = place(&first.file, first.mark);
     Problem {
         file: site.file.clone(),
         line: site.mark.line,

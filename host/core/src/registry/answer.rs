@@ -33,6 +33,8 @@ pub enum Kind {
     Missing,
     /// The registry does not answer as it should, for now.
     Away,
+    /// It is there, but not signed as it has to be.
+    Unsigned,
 }
 
 /// What is asked for.
@@ -46,6 +48,10 @@ pub enum Part {
     Token,
     /// The right to write.
     Upload,
+    /// A list of what refers to a manifest.
+    Referrers,
+    /// A signature.
+    Signature,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +89,10 @@ impl Failure {
             ),
             403 => (Kind::Denied, format!("who asks may not have {what} ({status}){said}")),
             404 => (Kind::Missing, format!("it does not have {what} ({status}){said}")),
+            // What registries answer that know nothing of referrers.
+            400 | 405 | 406 | 501 if part == Part::Referrers => {
+                (Kind::Missing, format!("it knows nothing of referrers ({status}){said}"))
+            }
             429 => (Kind::Away, format!("it is asked too often ({status}){said}")),
             500.. => (Kind::Away, format!("it fails ({status}){said}")),
             _ => (Kind::Away, format!("it answers {status} when asked for {what}{said}")),
@@ -105,6 +115,8 @@ impl Part {
             Self::Blob => "the component",
             Self::Token => "a token",
             Self::Upload => "what is written",
+            Self::Referrers => "a list of signatures",
+            Self::Signature => "the signature",
         }
     }
 }
@@ -168,6 +180,7 @@ mod tests {
             (429, manifest, &user, b"", Some("120"), Kind::Away, "it is asked too often (429)", Some(120)),
             (429, manifest, &user, b"", Some("99999"), Kind::Away, "it is asked too often (429)", Some(3600)),
             (503, Part::Token, &user, b"", Some("Wed, 21 Oct"), Kind::Away, "it fails (503)", None),
+            (405, Part::Referrers, &user, b"", None, Kind::Missing, "it knows nothing of referrers (405)", None),
             (418, Part::Token, &user, b"", None, Kind::Away, "it answers 418 when asked for a token", None),
         ] {
             let found = Failure::of(status, (part, who), reason, after);

@@ -126,7 +126,7 @@ pub fn read(answer: &[u8], content_type: Option<&str>, most: u64) -> Result<Foun
         let place = format!("line {}, column {}", error.line(), error.column());
         format!("the registry's answer is no manifest of an artifact, from {place}; {INSTEAD}")
     })?;
-    let kind = manifest.media_type.as_deref().or(content_type).unwrap_or(MANIFEST);
+    let kind = kind(&manifest, content_type);
     if let (Some(manifests), INDEX | DOCKER_LIST) = (&manifest.manifests, kind) {
         return of_index(manifests).map(Found::Manifest);
     }
@@ -154,6 +154,16 @@ pub fn read(answer: &[u8], content_type: Option<&str>, most: u64) -> Result<Foun
     };
     within(&layer, most)?;
     Ok(Found::Artifact(Artifact { config, layer, annotations: manifest.annotations.unwrap_or_default() }))
+}
+
+/// Returns what a manifest is that a registry has answered with this content type.
+pub fn media_type(answer: &[u8], content_type: Option<&str>) -> String {
+    let manifest = serde_json::from_slice(answer);
+    manifest.map_or(MANIFEST.to_owned(), |manifest: Manifest| kind(&manifest, content_type).to_owned())
+}
+
+fn kind<'a>(manifest: &'a Manifest, content_type: Option<&'a str>) -> &'a str {
+    manifest.media_type.as_deref().or(content_type).unwrap_or(MANIFEST)
 }
 
 /// Finds that a component has more bytes than one may have.

@@ -62,7 +62,7 @@ impl Credentials {
             return Err(helper(program, reference.registry()));
         }
         let entries = config.auths.iter().filter(|(key, _)| covers(key, reference));
-        let Some((key, auth)) = entries.max_by_key(|(key, _)| plain(key).len()) else {
+        let Some((key, auth)) = entries.max_by_key(|(key, _)| parts(key).1.len()) else {
             return Ok(Self::Anonymous);
         };
         match auth.user() {
@@ -121,17 +121,16 @@ fn helper(program: &str, of: &str) -> String {
     )
 }
 
-/// Returns the key of an entry without what tools write around the host.
-fn plain(key: &str) -> &str {
+/// Returns host and path of the key of an entry, without what tools write around the host.
+fn parts(key: &str) -> (&str, &str) {
     let key = key.split_once("://").map_or(key, |(_, rest)| rest).trim_end_matches('/');
-    let key = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2")).unwrap_or(key);
-    key.trim_end_matches('/')
+    let (host, path) = key.split_once('/').unwrap_or((key, ""));
+    (host, if matches!(path, "v1" | "v2") { "" } else { path })
 }
 
 /// Whether an entry is for the registry of a reference, and for its repository if it has a path.
 fn covers(key: &str, reference: &Reference) -> bool {
-    let key = plain(key);
-    let (host, path) = key.split_once('/').unwrap_or((key, ""));
+    let (host, path) = parts(key);
     let hub = |host: &str| HUB.contains(&host);
     let same = host == reference.registry() || (hub(host) && hub(reference.registry()));
     let within = reference.repository().strip_prefix(path);
@@ -156,7 +155,8 @@ mod tests {
         let auths = r#"{"auths":{
             "r.io": {"auth":"YTpi"},
             "r.io/org": {"username":"c","password":"d"},
-            "https://index.docker.io/v1/": {"auth":"aDpp"},
+            "https://index.docker.io/v1/": {"auth":"aDpp"}, "docker.io/org": {"username":"j","password":"k"},
+            "r.io/old/v1": {"username":"l","password":"m"},
             "http://localhost:5000": {"auth":"dXNlcjpwOmFzcw=="},
             "bad.io": {"auth":"?"}, "none.io": {}, "colon.io": {"auth":"YQ=="},
             "token.io": {"auth":"YTpi","identitytoken":"x"}
@@ -166,6 +166,9 @@ mod tests {
             ("r.io/org/a:1", "c/d"),
             ("r.io/organ/a:1", "a/b"),
             ("docker.io/webpage:1", "h/i"),
+            ("docker.io/org/a:1", "j/k"),
+            ("r.io/old/a:1", "a/b"),
+            ("r.io/old/v1/a:1", "l/m"),
             ("localhost:5000/a:1", "user/p:ass"),
             ("other.io/a:1", "anybody"),
             ("xr.io/a:1", "anybody"),

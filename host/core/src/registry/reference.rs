@@ -63,6 +63,12 @@ impl Digest {
         }
     }
 
+    /// Returns the 32 bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let digits: Vec<_> = self.hex().chars().filter_map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
+        digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
+    }
+
     /// Returns the 64 hexadecimal digits.
     pub fn hex(&self) -> &str {
         self.0.strip_prefix("sha256:").unwrap_or(&self.0)
@@ -151,6 +157,11 @@ impl Reference {
     /// Returns the name of the repository.
     pub fn repository(&self) -> &str {
         &self.repository
+    }
+
+    /// Returns the repository with its registry: the name under which components are signed.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
     }
 
     /// Returns the tag; `None` if there is none.

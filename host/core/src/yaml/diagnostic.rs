@@ -14,7 +14,7 @@ pub struct Errors {
 pub struct Problem {
     /// The file, as it was named to the reader.
     pub file: PathBuf,
-    /// The line, from 1.
+    /// The line, from 1; 0 where there are no lines: in an object of the cluster.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
@@ -31,7 +31,7 @@ pub struct Problem {
 /// A stretch of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The line, from 1.
+    /// The line, from 1; 0 where there are no lines.
     pub(crate) line: usize,
     /// The first column, from 1.
     pub(crate) column: usize,
@@ -132,9 +132,35 @@ impl Place {
     }
 }
 
+// === impl At ===
+
+/// A place in a file, or what has no lines as a whole.
+pub(crate) struct At<'a> {
+    /// The file.
+    pub(crate) file: &'a Path,
+    /// Where in it.
+    pub(crate) mark: Mark,
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, mark: Mark { line, column, .. } } = self;
+        match line {
+            0 => write!(f, "{}", file.display()),
+            _ => write!(f, "{}:{line}:{column}", file.display()),
+        }
+    }
+}
+
 // === impl Problem ===
 
 impl Problem {
+    /// Puts a fault of what has no lines into words.
+    pub(crate) fn of_field(file: &Path, path: &str, fault: Fault) -> Self {
+        let Fault { message, help, .. } = fault;
+        Self { file: file.to_owned(), line: 0, column: 0, path: path.to_owned(), message, help, snippet: None }
+    }
+
     /// Puts a fault into words. `text` is the whole file.
     pub(crate) fn new(file: &Path, text: &str, place: &Place, fault: Fault) -> Self {
         let Fault { message, help, inside, .. } = fault;
@@ -174,7 +200,8 @@ fn snippet(source: &str, mark: Mark) -> String {
 impl fmt::Display for Problem {
     /// Writes `file:line:column: field: message`, and below it the line, and what helps.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file.display(), self.line, self.column)?;
+        let mark = Mark { line: self.line, column: self.column, width: 0 };
+        write!(f, "{}: ", At { file: &self.file, mark })?;
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
         }
@@ -182,7 +209,9 @@ impl fmt::Display for Problem {
         if let Some(snippet) = &self.snippet {
             write!(f, "\n{snippet}")?;
         }
-        if let Some(help) = &self.help {
+        if let Some(help) = self.help.as_ref().filter(|_| self.line == 0) {
+            write!(f, "; {help}")?;
+        } else if let Some(help) = &self.help {
             let gutter = " ".repeat(self.line.to_string().len());
             write!(f, "\n{gutter} = {help}")?;
         }

@@ -61,6 +61,9 @@ const USUAL: [(&str, &str); 4] = [
 /// The most nodes of a file, unless it may be a large one.
 const NODES: usize = 50_000;
 
+/// How deep they may be within each other.
+const DEPTH: usize = 64;
+
 /// Returns the documents of a file, without the empty ones.
 ///
 /// # Errors
@@ -94,8 +97,44 @@ fn options(nodes: usize) -> Options {
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         with_snippet: false,
-        budget: serde_yaml::budget! { max_depth: 64, max_nodes: nodes },
+        budget: serde_yaml::budget! { max_depth: DEPTH, max_nodes: nodes },
     }
+}
+
+/// Returns a JSON document as a tree, whose nodes know their paths alone; `None` if it is deeper or larger than a file may be.
+pub(crate) fn of_json(document: &serde_json::Value) -> Option<Tree> {
+    let mut places = Vec::new();
+    let root = json_node(&mut places, "", DEPTH, document)?;
+    Some(Tree { root, places })
+}
+
+/// Numbers a node of JSON and what is below it, which may be so deep.
+fn json_node(places: &mut Vec<Place>, path: &str, depth: usize, json: &serde_json::Value) -> Option<Node> {
+    let depth = depth.checked_sub(1).filter(|_| places.len() < NODES)?;
+    let place = places.len();
+    places.push(Place { path: path.to_owned(), mark: Mark::default() });
+    let value = match json {
+        serde_json::Value::Null => Value::Null,
+        serde_json::Value::Bool(value) => Value::Bool(*value),
+        serde_json::Value::Number(value) => Value::Number(value.clone()),
+        serde_json::Value::String(text) => Value::Text(text.clone()),
+        serde_json::Value::Array(items) => {
+            let items =
+                items.iter().enumerate().map(|(i, item)| json_node(places, &format!("{path}[{i}]"), depth, item));
+            Value::List(items.collect::<Option<_>>()?)
+        }
+        serde_json::Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| {
+                let below = join(path, key);
+                let place = places.len();
+                places.push(Place { path: below.clone(), mark: Mark::default() });
+                let key = Node { place, value: Value::Text(key.clone()) };
+                Some((key, json_node(places, &below, depth, value)?))
+            });
+            Value::Map(fields.collect::<Option<_>>()?)
+        }
+    };
+    Some(Node { place, value })
 }
 
 fn tree(document: Spanned<Yaml>) -> Tree {

@@ -80,6 +80,7 @@ fn is_as(keyword: &str, argument: &Value, value: &Value) -> bool {
         "minLength" => characters.is_none_or(|length| length >= bound()),
         "maxLength" => characters.is_none_or(|length| length <= bound()),
         "minItems" => value.as_array().is_none_or(|items| length(items.len()) >= bound()),
+        "maxItems" => value.as_array().is_none_or(|items| length(items.len()) <= bound()),
         "minProperties" => value.as_object().is_none_or(|fields| length(fields.len()) >= bound()),
         "pattern" => {
             let pattern = Regex::new(argument.as_str().unwrap()).unwrap();

@@ -13,7 +13,7 @@ Examples:
   capstan dev greeting --context kind-dev
   KUBECONFIG=~/.kube/shared capstan dev --yes --takeover dev=ana
 
-At each change of the folder: runs the command `build` of dev.yaml, checks manifest and component as `capstan check` does,
+At each change of the folder: runs the command `build` of dev.yaml, writes crd.yaml if the types say something else, checks manifest and component as `capstan check` does,
 applies crd.yaml, puts the new version in place while the operator runs, applies example.yaml, and prints each run with its
 cause and its writes. If something is wrong, it says so, and the last good version goes on. What .gitignore names is not watched.
 It asks before it touches a cluster that is not on this machine. SDKs, tools and the folder's .venv are used as they are.

@@ -92,7 +92,7 @@ pub struct Registry {
     pub insecure: bool,
 }
 
-fn reference(text: &str) -> Result<Reference, String> {
+pub(super) fn reference(text: &str) -> Result<Reference, String> {
     Reference::parse(text)
 }
 

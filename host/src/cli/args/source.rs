@@ -48,6 +48,10 @@ pub struct Source {
         value_delimiter = ','
     )]
     pub insecure_registries: Vec<String>,
+    /// A file with a public key in PEM: components of registries have to be signed by it, or by one of them if it is given several
+    /// times, and by what their manifest demands (component.verify) as well.
+    #[arg(long = "verify-key", value_name = "FILE", env = "CAPSTAN_VERIFY_KEYS", value_delimiter = ',')]
+    pub verify_keys: Vec<PathBuf>,
     /// The most memory that compiling a component may take; without it, what is left of the cgroup's limit or the
     /// machine's, at most 2Gi.
     #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_MEMORY")]

@@ -1,4 +1,4 @@
-//! Builds the component by the folder's own command, and ends that command with everything it has started.
+//! Runs the folder's own commands, and ends them with everything they have started: the one that builds the component, and the one that says what types are.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -25,13 +25,8 @@ pub(super) struct Built {
 /// # Errors
 /// If no shell can be started.
 pub(super) async fn build(folder: &Path, command: &str) -> anyhow::Result<Built> {
-    let mut shell = Command::new("/bin/sh");
     // Errors as well as the rest, in the order in which they are printed.
-    shell.args(["-c", &format!("exec 2>&1\n{command}")]).current_dir(folder).process_group(0);
-    shell.stdin(Stdio::null()).stdout(Stdio::piped());
-    if let Some(path) = path(folder) {
-        shell.env("PATH", path);
-    }
+    let mut shell = shell(folder, &format!("exec 2>&1\n{command}"));
     if std::io::stderr().is_terminal() {
         shell.env("CARGO_TERM_COLOR", "always").env("FORCE_COLOR", "1");
     }
@@ -43,6 +38,47 @@ pub(super) async fn build(folder: &Path, command: &str) -> anyhow::Result<Built>
     let status = child.0.wait().await.with_context(|| format!("wait for `{command}`"))?;
     let printed = if printed.trim().is_empty() { said(command, status) } else { printed };
     Ok(Built { ok: status.success(), printed })
+}
+
+/// Runs a command that prints what is asked for, and returns that.
+///
+/// # Errors
+/// If no shell can be started, what the command says if it fails, or if it prints more than `most` bytes.
+pub(in crate::cli) async fn asked(folder: &Path, command: &str, most: u64) -> anyhow::Result<String> {
+    let mut shell = shell(folder, command);
+    shell.stderr(Stdio::piped());
+    let mut child = Group(shell.spawn().with_context(|| format!("start a shell for `{command}`"))?);
+    let (output, errors) = (child.0.stdout.take(), child.0.stderr.take());
+    let answer = async {
+        let mut text = Vec::new();
+        if let Some(output) = output {
+            output.take(most + 1).read_to_end(&mut text).await?;
+        }
+        std::io::Result::Ok(text)
+    };
+    let errors = async {
+        match errors {
+            Some(errors) => end_of(errors).await,
+            None => String::new(),
+        }
+    };
+    let (answer, errors) = tokio::join!(answer, errors);
+    let answer = answer.with_context(|| format!("read what `{command}` prints"))?;
+    anyhow::ensure!(answer.len() as u64 <= most, "`{command}` prints more than {most} bytes");
+    let status = child.0.wait().await.with_context(|| format!("wait for `{command}`"))?;
+    let said = if errors.trim().is_empty() { said(command, status) } else { errors };
+    anyhow::ensure!(status.success(), "{said}\n`{command}` has failed");
+    String::from_utf8(answer).with_context(|| format!("what `{command}` prints"))
+}
+
+/// Returns a shell for a command in the folder, with its output kept.
+fn shell(folder: &Path, command: &str) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).current_dir(folder).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+    if let Some(path) = path(folder) {
+        shell.env("PATH", path);
+    }
+    shell
 }
 
 fn said(command: &str, status: ExitStatus) -> String {
@@ -98,6 +134,18 @@ mod tests {
         assert_eq!((built.ok, built.printed), (false, format!("one\ntwo\n{}", place.display())));
         let built = build(folder.path(), "true").await.unwrap();
         assert!(built.ok && built.printed.starts_with("`true` has printed nothing"), "{}", built.printed);
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_is_what_is_printed_and_the_rest_is_told_of_a_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let ask = async |command: &str| asked(folder.path(), command, 10).await.map_err(|error| error.to_string());
+        assert_eq!(ask("echo wait >&2; echo '{}'").await, Ok("{}\n".to_owned()));
+        assert_eq!(
+            ask("echo no; echo why >&2; exit 2").await.unwrap_err(),
+            "why\n`echo no; echo why >&2; exit 2` has failed"
+        );
+        assert!(ask("echo 12345678901").await.unwrap_err().contains("prints more than 10 bytes"));
     }
 
     #[tokio::test]

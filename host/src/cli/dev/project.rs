@@ -7,19 +7,21 @@ use serde::Deserialize;
 use crate::cli::objects::{placed, text};
 
 /// The file that says it.
-pub(super) const FILE: &str = "dev.yaml";
+pub(in crate::cli) const FILE: &str = "dev.yaml";
 
 /// An operator's folder.
 #[derive(Debug)]
-pub(super) struct Project {
+pub(in crate::cli) struct Project {
     /// The folder.
-    pub(super) folder: PathBuf,
+    pub(in crate::cli) folder: PathBuf,
     /// The command that makes the component, for a shell in the folder; `None` if there is none to make.
     pub(super) build: Option<String>,
+    /// The command that prints what the types say of the custom resource; `None` if its definition is written by hand.
+    pub(in crate::cli) types: Option<String>,
     /// The manifest.
     pub(super) manifest: PathBuf,
     /// Files with definitions of kinds, which are applied before it runs.
-    pub(super) definitions: Vec<PathBuf>,
+    pub(in crate::cli) definitions: Vec<PathBuf>,
     /// Files with objects that are applied once it runs.
     pub(super) examples: Vec<PathBuf>,
 }
@@ -30,6 +32,8 @@ pub(super) struct Project {
 struct Said {
     #[serde(default)]
     build: Option<String>,
+    #[serde(default)]
+    types: Option<String>,
     #[serde(default = "manifest")]
     manifest: PathBuf,
     #[serde(default)]
@@ -43,39 +47,48 @@ fn manifest() -> PathBuf {
 }
 
 impl Project {
-    /// Reads the folder.
+    /// Reads the folder, and makes sure that the files are there which it names.
     ///
     /// # Errors
     /// If it is none of an operator, or what is wrong with its file at which line.
     pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
+        let project = Self::said(folder)?;
+        if let Some(missing) = project.beside().find(|file| !file.is_file()) {
+            anyhow::bail!(
+                "{} is not the folder of an operator: there is no {}, which {} names",
+                folder.display(),
+                missing.display(),
+                at(folder, Path::new(FILE)).display()
+            );
+        }
+        Ok(project)
+    }
+
+    /// Reads what the folder says, whether the files are there or not.
+    ///
+    /// # Errors
+    /// If it is none of an operator, or what is wrong with its file at which line.
+    pub(in crate::cli) fn said(folder: &Path) -> anyhow::Result<Self> {
         let file = at(folder, Path::new(FILE));
         anyhow::ensure!(
             file.is_file(),
             "{} is not the folder of an operator: there is no {FILE}; expected a folder that `capstan init` has made, or a {FILE} with `build: COMMAND` in it beside the manifest operator.yaml",
             folder.display()
         );
-        let Said { build, manifest, crds, examples } =
+        let Said { build, types, manifest, crds, examples } =
             serde_yaml::from_str(&text(&file)?).map_err(|error| placed(&file, &error))?;
         let usual = |said: Option<Vec<PathBuf>>, usual: &str| {
             let found = || Some(at(folder, Path::new(usual))).filter(|file| file.is_file()).into_iter().collect();
             said.map_or_else(found, |said| said.iter().map(|file| at(folder, file)).collect())
         };
-        let project = Self {
+        Ok(Self {
             build,
+            types,
             manifest: at(folder, &manifest),
             definitions: usual(crds, "crd.yaml"),
             examples: usual(examples, "example.yaml"),
             folder: folder.to_owned(),
-        };
-        if let Some(missing) = project.beside().find(|file| !file.is_file()) {
-            anyhow::bail!(
-                "{} is not the folder of an operator: there is no {}, which {} names",
-                folder.display(),
-                missing.display(),
-                file.display()
-            );
-        }
-        Ok(project)
+        })
     }
 }
 

@@ -22,6 +22,10 @@ pub(super) struct Facts {
     pub(super) instances: &'static str,
     /// The command that builds it.
     pub(super) build: &'static str,
+    /// The command that prints what the types say; `None`: the definition is written by hand.
+    pub(super) types: Option<&'static str>,
+    /// The definition: what the command comes to.
+    pub(super) crd: &'static str,
     /// The part of the README on building and testing.
     pub(super) steps: &'static str,
     /// The files beside those that all languages have.
@@ -43,7 +47,10 @@ macro_rules! steps {
 }
 
 /// The files that a folder has in all languages.
-pub(super) const COMMON: &[Template] = files!("common": "README.md" "dev.yaml" "operator.yaml" "crd.yaml" "example.yaml" "cases/hello/primary.yaml" "cases/hello/expected.yaml");
+pub(super) const COMMON: &[Template] = files!("common": "README.md" "dev.yaml" "operator.yaml" "example.yaml" "cases/hello/primary.yaml" "cases/hello/expected.yaml");
+
+/// The definition of the languages that say of fields what the others do.
+const CRD: &str = include_str!("../../../templates/common/crd.yaml");
 
 const RUST: Facts = Facts {
     title: "Rust",
@@ -52,8 +59,10 @@ const RUST: Facts = Facts {
     component: "target/wasm32-wasip2/release/operator.wasm",
     instances: "fresh",
     build: "cargo build --release --target wasm32-wasip2",
+    types: Some("cargo run -q --example types"),
+    crd: CRD,
     steps: steps!("rust"),
-    files: files!("rust": "src/lib.rs" "src/tests.rs" "Cargo.toml" ".gitignore"),
+    files: files!("rust": "src/lib.rs" "src/tests.rs" "examples/types.rs" "Cargo.toml" ".gitignore"),
     sdk: "rust",
 };
 
@@ -64,6 +73,8 @@ const PYTHON: Facts = Facts {
     component: "operator.wasm",
     instances: "warm",
     build: "python -m capstan build app.py -o operator.wasm",
+    types: Some("python -m capstan types app.py"),
+    crd: CRD,
     steps: steps!("python"),
     files: files!("python": "app.py" "test_app.py" "requirements.txt" ".gitignore"),
     sdk: "python",
@@ -76,6 +87,8 @@ const JAVASCRIPT: Facts = Facts {
     component: "operator.wasm",
     instances: "fresh",
     build: "npm run build",
+    types: None,
+    crd: CRD,
     steps: steps!("javascript"),
     files: files!("javascript": "src/operator.js" "test/operator.test.js" "package.json" ".npmrc" ".gitignore"),
     sdk: "javascript",
@@ -88,6 +101,8 @@ const TYPESCRIPT: Facts = Facts {
     component: "operator.wasm",
     instances: "fresh",
     build: "npm run build",
+    types: Some("npx capstan-js types src/operator.ts"),
+    crd: CRD,
     steps: steps!("typescript"),
     files: files!("typescript": "src/operator.ts" "test/operator.test.ts" "package.json" "tsconfig.json" ".npmrc" ".gitignore"),
     sdk: "javascript",
@@ -100,6 +115,8 @@ const GO: Facts = Facts {
     component: "operator.wasm",
     instances: "warm",
     build: "go tool component -o operator.wasm",
+    types: Some("go tool types"),
+    crd: include_str!("../../../templates/go/crd.yaml"),
     steps: steps!("go"),
     files: files!("go": "main.go" "main_test.go" "go.mod" ".gitignore"),
     sdk: "go",

@@ -1,7 +1,7 @@
 //! Shows a controller's state: for pages, and for readiness.
 
 use capstan_core::external::Counts;
-use capstan_core::object::ObjectRef;
+use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::reconciler::verdicts::Walks;
 use capstan_core::startup::Obstacle;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,19 @@ impl Handle {
         };
         let matter = if under_way { Matter::Start } else { Matter::Operator };
         Some(Unready { what: format!("controller {}", self.name), why, matter })
+    }
+
+    /// Warns of primaries that carry its finalizer, which nothing removes once the controller is gone. Returns their kind, the finalizer, and how
+    /// many they are; `None` if there are none.
+    pub fn warn_of_carriers(&self) -> Option<(Gvk, String, usize)> {
+        let controller = self.controller()?;
+        let finalizer = controller.used_finalizer()?;
+        let primaries = controller.primaries.carrying(finalizer);
+        if primaries == 0 {
+            return None;
+        }
+        tracing::warn!(controller = %self.name, finalizer, primaries, "primaries carry the finalizer of a controller that goes: they can't be deleted until somebody removes it");
+        Some((controller.spec.primary.clone(), finalizer.to_owned(), primaries))
     }
 
     /// Returns what the workflows of its primaries came to.

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use capstan_core::manifest::{ConfigValue, Holder};
-use tokio::time::Instant;
+use capstan_core::manifest::{ConfigValue, Holder, Verify};
+use ring::digest::{SHA256, digest};
 
+use super::super::SigningKey;
 use super::super::tests::fake::{Door, Fake, text};
-use super::super::tests::push;
+use super::super::tests::{key as signing_key, push, sign};
 use super::*;
 
 /// What `docker login` writes for `user` with the password `pass`.
@@ -28,6 +29,7 @@ fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
         interval: Duration::from_millis(20),
         insecure: true,
         authority: None,
+        verify: None,
     };
     (operator.into(), image)
 }
@@ -141,6 +143,13 @@ async fn what_was_pulled_for_one_operator_is_given_to_no_other_that_has_no_right
     images.want([owner.clone(), borrowed.clone()], &known);
     let seen = images.until(&borrowed, "refused", |seen| seen.problem.is_some()).await;
     assert_eq!(seen.problem.unwrap().message, "it does not have the component (404)");
+    // Nor by a registry that says it has what it has not.
+    fake.fails(|asked| asked.line.contains("/public/b/blobs/").then(|| text(200, "public")));
+    images.again();
+    let found = format!("it sends {}", Digest::of(digest(&SHA256, b"public").as_ref()));
+    let is = |seen: &Seen| seen.problem.as_ref().is_some_and(|problem| problem.message.starts_with(&found));
+    assert_eq!(images.until(&borrowed, "sent", is).await.known, None);
+    fake.mends();
     // Another operator with the same right has it, and nothing is pulled again.
     fake.closes(Door::Basic);
     fake.asked();
@@ -193,20 +202,189 @@ fn what_is_in_use_is_kept_whatever_it_takes_and_what_is_damaged_is_not_used() {
     let place = Place { folder: folder.path().join("components"), key: None, most: 100 };
     let kept = Kept::at(&place).unwrap();
     let [first, second, third] = [1, 2, 3].map(|byte| Digest::of(&[byte; 32]));
-    let keep = |digest: &Digest, in_use: &[&Digest]| {
+    let draft = || {
         let draft = kept.draft().unwrap();
         io::Write::write_all(&mut draft.file(), &[7; 60]).unwrap();
-        kept.keep(draft, digest, &in_use.iter().map(|digest| (*digest).clone()).collect()).unwrap();
+        draft
+    };
+    let keep = |digest: &Digest, in_use: &[&Digest]| {
+        kept.keep(draft(), digest).unwrap();
+        let components = in_use.iter().chain(&[digest]).map(|digest| (*digest).clone()).collect();
+        kept.make_room(&InUse { components, ..InUse::default() });
     };
     keep(&first, &[]);
+    let begun = draft();
     keep(&second, &[&first]);
     assert!(kept.has(&first) && kept.has(&second));
     keep(&third, &[&first]);
     assert_eq!((kept.has(&first), kept.has(&second), kept.has(&third)), (true, false, true));
+    kept.keep(begun, &second).unwrap();
+    assert!(kept.has(&second), "what is being written is not removed by what others keep");
     assert_eq!(kept.read(&first).unwrap(), [7; 60]);
     let file = place.folder.join(format!("{}.wasm", first.hex()));
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[5] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     assert!(!kept.has(&first) && kept.read(&first).is_err());
+}
+
+#[test]
+fn what_is_remembered_of_references_in_use_stays_however_many_others_there_are() {
+    // OC-7: as credentials come and go, there are many.
+    let folder = tempfile::tempdir().unwrap();
+    let kept = Kept::at(&Place { folder: folder.path().join("components"), key: None, most: 1000 }).unwrap();
+    let digest = Digest::of(&[1; 32]);
+    kept.keep(kept.draft().unwrap(), &digest).unwrap();
+    let known = Known { digest: digest.clone(), component: digest, signed: Vec::new() };
+    let right = |number: usize| {
+        let user = Credentials::User { name: "a".to_owned(), password: number.to_string() };
+        Right::of(&Reference::parse("r.io/a:1").unwrap(), false, &user)
+    };
+    (0..1100).for_each(|number| kept.remember(&right(number), &known));
+    kept.make_room(&InUse {
+        components: BTreeSet::from([known.component.clone()]),
+        rights: BTreeSet::from([right(0)]),
+    });
+    assert_eq!([0, 1, 1099].map(|number| kept.known(&right(number)).is_some()), [true, false, true]);
+}
+
+#[tokio::test]
+async fn what_is_lost_or_damaged_is_pulled_again_when_it_is_needed() {
+    // OC-7
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let pushed = push(&fake, "a:1", b"first").await;
+    let images = images(folder.path());
+    for name in ["a:1".to_owned(), format!("a@{}", pushed.digest)] {
+        let key = key("web", &format!("{}/{name}", fake.address), None);
+        images.want([key.clone()], |_| None);
+        assert_eq!(images.component(&key).await, b"first");
+        let component = images.seen(&key.0, &key.1).unwrap().known.unwrap().component;
+        std::fs::remove_file(folder.path().join(format!("components/{}.wasm", component.hex()))).unwrap();
+        images.read(&component).unwrap_err();
+        assert_eq!(images.component(&key).await, b"first", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_to_start_without_its_registry_is_not_removed_for_want_of_room() {
+    // OC-7: one registry is silent while another gives something new.
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let place = Place { folder: folder.path().join("components"), key: None, most: 1500 };
+    let images = || Images::new(Outside::default(), Some(place.clone()), BTreeSet::new());
+    push(&fake, "a:1", &[1; 1000]).await;
+    push(&fake, "b:1", &[2; 1000]).await;
+    let [a, b] = ["a:1", "b:1"].map(|name| key("web", &format!("{}/{name}", fake.address), None));
+    {
+        let images = images();
+        images.want([a.clone(), b.clone()], |_| None);
+        images.component(&a).await;
+        images.component(&b).await;
+    }
+    push(&fake, "b:1", &[3; 1000]).await;
+    fake.fails(|asked| asked.line.contains("/a/").then(|| text(503, "")));
+    let images = images();
+    images.want([a.clone(), b.clone()], |_| None);
+    let is_new = |seen: &Seen| seen.known.is_some() && seen.problem.is_none();
+    images.until(&b, "pulled", is_new).await;
+    assert_eq!(images.component(&a).await, [1; 1000]);
+}
+
+/// Returns the same key, whose image has to be signed by one of these.
+fn verified((operator, image): &Key, keys: &[&SigningKey]) -> Key {
+    let keys = keys.iter().map(|key| key.key().clone()).collect();
+    (Arc::clone(operator), Image { verify: Some(Verify { keys, signed_as: Vec::new() }), ..image.clone() })
+}
+
+fn floor(key: &SigningKey) -> Option<Demand> {
+    Some(Demand { whose: "--verify-key", keys: vec![key.key().clone()] })
+}
+
+fn is_unsigned(seen: &Seen) -> bool {
+    seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Unsigned)
+}
+
+#[tokio::test]
+async fn what_is_not_signed_is_never_in_force_and_what_was_goes_on_until_it_is() {
+    // SG-1, SG-4
+    let (fake, folder, signer) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap(), signing_key());
+    push(&fake, "a:1", b"first").await;
+    let images = images(folder.path());
+    let key = verified(&key("web", &format!("{}/a:1", fake.address), None), &[&signer]);
+    images.want([key.clone()], |_| None);
+    images.until(&key, "unsigned", is_unsigned).await;
+    assert!(matches!(images.content(&key.0, &key.1), Content::Refused(_)));
+    // No part of it was pulled.
+    assert!(fake.asked().iter().all(|asked| !asked.line.starts_with("GET /v2/a/blobs/")));
+    sign(&fake, "a:1", &signer).await;
+    assert_eq!(images.component(&key).await, b"first");
+    let first = images.until(&key, "signed", |seen| seen.problem.is_none()).await.known.unwrap();
+    assert_eq!(first.signed[0].key, *signer.key().digest());
+    // One that somebody else has signed.
+    push(&fake, "a:1", b"second").await;
+    sign(&fake, "a:1", &signing_key()).await;
+    images.again();
+    assert_eq!(images.until(&key, "unsigned", is_unsigned).await.known, Some(first));
+    sign(&fake, "a:1", &signer).await;
+    images.again();
+    images.until(&key, "signed", |seen| seen.problem.is_none()).await;
+    assert_eq!(images.component(&key).await, b"second");
+}
+
+#[tokio::test]
+async fn what_the_daemon_demands_holds_beside_what_an_operator_demands() {
+    // SG-1
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let (platform, author) = (signing_key(), signing_key());
+    push(&fake, "a:1", b"first").await;
+    let images = images(folder.path()).signed(floor(&platform));
+    let plain = key("plain", &format!("{}/a:1", fake.address), None);
+    let own = verified(&key("own", &format!("{}/a:1", fake.address), None), &[&author]);
+    images.want([plain.clone(), own.clone()], |_| None);
+    for key in [&plain, &own] {
+        let seen = images.until(key, "unsigned", is_unsigned).await;
+        assert!(seen.problem.unwrap().message.contains("of --verify-key"));
+    }
+    sign(&fake, "a:1", &author).await;
+    images.again();
+    images
+        .until(&own, "asked", |seen| is_unsigned(seen) && seen.problem.as_ref().unwrap().message.contains("one by"))
+        .await;
+    assert_eq!(images.seen(&plain.0, &plain.1).unwrap().known, None);
+    sign(&fake, "a:1", &platform).await;
+    images.again();
+    assert_eq!(images.component(&plain).await, b"first");
+    assert_eq!(images.component(&own).await, b"first");
+}
+
+#[tokio::test]
+async fn what_was_signed_by_a_key_that_is_still_good_starts_without_the_registry_and_nothing_else_does() {
+    // SG-4
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    let (old, new) = (signing_key(), signing_key());
+    let pushed = push(&fake, "a:1", b"first").await;
+    let [tag, pinned] = [":1".to_owned(), format!("@{}", pushed.digest)]
+        .map(|name| key("web", &format!("{}/a{name}", fake.address), None));
+    sign(&fake, "a:1", &old).await;
+    let keys = |keys: &[&SigningKey]| [verified(&tag, keys), verified(&pinned, keys)];
+    {
+        let images = images(folder.path());
+        images.want(keys(&[&old]), |_| None);
+        for key in keys(&[&old]) {
+            assert_eq!(images.component(&key).await, b"first");
+        }
+    }
+    fake.fails(|_| Some(text(503, "")));
+    for (wanted, floor, is_there) in [
+        (keys(&[&old]), None, true),
+        (keys(&[&new, &old]), None, true),
+        (keys(&[&new]), None, false),
+        (keys(&[&old]), floor(&new), false),
+    ] {
+        let images = images(folder.path()).signed(floor);
+        images.want(wanted.clone(), |_| None);
+        for key in &wanted {
+            let seen = images.until(key, "asked", |seen| seen.known.is_some() || seen.problem.is_some()).await;
+            assert_eq!(seen.known.is_some(), is_there, "{key:?}");
+        }
+    }
 }

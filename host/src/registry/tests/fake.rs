@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use capstan_core::registry::Digest;
+use capstan_core::registry::referrers::INDEX;
 use futures::stream;
 use http::header::{AUTHORIZATION, LOCATION, WWW_AUTHENTICATE};
 use http::{Method, Request, Response};
@@ -17,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -55,6 +57,8 @@ struct Shared {
     /// Blobs by `repository/digest`, and manifests by `repository:tag` and `repository@digest`.
     kept: Mutex<BTreeMap<String, Bytes>>,
     asked: Mutex<Vec<Asked>>,
+    /// Whether it lists what refers to a manifest.
+    lists: Mutex<bool>,
 }
 
 impl Fake {
@@ -67,6 +71,7 @@ impl Fake {
             fault: Mutex::default(),
             kept: Mutex::default(),
             asked: Mutex::default(),
+            lists: Mutex::default(),
         });
         let server = serve(listener, Arc::clone(&shared));
         Self { address, shared, _server: AbortOnDropHandle::new(tokio::spawn(server)) }
@@ -84,6 +89,16 @@ impl Fake {
 
     pub(crate) fn closes(&self, door: Door) {
         *self.shared.door.lock() = door;
+    }
+
+    /// Has it list what refers to a manifest, or know nothing of that.
+    pub(crate) fn lists(&self, lists: bool) {
+        *self.shared.lists.lock() = lists;
+    }
+
+    /// Returns what is there under a name.
+    pub(crate) fn kept(&self, name: &str) -> Option<Bytes> {
+        self.shared.kept.lock().get(name).cloned()
     }
 
     /// Puts something there, and returns its digest.
@@ -157,8 +172,9 @@ impl Shared {
             let by = |name: &str| format!("{repository}{}{name}", if name.contains(':') { '@' } else { ':' });
             if method == Method::PUT {
                 kept.insert(by(&sha256(&body).to_string()), body.clone());
-                kept.insert(by(name), body);
-                return text(201, "");
+                kept.insert(by(name), body.clone());
+                let refers = *self.lists.lock() && subject(&body).is_some();
+                return if refers { with(text(201, ""), "oci-subject", "it is") } else { text(201, "") };
             }
             let found = kept.get(&by(name)).cloned();
             return found.map_or_else(
@@ -170,6 +186,17 @@ impl Shared {
                 },
             );
         }
+        if let Some((repository, digest)) = path.split_once("/referrers/") {
+            let is_one = |name: &str, bytes: &Bytes| {
+                name.starts_with(&format!("{repository}@")) && subject(bytes).is_some_and(|subject| subject == digest)
+            };
+            let all = kept.iter().filter(|(name, bytes)| is_one(name, bytes));
+            let all: Vec<_> = all.map(|(name, _)| json!({ "digest": name.split_once('@').unwrap().1 })).collect();
+            return match *self.lists.lock() {
+                true => with(text(200, &json!({ "manifests": all }).to_string()), "content-type", INDEX),
+                false => text(404, ""),
+            };
+        }
         let (repository, name) = path.split_once("/blobs/").unwrap();
         match kept.get(&format!("{repository}/{name}")).cloned() {
             Some(_) if method == Method::HEAD => text(200, ""),
@@ -177,6 +204,12 @@ impl Shared {
             None => text(404, ""),
         }
     }
+}
+
+/// Returns the digest of what a manifest refers to.
+fn subject(manifest: &[u8]) -> Option<String> {
+    let manifest: Value = serde_json::from_slice(manifest).ok()?;
+    Some(manifest["subject"]["digest"].as_str()?.to_owned())
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> Digest {

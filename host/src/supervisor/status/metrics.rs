@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capstan_core::registry::Kind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -81,6 +82,13 @@ impl Collector for Metrics {
         });
         let help = "1: what the manifest says is not in force, because this step failed; /debug/plugins says why";
         family(&mut encoder, ("plugin_problem", help), &ConstGauge::new(1_i64), problems)?;
+        let unsigned = plugins.iter().filter_map(|(unit, entry)| {
+            let problem = self.0.seen(unit, entry)?.problem;
+            let is_unsigned = problem.is_some_and(|problem| problem.kind == Kind::Unsigned);
+            Some((labels(unit).to_vec(), Some(ConstGauge::new(i64::from(is_unsigned)))))
+        });
+        let help = "1 if what the manifest names in a registry is not signed as it has to be; what was goes on, if there was any";
+        family(&mut encoder, ("plugin_unsigned", help), &ConstGauge::new(0_i64), unsigned)?;
         let registries = plugins.iter().filter_map(|(unit, entry)| {
             let failing = self.0.seen(unit, entry)?.problem.is_some();
             Some((labels(unit).to_vec(), Some(ConstGauge::new(i64::from(failing)))))

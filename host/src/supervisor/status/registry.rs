@@ -1,5 +1,7 @@
 //! Shows what registries say of components: what references named, when that was asked, and when it is asked again.
 
+use std::collections::BTreeSet;
+
 use capstan_core::manifest::Component as Source;
 use capstan_core::registry::Kind;
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,9 @@ use crate::registry::images::{Images, Seen};
 pub struct Registry {
     /// The digest of what the reference named last; none if that is not known.
     pub digest: Option<String>,
+    /// The digests of the keys by which that is signed, as far as somebody demands it.
+    #[serde(default)]
+    pub signed_by: Vec<String>,
     /// When it was asked last, in RFC 3339; none if that has not ended.
     pub checked: Option<String>,
     /// When it is asked again; none if it is never.
@@ -26,9 +31,10 @@ impl Status {
         Self { images, ..Self::default() }
     }
 
-    /// Returns what a registry says of a plugin's component; `None` if that is in no registry, or the manifest names another one by now.
+    /// Returns what a registry says of the component that a plugin's manifest names; `None` if that is in no registry.
     pub(super) fn seen(&self, unit: &Unit, entry: &Entry) -> Option<Seen> {
-        match &entry.component {
+        // The registry gives what is wanted, or does not, whatever goes on meanwhile.
+        match entry.wanted.as_ref().or(entry.component.as_ref()) {
             Some(Source::Registry(image)) => self.images.seen(&unit.operator, image),
             Some(Source::File(_)) | None => None,
         }
@@ -44,12 +50,15 @@ impl Status {
     }
 }
 
-/// Returns what a registry says of a plugin in this state, and the state: where the reference names what is no component any more, the last good
-/// one goes on.
+/// Returns what a registry says of a plugin in this state, and the state: where the reference names what is no component any more, or one that is
+/// not signed as it has to be, the last good one goes on.
 fn shown(seen: Seen, state: State) -> (State, Registry) {
-    let is_wrong = seen.problem.as_ref().is_some_and(|problem| problem.kind == Kind::Wrong);
+    let is_wrong = seen.problem.as_ref().is_some_and(|problem| matches!(problem.kind, Kind::Wrong | Kind::Unsigned));
     let state = if is_wrong && state == State::Active { State::Outdated } else { state };
+    let signed = seen.known.iter().flat_map(|known| &known.signed);
+    let signed: BTreeSet<_> = signed.map(|signed| signed.key.to_string()).collect();
     let registry = Registry {
+        signed_by: signed.into_iter().collect(),
         digest: seen.known.map(|known| known.digest.to_string()),
         checked: seen.checked.map(|time| second(time).to_string()),
         next: seen.next.map(|time| second(time).to_string()),
@@ -66,10 +75,11 @@ mod tests {
 
     #[test]
     fn a_version_is_outdated_if_its_reference_names_no_component_any_more_and_not_if_the_registry_is_away() {
-        // OC-7
+        // OC-7, SG-4
         for (kind, state, expected) in [
             (None, State::Active, State::Active),
             (Some(Kind::Wrong), State::Active, State::Outdated),
+            (Some(Kind::Unsigned), State::Active, State::Outdated),
             (Some(Kind::Away), State::Active, State::Active),
             (Some(Kind::Denied), State::Active, State::Active),
             (Some(Kind::Wrong), State::Failed, State::Failed),

@@ -1,20 +1,45 @@
 //! Decides what a {{kind}} needs in the cluster, and what its status says.
 
+use capstan_guest::types::Resource;
 use capstan_guest::{Metadata, Problem, Reconciler, Result, Update, Validator, dependents};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The custom resource, as far as it is read here.
-#[derive(Deserialize)]
-struct {{kind}} {
-    metadata: Metadata,
-    spec: Spec,
+// From these types, `capstan crd` writes crd.yaml.
+
+/// Somebody is greeted.
+#[derive(Deserialize, JsonSchema, Resource)]
+#[resource(api_version = "{{group}}/v1alpha1", conditions)]
+#[resource(column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#), column("Text", ".status.text"))]
+pub struct {{kind}} {
+    pub metadata: Metadata,
+    pub spec: Spec,
+    pub status: Option<Status>,
 }
 
-#[derive(Deserialize)]
-struct Spec {
-    greeting: String,
-    name: String,
+/// What is asked for.
+#[derive(Deserialize, JsonSchema)]
+pub struct Spec {
+    /// What is said, with {name} in it.
+    #[serde(default = "hello")]
+    #[schemars(length(max = 256))]
+    pub greeting: String,
+    /// Who is greeted.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+}
+
+/// What is told. The daemon adds the conditions.
+#[derive(Deserialize, Serialize, JsonSchema)]
+pub struct Status {
+    /// What the ConfigMap says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+fn hello() -> String {
+    "Hello, {name}!".to_owned()
 }
 
 struct {{kind}}Operator;
@@ -22,7 +47,7 @@ struct {{kind}}Operator;
 impl Validator for {{kind}}Operator {
     type Primary = {{kind}};
 
-    /// What the schema in crd.yaml does not check is checked here, before anything is written.
+    /// What the types can't say is checked here, before anything is written.
     fn validate(primary: &{{kind}}) -> Result<Vec<Problem>> {
         let named = primary.spec.greeting.contains("{name}");
         Ok(if named { vec![] } else { vec![Problem::at("spec.greeting", "{name} is missing")] })
@@ -47,7 +72,7 @@ impl Reconciler for {{kind}}Operator {
 
     /// The ConfigMap is there by now: the status says what it has.
     fn reconcile(primary: &{{kind}}) -> Result<Update> {
-        Ok(Update::status(json!({ "text": primary.spec.text() })))
+        Ok(Update::status(Status { text: Some(primary.spec.text()) }))
     }
 }
 

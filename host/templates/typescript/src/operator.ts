@@ -2,10 +2,41 @@
 
 import { operator, type Resource } from "@capstan/guest";
 
-export type {{kind}} = Resource<{ greeting: string; name: string }, { text: string }>;
+// From these types, `capstan crd` writes crd.yaml.
+
+/** What is asked for. */
+interface Spec {
+  /**
+   * What is said, with {name} in it.
+   * @maxLength 256
+   * @default "Hello, {name}!"
+   */
+  greeting: string;
+  /**
+   * Who is greeted.
+   * @minLength 1
+   * @maxLength 63
+   */
+  name: string;
+}
+
+/** What is told. The daemon adds the conditions. */
+interface Status {
+  /** What the ConfigMap says. */
+  text?: string;
+}
+
+/**
+ * Somebody is greeted.
+ * @apiVersion {{group}}/v1alpha1
+ * @column Ready .status.conditions[?(@.type=="Ready")].status
+ * @column Text .status.text
+ * @conditions
+ */
+export type {{kind}} = Resource<Spec, Status>;
 
 export default operator({
-  /** What the schema in crd.yaml does not check is checked here, before anything is written. */
+  /** What the types can't say is checked here, before anything is written. */
   validate: ({ spec }: {{kind}}) =>
     spec.greeting.includes("{name}") ? [] : [{ field: "spec.greeting", message: "{name} is missing" }],
 

@@ -2,6 +2,8 @@
 
 import { CallError, cache, config, log, memo, operations, operator, operators, type Resource, secondaries, secondary } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
+import type { StatefulSet } from "kubernetes-types/apps/v1.js";
+import type { ConfigMap } from "kubernetes-types/core/v1.js";
 
 type WebPage = Resource<{ html: string; replicas?: number }, { areWeGood: boolean }>;
 type Theme = Resource<{ colour: string }>;
@@ -18,7 +20,7 @@ const webpage = operator<WebPage>({
   cleanup: () => ({ keepFinalizer: true, reschedule: 500 }),
   initialize: (page) => memo.run.set("name", page.metadata.name),
   handleError(page, failure) {
-    if (failure.origin === "timeout" && !failure.retry.last) return { status: { areWeGood: false }, retry: false };
+    if (failure.origin === "timeout" && !failure.retry.last) return { status: { areWeGood: false }, stop: true };
     // @ts-expect-error: failures come from elsewhere.
     if (failure.origin === "space") return {};
   },
@@ -29,11 +31,11 @@ const webpage = operator<WebPage>({
   },
   desired: { configmap: (page) => ({ data: { html: page.spec.html } }) },
   desiredSet: { themes: (page) => [{ metadata: { name: page.spec.html } }] },
-  create: { domain: (desired, page) => ({ thing: { ...desired, id: page.spec.html }, state: { data: { id: "1" } } }) },
-  update: { domain: (actual, desired) => ({ ...actual, ...desired }) },
-  remove: { domain: (_actual, page) => void page.spec.html },
+  createExternal: { domain: (desired, page) => ({ thing: { ...desired, id: page.spec.html }, state: { data: { id: "1" } } }) },
+  updateExternal: { domain: (actual, desired) => ({ ...actual, ...desired }) },
+  removeExternal: { domain: (_actual, page) => void page.spec.html },
   match: { data: (actual, desired) => actual.data === desired.data || "data" },
-  conditions: { there: (_page, dependent) => secondary(dependent) !== undefined },
+  condition: { there: (_page, dependent) => secondary(dependent) !== undefined },
   poll: { themes: () => [{ namespace: "web", name: "a", things: [{ id: 1 }] }] },
   pollOne: { domains: (page) => [{ id: page.spec.html }], later: () => ({ things: [], again: "5s" }) },
   accepts: { renamed: (change) => change.sort === "updated" && change.object.name !== change.before.name },
@@ -77,11 +79,11 @@ operator<WebPage>({ desired: { service: () => undefined } });
 // @ts-expect-error: a list of objects is desired.
 operator<WebPage>({ desiredSet: { themes: () => ({}) } });
 // @ts-expect-error: a thing is created.
-operator<WebPage>({ create: { domain: () => ({}) } });
+operator<WebPage>({ createExternal: { domain: () => ({}) } });
 // @ts-expect-error: things have a primary.
 operator<WebPage>({ poll: { themes: () => [{ things: [] }] } });
 // @ts-expect-error: a condition is met or not.
-operator<WebPage>({ conditions: { ready: () => "ready" } });
+operator<WebPage>({ condition: { ready: () => "ready" } });
 
 const both = operators({ webpage, theme: operator<Theme>({ reconcile: (theme) => void theme.spec.colour }), plain: { reconcile: () => {} } });
 both.theme.reconcile({ apiVersion: "v1", kind: "Theme", metadata: { name: "a" }, spec: { colour: "red" } });
@@ -91,7 +93,7 @@ both.them;
 interface Deployment {
   status?: { readyReplicas?: number };
 }
-const ready: number | undefined = secondary<Deployment>("deployment")?.status?.readyReplicas;
+const ready: number | undefined = secondary<StatefulSet>("database")?.status?.readyReplicas;
 const themes: Theme[] = secondaries<Theme>("themes", { labels: "app=web", fields: ["/spec/colour"] });
 cache.get<Theme>({ apiVersion: "v1", kind: "Theme" }, { namespace: "web", name: "dark" })?.spec.colour;
 cache.list(cache.primaries, { everywhere: true });
@@ -107,6 +109,13 @@ try {
 } catch (error) {
   if (!(error instanceof CallError) || error.reason !== "conflict") throw error;
 }
+
+// Kubernetes' own types fit.
+operator<WebPage>({ desired: { configmap: (page): ConfigMap => ({ metadata: { name: page.metadata.name }, data: { "index.html": page.spec.html } }) } });
+// @ts-expect-error: a ConfigMap has no such field.
+operator<WebPage>({ desired: { configmap: (): ConfigMap => ({ dataa: {} }) } });
+const replicas: number | undefined = secondary<StatefulSet>("database")?.status?.readyReplicas;
+memo.run.set("replicas", replicas);
 
 const daemon = new Daemon({ secondaries: { deployment: {} }, refuse: { apply: { reason: "denied" } } });
 const answer = daemon.run(() => webpage.reconcile({} as WebPage));

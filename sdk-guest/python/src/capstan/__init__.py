@@ -10,7 +10,7 @@
     def webpage(page):
         return Update(status={"ready": secondary("configmap") is not None})
 
-What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `validate`, `initialize`, `desired`, `desired_set`, `create`, `update`, `remove`, `match`, `condition`, `poll`, `poll_one`,
+What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `decide_retry`, `validate`, `initialize`, `desired`, `desired_set`, `create_external`, `update_external`, `remove_external`, `match`, `condition`, `poll`, `poll_one`,
 `receive`, `accepts`, `to_primaries`, `to_secondaries`. What a function may ask of the daemon while it runs is imported from here: `secondary`, `secondaries`, `info` and the like, and the modules `cache`,
 `config`, `context`, `expectations`, `log`, `memo`, `operations`, `recorder`, `sources`, `system`, `workflow`. `python -m capstan build` makes the component;
 `capstan.testing` stands in for the daemon in unit tests.
@@ -18,7 +18,7 @@ What the daemon may call is decorated: `reconcile`, `cleanup`, `handle_error`, `
 
 from capstan import cache, config, context, expectations, log, memo, operations, recorder, sources, system, workflow
 from capstan._json import Object
-from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, Key, NextRetry, Problem, Received, Request, Things, Told, Update
+from capstan.answers import Change, Created, Deletion, Duration, Handled, Key, Met, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.cache import secondaries, secondary
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, DependentFailure, Error, FailedRun, Failure, FailureClass
@@ -28,7 +28,7 @@ from capstan.registry import (
     accepts,
     cleanup,
     condition,
-    create,
+    create_external,
     decide_retry,
     desired,
     desired_set,
@@ -39,19 +39,20 @@ from capstan.registry import (
     poll_one,
     receive,
     reconcile,
-    remove,
+    remove_external,
     to_primaries,
     to_secondaries,
-    update,
+    update_external,
     validate,
 )
-from capstan.status import set_condition
+from capstan.status import StatusCondition, set_condition
+from capstan.types import Metadata
 
 __all__ = [
     "CallError",
     "Change",
-    "Condition",
     "Created",
+    "Deletion",
     "DependentFailure",
     "Duration",
     "Error",
@@ -59,8 +60,9 @@ __all__ = [
     "Failure",
     "FailureClass",
     "Handled",
-    "KeepFinalizer",
     "Key",
+    "Met",
+    "Metadata",
     "NextRetry",
     "Object",
     "ObjectRef",
@@ -69,6 +71,7 @@ __all__ = [
     "Request",
     "Retry",
     "RunInfo",
+    "StatusCondition",
     "Things",
     "Told",
     "Update",
@@ -78,7 +81,7 @@ __all__ = [
     "condition",
     "config",
     "context",
-    "create",
+    "create_external",
     "debug",
     "decide_retry",
     "desired",
@@ -97,7 +100,7 @@ __all__ = [
     "receive",
     "reconcile",
     "recorder",
-    "remove",
+    "remove_external",
     "secondaries",
     "secondary",
     "set_condition",
@@ -106,7 +109,7 @@ __all__ = [
     "to_primaries",
     "to_secondaries",
     "trace",
-    "update",
+    "update_external",
     "validate",
     "warn",
     "workflow",

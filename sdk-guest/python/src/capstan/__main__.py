@@ -1,4 +1,4 @@
-"""The command line: `python -m capstan build app.py -o app.wasm`."""
+"""The command line: `python -m capstan build app.py -o app.wasm`, and `python -m capstan types app.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from capstan.build import BuildError, build
+from capstan import types
+from capstan._schema import TypesError, said
+from capstan.build import BuildError, build, load
 
 _EXAMPLES = """\
 examples:
@@ -34,11 +36,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument(
         "-p", "--path", type=Path, action="append", default=[], metavar="FOLDER", help="look for imports there too; may be repeated"
     )
+    command = commands.add_parser(
+        "types",
+        help="say what the types are, for `capstan crd`",
+        description="Prints what the types of a module say that are marked with @resource, as JSON: `capstan crd` makes the CRD of it.",
+    )
+    command.add_argument("module", type=Path, metavar="MODULE", help="a Python file, or the folder of a package")
+    command.add_argument("-p", "--path", type=Path, action="append", default=[], metavar="FOLDER", help="look for imports there too")
     given = parser.parse_args(arguments)
-    output = given.output or Path(f"{given.module.stem}.wasm")
     try:
-        built = build(given.module, output, given.path)
-    except BuildError as error:
+        if given.command == "types":
+            load(given.module, given.path)
+            if not types.resources:
+                raise TypesError(f"{given.module} has no custom resource: mark its class with @resource of capstan.types")
+            print(said(types.resources))
+            return 0
+        built = build(given.module, given.output or Path(f"{given.module.stem}.wasm"), given.path)
+    except (BuildError, TypesError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except Exception as error:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
-from capstan.answers import Change, Condition, Created, Duration, Handled, KeepFinalizer, NextRetry, Problem, Received, Request, Things, Told, Update
+from capstan.answers import Change, Met, Created, Duration, Handled, Deletion, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
 
@@ -21,12 +21,12 @@ def reconcile(primary: str) -> Update:
     return answer or Update()
 
 
-def cleanup(primary: str) -> KeepFinalizer | None:
+def cleanup(primary: str) -> Deletion | None:
     """Tidies up before a primary goes. A controller without such a function has nothing to tidy up."""
     function = find(Interface.CLEANER, _controller())
     if function is None:
         return None
-    return _answer(function, function(_json.read(primary)), KeepFinalizer, "KeepFinalizer() or None")
+    return _answer(function, function(_json.read(primary)), Deletion, "Deletion(…) or None")
 
 
 def handle_error(primary: str, failure: Failure) -> Handled | None:
@@ -124,14 +124,14 @@ def match(name: str, actual: str, desired: str, primary: str) -> str | None:
     return None if answer is None else _json.printable(answer)
 
 
-def is_met(name: str, dependent: str, primary: str) -> Condition:
+def is_met(name: str, dependent: str, primary: str) -> Met:
     """Returns whether a condition is met."""
     function = get(Interface.CONDITION, _controller(), name)
     answer = function(_json.read(primary), dependent)
     if isinstance(answer, bool):
-        return Condition(answer)
-    if not isinstance(answer, Condition):
-        raise TypeError(f"{function.place} returns {answer!r}, not a bool or a Condition")
+        return Met(answer)
+    if not isinstance(answer, Met):
+        raise TypeError(f"{function.place} returns {answer!r}, not a bool or a Met(…)")
     return answer
 
 
@@ -165,7 +165,7 @@ def receive(name: str, request: Request) -> Answer:
         raise TypeError(f"{function.place} returns the status {answer.status!r}, not one from 200 to 599")
     if not isinstance(answer.text, str):
         raise TypeError(f"{function.place} returns the text {answer.text!r}, not a str")
-    return Answer(answer.status, answer.text, [_told(function, told) for told in answer.told])
+    return Answer(answer.status, answer.text, [_told(function, told) for told in answer.events])
 
 
 class Answer(NamedTuple):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import date, datetime, timezone
+from enum import Enum
 from typing import Any
+
+from capstan import _typed
 
 Object = dict[str, Any]
 """A Kubernetes object, or any other JSON object."""
@@ -17,7 +20,7 @@ def read(text: str) -> Any:
 
 
 def write(value: Any, what: str) -> str:
-    """Returns a value as JSON; dataclasses and dates are written too. A `TypeError` says what `what` is not."""
+    """Returns a value as JSON; dataclasses, dates and enumerations are written too. A `TypeError` says what `what` is not."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
         # Half a surrogate pair is a character for Python, but not in UTF-8.
@@ -49,7 +52,9 @@ def timestamp(moment: datetime) -> str:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return _typed.plain(value)
+    if isinstance(value, Enum):
+        return value.value
     if isinstance(value, datetime):
         return timestamp(value)
     if isinstance(value, date):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from capstan import _stack
+from capstan import _stack, registry
 from capstan.log import Handler
 
 
@@ -18,3 +18,5 @@ def after() -> None:
     """Comes after it."""
     _stack.remember_sources()
     _stack.load_late_imports()
+    for entry in registry.registered:
+        entry.prepare()

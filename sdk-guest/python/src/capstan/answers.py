@@ -49,11 +49,13 @@ class Update:
 
 
 @dataclass(frozen=True)
-class KeepFinalizer:
-    """The answer of `@cleanup` that the primary may not go yet. It is called again at the next event, or after so long."""
+class Deletion:
+    """The answer of `@cleanup`. `Deletion()` says that the primary may go, as does `None`."""
 
-    after: Duration | None = None
-    """How long to wait at most."""
+    keep_finalizer: bool = False
+    """It may not go yet: the function is called again at the next event."""
+    reschedule: Duration | None = None
+    """Call it again after so long, too, if the finalizer is kept."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class Handled:
 
     status: Any = None
     """The status to write, a dict or a dataclass."""
-    retry: bool = True
-    """Retry as the manifest says; otherwise wait for the next event."""
+    stop: bool = False
+    """Do not retry: wait for the next event. Otherwise it is retried as the manifest says."""
     reschedule: Duration | None = None
     """Do not retry, but run again after so long."""
     retry_after: Duration | None = None
@@ -87,7 +89,7 @@ class NextRetry:
 
 
 @dataclass(frozen=True)
-class Condition:
+class Met:
     """The answer of `@condition` with something to remember. Without that, a bool will do."""
 
     met: bool
@@ -98,7 +100,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Created:
-    """The answer of `@create` with an object that remembers the id. Without that, the thing will do."""
+    """The answer of `@create_external` with an object that remembers the id. Without that, the thing will do."""
 
     thing: Any
     """The thing as it is now, with its id where the source's `id` in the manifest says."""
@@ -162,7 +164,7 @@ class Told:
 class Received:
     """The answer of `@receive`, which is sent once the primaries that it concerns are in the queue."""
 
-    told: Sequence[Told] = ()
+    events: Sequence[Told] = ()
     """What the request says of primaries, in order."""
     status: int = 202
     """The HTTP status, from 200 to 599."""

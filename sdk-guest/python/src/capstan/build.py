@@ -47,16 +47,13 @@ class Built:
 def build(module: Path, output: Path, paths: Sequence[Path] = ()) -> Built:
     """Builds a component from a module, which is a file or a package's folder. Its imports are found beside it, in `paths`, and where
     Python finds them here. Raises a `BuildError`, or what the module raises."""
-    module = module.resolve()
-    name = _module_name(module)
-    # Beside the module first, as for a script; and not what happens to be in the working folder.
-    search = [module.parent, *(_folder(path) for path in paths), *_search_path()]
-    with _importing_from(search):
-        importlib.import_module(name)
+    name, search = load(module, paths)
     if not registry.registered:
         raise BuildError(f"{module} registers nothing: it needs a function with @reconcile or @desired(…), for example")
     if sentences := registry.twice():
         raise BuildError("\n".join(sentences))
+    for entry in registry.registered:
+        entry.prepare()
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="capstan-", dir=output.parent) as folder:
         part = Path(folder) / "component.wasm"
@@ -64,6 +61,17 @@ def build(module: Path, output: Path, paths: Sequence[Path] = ()) -> Built:
         size = part.stat().st_size
         os.replace(part, output)
     return Built(output, size, [str(entry) for entry in registry.registered])
+
+
+def load(module: Path, paths: Sequence[Path] = ()) -> tuple[str, list[Path]]:
+    """Imports a module; returns its name, and where its imports are looked for. Raises a `BuildError`, or what the module raises."""
+    module = module.resolve()
+    name = _module_name(module)
+    # Beside the module first, as for a script; and not what happens to be in the working folder.
+    search = [module.parent, *(_folder(path) for path in paths), *_search_path()]
+    with _importing_from(search):
+        importlib.import_module(name)
+    return name, search
 
 
 def _module_name(module: Path) -> str:

@@ -74,6 +74,9 @@ class DependentFailure:
     refused: Reason | None = None
     """How the API server refused, or that it could not be asked, if that is why."""
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -90,6 +93,9 @@ class Failure:
     refused: Reason | None = None
     """How the API server refused, or that it could not be asked, if that is why; `conflict` if all dependents that failed did for that."""
 
+    def __str__(self) -> str:
+        return self.message
+
 
 @dataclass(frozen=True)
 class FailedRun:
@@ -101,3 +107,6 @@ class FailedRun:
     """The text of the failure."""
     retry: Retry
     """The retry state."""
+
+    def __str__(self) -> str:
+        return self.message

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar, Union, overload
 
-from capstan.answers import Condition, Created, Handled, KeepFinalizer, Key, NextRetry, Problem, Received, Things, Update
+from capstan import _typed
+from capstan.answers import Met, Created, Handled, Deletion, Key, NextRetry, Problem, Received, Things, Update
 from capstan.errors import Error
 
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Union[Update, None]])
-Cleanup = TypeVar("Cleanup", bound=Callable[..., Union[KeepFinalizer, None]])
+Cleanup = TypeVar("Cleanup", bound=Callable[..., Union[Deletion, None]])
 HandleError = TypeVar("HandleError", bound=Callable[..., Union[Handled, None]])
 DecideRetry = TypeVar("DecideRetry", bound=Callable[..., Union[NextRetry, None]])
 Validate = TypeVar("Validate", bound=Callable[..., Union[str, Problem, Sequence[Union[str, Problem]], None]])
@@ -23,7 +24,7 @@ Create = TypeVar("Create", bound=Callable[..., Union[Created, Mapping[str, Any],
 Write = TypeVar("Write", bound=Callable[..., Any])
 Remove = TypeVar("Remove", bound=Callable[..., None])
 Match = TypeVar("Match", bound=Callable[..., Union[str, bool, None]])
-Met = TypeVar("Met", bound=Callable[..., Union[bool, Condition]])
+Met = TypeVar("Met", bound=Callable[..., Union[bool, Met]])
 Poll = TypeVar("Poll", bound=Callable[..., Mapping[Any, Any]])
 PollOne = TypeVar("PollOne", bound=Callable[..., Union[Sequence[Any], Things, None]])
 Receive = TypeVar("Receive", bound=Callable[..., Union[Received, None]])
@@ -72,9 +73,19 @@ class Registered:
     function: Callable[..., Any]
     takes: int
     """How many of the arguments it wants, from the first one on."""
+    readers: list[Any] = field(default_factory=list, compare=False, repr=False)
+    """What makes its arguments of JSON, once that is known."""
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments[: self.takes])
+        if not self.readers:
+            self.prepare()
+        given = zip(arguments[: self.takes], self.readers)
+        return self.function(*(read(one) if read and isinstance(one, (dict, list)) else one for one, read in given))
+
+    def prepare(self) -> None:
+        """Finds out of which types its arguments are. All of them have to be defined by then."""
+        known = _typed.arguments(self.function, self.takes)
+        self.readers[:] = known + [None] * (max(self.takes, 1) - len(known))
 
     def __str__(self) -> str:
         name = f" `{self.name}`" if self.name else ""
@@ -167,7 +178,7 @@ def cleanup(function: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks the function that tidies up before a primary goes. To have one makes the controller use a finalizer.
 
     It is given a primary that is marked for deletion, after the clean-up of the managed workflow. Once it returns `None` the primary
-    goes; `KeepFinalizer()` says that it may not go yet. What it raises is retried as the manifest says.
+    goes; `Deletion(keep_finalizer=True)` says that it may not go yet. What it raises is retried as the manifest says.
     """
     return _single(Interface.CLEANER, function, controller)
 
@@ -253,12 +264,12 @@ def desired_set(name: Any = None, /, *, controller: str | None = None) -> Any:
 
 
 @overload
-def create(function: Create, /) -> Create: ...
+def create_external(function: Create, /) -> Create: ...
 @overload
-def create(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Create], Create]: ...
-def create(name: Any = None, /, *, controller: str | None = None) -> Any:
+def create_external(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Create], Create]: ...
+def create_external(name: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks the function that creates what is desired of a dependent outside of the cluster (`external` in the manifest). A component with one
-    has one with `@update` and with `@remove` as well.
+    has one with `@update_external` and with `@remove_external` as well.
 
     It is given what is desired and the primary, and returns the thing as it is then, with its id where the source's `id` in the manifest says; with
     `state` in the manifest, `Created(thing, state)`. It has to bear being repeated: the daemon may end before it has kept the answer.
@@ -267,10 +278,10 @@ def create(name: Any = None, /, *, controller: str | None = None) -> Any:
 
 
 @overload
-def update(function: Write, /) -> Write: ...
+def update_external(function: Write, /) -> Write: ...
 @overload
-def update(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Write], Write]: ...
-def update(name: Any = None, /, *, controller: str | None = None) -> Any:
+def update_external(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Write], Write]: ...
+def update_external(name: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks the function that makes a thing outside of the cluster as desired.
 
     It is given the thing, what is desired and the primary, and returns the thing as it is then, with the same id.
@@ -279,10 +290,10 @@ def update(name: Any = None, /, *, controller: str | None = None) -> Any:
 
 
 @overload
-def remove(function: Remove, /) -> Remove: ...
+def remove_external(function: Remove, /) -> Remove: ...
 @overload
-def remove(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Remove], Remove]: ...
-def remove(name: Any = None, /, *, controller: str | None = None) -> Any:
+def remove_external(name: str | None = None, /, *, controller: str | None = None) -> Callable[[Remove], Remove]: ...
+def remove_external(name: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks the function that removes a thing outside of the cluster.
 
     It is given the thing and the primary, and returns `None`. That the thing is gone already is a success.

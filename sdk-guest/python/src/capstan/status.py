@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from capstan import system
 from capstan._words import one_of, text
@@ -11,8 +11,28 @@ Truth = Literal["True", "False", "Unknown"]
 """Whether a condition is so."""
 
 
+class _Condition(TypedDict):
+    type: str
+    """What is or is not so, in CamelCase."""
+    status: Truth
+    """Whether it is."""
+
+
+class StatusCondition(_Condition, total=False):
+    """A condition in the status of a primary, as Kubernetes knows it."""
+
+    observedGeneration: int
+    """The generation of the primary of which that is known."""
+    lastTransitionTime: str
+    """Since when it is, in RFC 3339; set by `set_condition`."""
+    reason: str
+    """Why, as one word in CamelCase."""
+    message: str
+    """Why, for people."""
+
+
 def set_condition(
-    conditions: list[dict[str, Any]],
+    conditions: list[Any],
     type: str,
     status: bool | Truth,
     reason: str,

@@ -5,13 +5,26 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from capstan._daemon import daemon
+from capstan._json import timestamp as _written
 
 _PIECE = 4096
 
 
-def now() -> datetime:
+class Time(datetime):
+    """A point in time, which as a text is fit for a status: `2026-01-31T12:00:00Z`."""
+
+    def __str__(self) -> str:
+        return _written(self)
+
+
+def now() -> Time:
     """Returns the time, in UTC."""
-    return datetime.fromtimestamp(daemon().now_ms() / 1000, timezone.utc)
+    return Time.fromtimestamp(daemon().now_ms() / 1000, timezone.utc)
+
+
+def now_ms() -> float:
+    """Returns the time in milliseconds since 1970, with fractions."""
+    return daemon().now_ms()
 
 
 def timestamp() -> str:

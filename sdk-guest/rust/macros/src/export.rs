@@ -185,8 +185,8 @@ fn routed(name: &str, Shape { method, before, after, answer }: Shape, entries: &
     let operators: Vec<&Type> = having.iter().map(|entry| &entry.operator).collect();
     let otherwise = match name {
         // A controller that does without these has nothing to tidy up or to prepare, and leaves failures to the daemon.
-        "Cleaner" => quote!(::core::result::Result::Ok(::capstan_guest::Delete::remove_finalizer())),
-        "ErrorHandler" => quote!(::core::result::Result::Ok(::capstan_guest::ErrorControl::unhandled())),
+        "Cleaner" => quote!(::core::result::Result::Ok(::capstan_guest::Deletion::remove_finalizer())),
+        "ErrorHandler" => quote!(::core::result::Result::Ok(::core::option::Option::None)),
         "RetryPolicy" => quote!(::core::result::Result::Ok(::capstan_guest::NextRetry::declared())),
         "Validator" => quote!(::core::result::Result::Ok(::std::vec::Vec::new())),
         "Initializer" => quote!(::core::result::Result::Ok(())),
@@ -250,7 +250,7 @@ impl Shape {
     /// Returns the functions of one of the [`CAPABILITIES`].
     fn all(name: &str) -> Vec<Self> {
         match name {
-            "External" => ["create", "update", "remove"].map(Self::of).into(),
+            "External" => ["create_external", "update_external", "remove_external"].map(Self::of).into(),
             _ => vec![Self::of(name)],
         }
     }
@@ -265,28 +265,31 @@ impl Shape {
         let failed = || (format_ident!("failed"), quote!(&::capstan_guest::FailedRun));
         let (method, before, after, answer) = match name {
             "Reconciler" => ("reconcile", vec![], vec![], "Update"),
-            "Cleaner" => ("cleanup", vec![], vec![], "Delete"),
-            "ErrorHandler" => ("handle_error", vec![], vec![failure()], "ErrorControl"),
+            "Cleaner" => ("cleanup", vec![], vec![], "Deletion"),
+            "ErrorHandler" => ("handle_error", vec![], vec![failure()], "Option<Handled>"),
             "RetryPolicy" => ("decide_retry", vec![], vec![failed()], "NextRetry"),
             "Validator" => ("validate", vec![], vec![], "Vec<Problem>"),
             "Initializer" => ("initialize", vec![], vec![], "()"),
             "Dependents" => ("desired", vec![text("name")], vec![], "Json"),
             "Bulks" => ("desired_set", vec![text("name")], vec![], "Vec<Json>"),
-            "create" => ("create", vec![text("name"), json("desired")], vec![], "Created"),
-            "update" => ("update", vec![text("name"), json("actual"), json("desired")], vec![], "Json"),
-            "remove" => ("remove", vec![text("name"), json("actual")], vec![], "()"),
+            "create_external" => ("create_external", vec![text("name"), json("desired")], vec![], "Created"),
+            "update_external" => {
+                ("update_external", vec![text("name"), json("actual"), json("desired")], vec![], "Json")
+            }
+            "remove_external" => ("remove_external", vec![text("name"), json("actual")], vec![], "()"),
             "Matchers" => ("matches", vec![text("name"), json("actual"), json("desired")], vec![], "Match"),
-            "Pollers" => ("poll", vec![text("name")], vec![], "ThingsByPrimary"),
+            "Pollers" => ("poll", vec![text("name")], vec![], "PrimaryThings"),
             "ResourcePollers" => ("poll_one", vec![text("name")], vec![], "Things"),
             "Receivers" => ("receive", vec![text("name"), request()], vec![], "Received"),
             "Filters" => ("accepts", vec![text("name"), change()], vec![], "bool"),
             "Mappers" => ("to_primaries", vec![text("name"), json("secondary")], vec![], "Keys"),
             "SecondaryMappers" => ("to_secondaries", vec![text("name")], vec![], "Keys"),
-            _ => ("is_met", vec![text("name"), text("dependent")], vec![], "Condition"),
+            _ => ("is_met", vec![text("name"), text("dependent")], vec![], "Met"),
         };
         let answer = match answer {
             "()" => quote!(()),
             "bool" => quote!(bool),
+            "Option<Handled>" => quote!(::core::option::Option<::capstan_guest::Handled>),
             "Vec<Json>" => quote!(::std::vec::Vec<::capstan_guest::Json>),
             "Vec<Problem>" => quote!(::std::vec::Vec<::capstan_guest::Problem>),
             _ => {

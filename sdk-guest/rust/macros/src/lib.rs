@@ -2,6 +2,7 @@
 
 mod export;
 mod named;
+mod resource;
 
 use proc_macro::TokenStream;
 use syn::{Error, ItemImpl, parse_macro_input};
@@ -64,6 +65,12 @@ pub fn mappers(arguments: TokenStream, block: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn secondary_mappers(arguments: TokenStream, block: TokenStream) -> TokenStream {
     attribute(named::Capability::SecondaryMappers, &arguments, parse_macro_input!(block))
+}
+
+/// Makes a type a custom resource.
+#[proc_macro_derive(Resource, attributes(resource))]
+pub fn resource(input: TokenStream) -> TokenStream {
+    resource::expand(&parse_macro_input!(input)).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// Exports what types implement.

@@ -172,7 +172,7 @@ fn the_trait(
                     name: &str,
                     dependent: &str,
                     primary: &Self::Primary,
-                ) -> ::capstan_guest::Result<::capstan_guest::Condition> {
+                ) -> ::capstan_guest::Result<::capstan_guest::Met> {
                     let _ = (dependent, primary);
                     #body
                 }
@@ -181,7 +181,7 @@ fn the_trait(
         Capability::Pollers => quote! {
             impl ::capstan_guest::Pollers for #of {
                 #names
-                fn poll(name: &str) -> ::capstan_guest::Result<::capstan_guest::ThingsByPrimary> {
+                fn poll(name: &str) -> ::capstan_guest::Result<::capstan_guest::PrimaryThings> {
                     #body
                 }
             }

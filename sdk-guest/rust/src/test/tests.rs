@@ -30,11 +30,10 @@ use crate::operations::{self, By, Options, Removal};
 use crate::recorder;
 use crate::workflow::{self, ObjectResult, Operation};
 use crate::{
-    Change, Cleaner, Condition, Delete, Dependents, Error, ErrorControl, ErrorHandler, FailedRun, Failure,
-    FailureClass, Initializer, Json, Keys, Match, NextRetry, Origin, Problem, Received, Reconciler, Request, Result,
-    RetryPolicy, Things, ThingsByPrimary, Update, Validator, bulks, cache, conditions, config, context, dependents,
-    filters, mappers, matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers,
-    system,
+    Change, Cleaner, Deletion, Dependents, Error, ErrorHandler, FailedRun, Failure, FailureClass, Handled, Initializer,
+    Json, Keys, Match, Met, NextRetry, Origin, PrimaryThings, Problem, Received, Reconciler, Request, Result,
+    RetryPolicy, Things, Update, Validator, bulks, cache, conditions, config, context, dependents, filters, mappers,
+    matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -65,11 +64,11 @@ impl Reconciler for Operator {
 impl Cleaner for Operator {
     type Primary = Page;
 
-    fn cleanup(page: &Page) -> Result<Delete> {
+    fn cleanup(page: &Page) -> Result<Deletion> {
         Ok(match page.html.as_str() {
-            "keep" => Delete::keep_finalizer(),
-            "later" => Delete::keep_finalizer_for(Duration::from_secs(2)),
-            _ => Delete::remove_finalizer(),
+            "keep" => Deletion::keep_finalizer(),
+            "later" => Deletion::keep_finalizer().reschedule(Duration::from_secs(2)),
+            _ => Deletion::remove_finalizer(),
         })
     }
 }
@@ -77,14 +76,14 @@ impl Cleaner for Operator {
 impl ErrorHandler for Operator {
     type Primary = Page;
 
-    fn handle_error(page: &Page, failure: &Failure) -> Result<ErrorControl> {
+    fn handle_error(page: &Page, failure: &Failure) -> Result<Option<Handled>> {
         Ok(match page.html.as_str() {
-            "status" => ErrorControl::status(json!({ "error": failure.message })),
-            "stop" => ErrorControl::status(json!({ "error": failure.message })).stop(),
-            "later" => ErrorControl::handled().reschedule(Duration::from_secs(2)),
-            "slow" => ErrorControl::status(json!({ "error": failure.message })).retry_after(Duration::from_secs(3)),
-            "quiet" => ErrorControl::handled(),
-            _ => ErrorControl::unhandled(),
+            "status" => Some(Handled::status(json!({ "error": failure.message }))),
+            "stop" => Some(Handled::status(json!({ "error": failure.message })).stop()),
+            "later" => Some(Handled::new().reschedule(Duration::from_secs(2))),
+            "slow" => Some(Handled::status(json!({ "error": failure.message })).retry_after(Duration::from_secs(3))),
+            "quiet" => Some(Handled::new()),
+            _ => None,
         })
     }
 }
@@ -119,7 +118,7 @@ impl Initializer for Operator {
     type Primary = Page;
 
     fn initialize(page: &Page) -> Result<()> {
-        if page.html == "unready" { Err("not yet".into()) } else { memo::put(Lifetime::Run, "html", &page.html) }
+        if page.html == "unready" { Err("not yet".into()) } else { memo::set(Lifetime::Run, "html", &page.html) }
     }
 }
 
@@ -173,24 +172,24 @@ impl Operator {
         !page.html.is_empty()
     }
 
-    fn is_there(_page: &Page, dependent: &str) -> Result<Condition> {
-        Condition::from(secondary(dependent)?.is_some()).detail(dependent)
+    fn is_there(_page: &Page, dependent: &str) -> Result<Met> {
+        Met::from(secondary(dependent)?.is_some()).detail(dependent)
     }
 }
 
 #[pollers]
 impl Operator {
-    fn themes() -> ThingsByPrimary {
-        let one = ThingsByPrimary::new().of("n", "a", [json!({ "id": 1 }), json!({ "id": 2 })]);
+    fn themes() -> PrimaryThings {
+        let one = PrimaryThings::new().of("n", "a", [json!({ "id": 1 }), json!({ "id": 2 })]);
         one.of(None, "b", [] as [Value; 0])
     }
 
     #[poller("broken")]
-    fn no_json() -> ThingsByPrimary {
-        ThingsByPrimary::new().of("n", "a", [BTreeMap::from([((1, 2), 3)])])
+    fn no_json() -> PrimaryThings {
+        PrimaryThings::new().of("n", "a", [BTreeMap::from([((1, 2), 3)])])
     }
 
-    fn down() -> Result<ThingsByPrimary> {
+    fn down() -> Result<PrimaryThings> {
         Err("no way".into())
     }
 }
@@ -516,6 +515,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
         dependents: vec![],
         retry: Retry { attempt: 0, last: false },
     };
+    assert_eq!(failure.to_string(), "no");
     for (html, expected) in table {
         let answer = Adapter::<Operator>::handle_error(page(html), failure.clone());
         assert_eq!(answer, Ok(expected), "{html}");
@@ -783,7 +783,7 @@ fn comparing_tolerates_additions_and_what_is_ignored() {
 
 #[test]
 fn memos_last_from_call_to_call() {
-    let first = with(Run::new(), || memo::put(Lifetime::Primary, "seen", &3));
+    let first = with(Run::new(), || memo::set(Lifetime::Primary, "seen", &3));
     first.answer.unwrap();
     let run = first.memos.into_iter().fold(Run::new(), |run, ((lifetime, key), value)| run.memo(lifetime, &key, value));
     with(run, || {

@@ -4,8 +4,8 @@
 
 use capstan_guest::operations::{self, ObjectRef};
 use capstan_guest::{
-    Cleaner, Created, Delete, Dependents, External, Json, Reconciler, ResourcePollers, Result, Update, cache, context,
-    resource_pollers, sources, workflow,
+    Cleaner, Created, Deletion, Dependents, External, Json, Reconciler, ResourcePollers, Result, Update, cache,
+    context, resource_pollers, sources, workflow,
 };
 use serde_json::{Value, json};
 use shop::{Probe, Thing};
@@ -40,7 +40,7 @@ impl Reconciler for Prober {
 impl Cleaner for Prober {
     type Primary = Probe;
 
-    fn cleanup(probe: &Probe) -> Result<Delete> {
+    fn cleanup(probe: &Probe) -> Result<Deletion> {
         if is_standalone()? {
             workflow::standalone(ALONE).cleanup()?;
         } else if let Some(thing) = cache::source(THINGS).one::<Thing>()? {
@@ -48,7 +48,7 @@ impl Cleaner for Prober {
             sources::forget(THINGS, &id)?;
             operations::remove(&ObjectRef::of(&probe.map(&id))?)?;
         }
-        Ok(Delete::remove_finalizer())
+        Ok(Deletion::remove_finalizer())
     }
 }
 
@@ -63,16 +63,16 @@ impl Dependents for Prober {
 impl External for Prober {
     type Primary = Probe;
 
-    fn create(_: &str, desired: &Json, probe: &Probe) -> Result<Created> {
+    fn create_external(_: &str, desired: &Json, probe: &Probe) -> Result<Created> {
         let thing = probe.make(&desired.parse()?)?;
         Created::new(&thing)?.state(probe.map(thing.id()?))
     }
 
-    fn update(_: &str, actual: &Json, desired: &Json, probe: &Probe) -> Result<Json> {
+    fn update_external(_: &str, actual: &Json, desired: &Json, probe: &Probe) -> Result<Json> {
         Json::of(&probe.replace(&actual.parse()?, &desired.parse()?)?)
     }
 
-    fn remove(_: &str, actual: &Json, probe: &Probe) -> Result<()> {
+    fn remove_external(_: &str, actual: &Json, probe: &Probe) -> Result<()> {
         probe.remove(&actual.parse()?).map(drop)
     }
 }

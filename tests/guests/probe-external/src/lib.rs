@@ -51,7 +51,7 @@ impl Bulks for Prober {
 impl External for Prober {
     type Primary = Probe;
 
-    fn create(name: &str, desired: &Json, probe: &Probe) -> Result<Created> {
+    fn create_external(name: &str, desired: &Json, probe: &Probe) -> Result<Created> {
         let made = probe.send(&Method::Post, "/things", desired.as_str())?.ok_or("the server has no things")?;
         let thing: Thing = serde_json::from_str(&made)?;
         let created = Created::new(&thing)?;
@@ -64,14 +64,14 @@ impl External for Prober {
         created.state(json!({ "metadata": { "name": map }, "data": { "id": thing.id } }))
     }
 
-    fn update(_: &str, actual: &Json, desired: &Json, probe: &Probe) -> Result<Json> {
+    fn update_external(_: &str, actual: &Json, desired: &Json, probe: &Probe) -> Result<Json> {
         let Thing { id, .. } = actual.parse()?;
         let path = format!("/things/{}", id.ok_or("no id")?);
         let now = probe.send(&Method::Put, &path, desired.as_str())?.ok_or("it is gone")?;
         Json::of(&serde_json::from_str::<Thing>(&now)?)
     }
 
-    fn remove(_: &str, actual: &Json, probe: &Probe) -> Result<()> {
+    fn remove_external(_: &str, actual: &Json, probe: &Probe) -> Result<()> {
         let Thing { id, .. } = actual.parse()?;
         probe.send(&Method::Delete, &format!("/things/{}", id.ok_or("no id")?), "").map(drop)
     }

@@ -1,7 +1,7 @@
 //! Sends the HTTP requests that its primary says: the test guest of scenarios about the network. Its spec is in `README.md`.
 #![cfg(target_arch = "wasm32")]
 
-use capstan_guest::{Cleaner, Delete, Reconciler, ResourcePollers, Result, Things, Update, secondary};
+use capstan_guest::{Cleaner, Deletion, Reconciler, ResourcePollers, Result, Things, Update, secondary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wasip2::http::types::{IncomingResponse, Method};
@@ -112,11 +112,11 @@ impl Reconciler for Prober {
 impl Cleaner for Prober {
     type Primary = Probe;
 
-    fn cleanup(probe: &Probe) -> Result<Delete> {
+    fn cleanup(probe: &Probe) -> Result<Deletion> {
         if let (Some(keep), Some(id)) = (&probe.spec.keep, &probe.status.id) {
             done(keep, Some(id), Method::Delete, "")?;
         }
-        Ok(Delete::remove_finalizer())
+        Ok(Deletion::remove_finalizer())
     }
 }
 

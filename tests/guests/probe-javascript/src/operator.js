@@ -33,7 +33,7 @@ export default operator({
     if (calls === 1) return { keepFinalizer: true, reschedule: "10ms" };
   },
 
-  handleError: (probe, failure) => ({ status: { failure }, retry: !probe.spec.stop }),
+  handleError: (probe, failure) => ({ status: { failure }, stop: Boolean(probe.spec.stop) }),
 
   decideRetry(probe, failed) {
     log.info("decides", { of: failed.failureClass, attempt: failed.retry.attempt });
@@ -67,12 +67,12 @@ export default operator({
     },
   },
 
-  create: {
+  createExternal: {
     away: (wanted) => ({ thing: { ...wanted, made: WORD } }),
     brief: (wanted, probe) => ({ thing: { ...wanted, of: probe.metadata.name } }),
   },
-  update: { away: (actual, wanted) => ({ ...wanted, was: actual.text }) },
-  remove: {
+  updateExternal: { away: (actual, wanted) => ({ ...wanted, was: actual.text }) },
+  removeExternal: {
     brief(thing, probe) {
       if (thing.of !== probe.metadata.name) throw new Error(`${JSON.stringify(thing)} is another one's`);
     },
@@ -80,7 +80,7 @@ export default operator({
 
   match: { "same-data": (actual, wanted) => equal(actual.data, wanted.data) || `data, ${WORD}` },
 
-  conditions: {
+  condition: {
     wanted: (probe) => probe.spec.wanted ?? true,
     ready: (probe, dependent) => ({ met: true, detail: { dependent, data: secondary(dependent).data, note: probe.spec.note } }),
   },
@@ -155,7 +155,7 @@ function memories() {
   memo.run.set("word", { word: WORD });
   memo.plugin.set("word", { word: WORD });
   memo.plugin.set("gone", WORD);
-  memo.plugin.delete("gone");
+  memo.plugin.remove("gone");
   const full = refusal(() => memo.primary.set("long", "x".repeat(5000)));
   const told = { run: memo.run.get("word"), primary: memo.primary.get("done"), plugin: memo.plugin.get("word") };
   return { ...told, gone: memo.plugin.get("gone"), full, prepared: memo.run.get("prepared") };

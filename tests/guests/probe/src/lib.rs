@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use capstan_guest::memo::{self, Lifetime};
 use capstan_guest::{
-    Bulks, Change, Cleaner, Condition, Conditions, Delete, Dependents, ErrorControl, ErrorHandler, FailedRun, Failure,
-    Filters, Initializer, Json, Keys, Mappers, Match, Matchers, NextRetry, Pollers, Problem, Received, Receivers,
-    Reconciler, Request, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, ThingsByPrimary, Update,
-    Validator, cache, context,
+    Bulks, Change, Cleaner, Conditions, Deletion, Dependents, ErrorHandler, FailedRun, Failure, Filters, Handled,
+    Initializer, Json, Keys, Mappers, Match, Matchers, Met, NextRetry, Pollers, PrimaryThings, Problem, Received,
+    Receivers, Reconciler, Request, ResourcePollers, Result, RetryPolicy, SecondaryMappers, Things, Update, Validator,
+    cache, context,
 };
 use serde_json::{Map, Value, json};
 use spec::{Cleanup, Mapper, Next, OnError, Poll, Probe, Receive, Reconcile, Retry, Told};
@@ -46,7 +46,7 @@ impl Reconciler for Prober {
 fn turn(asked: &Reconcile) -> Result<&Reconcile> {
     let Some(last) = asked.turns.last() else { return Ok(asked) };
     let before: usize = memo::get(Lifetime::Primary, TURNS)?.unwrap_or_default();
-    memo::put(Lifetime::Primary, TURNS, &(before + 1))?;
+    memo::set(Lifetime::Primary, TURNS, &(before + 1))?;
     Ok(asked.turns.get(before).unwrap_or(last))
 }
 
@@ -83,13 +83,13 @@ fn status(asked: Option<&Map<String, Value>>, seen: Seen, probe: &Probe) -> Opti
 impl Cleaner for Prober {
     type Primary = Probe;
 
-    fn cleanup(probe: &Probe) -> Result<Delete> {
+    fn cleanup(probe: &Probe) -> Result<Deletion> {
         let Cleanup { steps, keep, reschedule } = &probe.spec.cleanup;
         log(&steps::run(steps, probe)?);
         Ok(match (keep, reschedule) {
-            (false, _) => Delete::remove_finalizer(),
-            (true, None) => Delete::keep_finalizer(),
-            (true, Some(ms)) => Delete::keep_finalizer_for(millis(*ms)),
+            (false, _) => Deletion::remove_finalizer(),
+            (true, None) => Deletion::keep_finalizer(),
+            (true, Some(ms)) => Deletion::keep_finalizer().reschedule(millis(*ms)),
         })
     }
 }
@@ -97,9 +97,9 @@ impl Cleaner for Prober {
 impl ErrorHandler for Prober {
     type Primary = Probe;
 
-    fn handle_error(probe: &Probe, failure: &Failure) -> Result<ErrorControl> {
+    fn handle_error(probe: &Probe, failure: &Failure) -> Result<Option<Handled>> {
         let Some(OnError { steps, status, failure: show, failures, next }) = &probe.spec.on_error else {
-            return Ok(ErrorControl::unhandled());
+            return Ok(None);
         };
         let mut seen = steps::run(steps, probe)?;
         if *failures {
@@ -113,13 +113,13 @@ impl ErrorHandler for Prober {
             seen.insert("failure".to_owned(), steps::value(failure)?);
         }
         let status = self::status(status.as_ref(), seen, probe);
-        let control = status.map_or_else(ErrorControl::handled, ErrorControl::status);
-        Ok(match next {
-            Next::Retry => control,
-            Next::RetryAfter(ms) => control.retry_after(millis(*ms)),
-            Next::Stop => control.stop(),
-            Next::Reschedule(ms) => control.reschedule(millis(*ms)),
-        })
+        let handled = status.map_or_else(Handled::new, Handled::status);
+        Ok(Some(match next {
+            Next::Retry => handled,
+            Next::RetryAfter(ms) => handled.retry_after(millis(*ms)),
+            Next::Stop => handled.stop(),
+            Next::Reschedule(ms) => handled.reschedule(millis(*ms)),
+        }))
     }
 }
 
@@ -216,7 +216,7 @@ impl Matchers for Prober {
 impl Conditions for Prober {
     type Primary = Probe;
 
-    fn is_met(name: &str, dependent: &str, probe: &Probe) -> Result<Condition> {
+    fn is_met(name: &str, dependent: &str, probe: &Probe) -> Result<Met> {
         let spec::Condition { steps, met, detail } = match probe.spec.conditions.get(name) {
             Some(Value::Bool(met)) => return Ok((*met).into()),
             Some(condition) => serde_json::from_value(condition.clone())?,
@@ -225,13 +225,13 @@ impl Conditions for Prober {
             }
         };
         log(&steps::run(&steps, probe)?);
-        Ok(Condition { met, detail })
+        Ok(Met { met, detail })
     }
 }
 
 impl Pollers for Prober {
-    fn poll(name: &str) -> Result<ThingsByPrimary> {
-        let mut all = ThingsByPrimary::new();
+    fn poll(name: &str) -> Result<PrimaryThings> {
+        let mut all = PrimaryThings::new();
         let mut probes = cache::primaries().everywhere().all::<Probe>()?;
         probes.retain(|probe| probe.spec.polled.contains_key(name));
         for probe in &probes {
@@ -267,7 +267,7 @@ fn polled(poll: &Poll, probe: &Probe) -> Result<Vec<Json>> {
     if poll.count {
         let key = format!("polls {}", probe.metadata.name);
         let count = memo::get::<u64>(Lifetime::Plugin, &key)?.unwrap_or_default() + 1;
-        memo::put(Lifetime::Plugin, &key, &count)?;
+        memo::set(Lifetime::Plugin, &key, &count)?;
         for thing in things.iter_mut().filter_map(Value::as_object_mut) {
             thing.insert("count".to_owned(), json!(count));
         }

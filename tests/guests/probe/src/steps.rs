@@ -208,13 +208,13 @@ fn see(sight: Sight, probe: &Probe) -> Result<Value> {
 fn memo(Memo { lifetime, put, value, get, count, remove }: &Memo) -> Result<Value> {
     match (put, get, count, remove) {
         (Some(key), None, None, None) => {
-            memo::put(*lifetime, key, value)?;
+            memo::set(*lifetime, key, value)?;
             Ok(value.clone())
         }
         (None, Some(key), None, None) => Ok(memo::get(*lifetime, key)?.unwrap_or_default()),
         (None, None, Some(key), None) => {
             let count = memo::get::<u32>(*lifetime, key)?.unwrap_or_default() + 1;
-            memo::put(*lifetime, key, &count)?;
+            memo::set(*lifetime, key, &count)?;
             Ok(json!(count))
         }
         (None, None, None, Some(key)) => {

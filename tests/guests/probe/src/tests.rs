@@ -218,9 +218,9 @@ fn events_and_lines_are_recorded() {
 #[test]
 fn cleanup_keeps_or_removes_the_finalizer() {
     let table = [
-        (json!({}), Ok(Delete::remove_finalizer())),
-        (json!({ "keep": true }), Ok(Delete::keep_finalizer())),
-        (json!({ "keep": true, "reschedule": 150 }), Ok(Delete::keep_finalizer_for(millis(150)))),
+        (json!({}), Ok(Deletion::remove_finalizer())),
+        (json!({ "keep": true }), Ok(Deletion::keep_finalizer())),
+        (json!({ "keep": true, "reschedule": 150 }), Ok(Deletion::keep_finalizer().reschedule(millis(150)))),
         (json!({ "do": { "fail": "no" } }), Err("no".into())),
     ];
     for (cleanup, expected) in table {
@@ -244,14 +244,14 @@ fn errors_are_handled_as_the_spec_says() {
         "observedGeneration": 4,
     });
     let table = [
-        (json!({}), ErrorControl::unhandled()),
-        (json!({ "onError": {} }), ErrorControl::handled()),
-        (json!({ "onError": { "failure": true, "next": "stop" } }), ErrorControl::status(shown).stop()),
+        (json!({}), None),
+        (json!({ "onError": {} }), Some(Handled::new())),
+        (json!({ "onError": { "failure": true, "next": "stop" } }), Some(Handled::status(shown).stop())),
         (
             json!({ "onError": { "failures": true } }),
-            ErrorControl::status(json!({ "failures": ["1: no"], "observedGeneration": 4 })),
+            Some(Handled::status(json!({ "failures": ["1: no"], "observedGeneration": 4 }))),
         ),
-        (json!({ "onError": { "next": { "reschedule": 20 } } }), ErrorControl::handled().reschedule(millis(20))),
+        (json!({ "onError": { "next": { "reschedule": 20 } } }), Some(Handled::new().reschedule(millis(20)))),
     ];
     for (spec, expected) in table {
         assert_eq!(Prober::handle_error(&probe(spec), &failure), Ok(expected));
@@ -317,7 +317,7 @@ fn conditions_are_what_the_spec_has() {
     } }));
     let is_met = |name| Prober::is_met(name, "cm", &probe);
     assert_eq!(is_met("yes"), Ok(true.into()));
-    assert_eq!(is_met("detailed"), Ok(Condition { met: false, detail: Some(json!({ "why": "not yet" })) }));
+    assert_eq!(is_met("detailed"), Ok(Met { met: false, detail: Some(json!({ "why": "not yet" })) }));
     assert_eq!(is_met("failing"), Err("no".into()));
     assert_eq!(is_met("other"), Err("spec.conditions has no `other`, asked for `cm`".into()));
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::names::{DataKey, FilePath, HolderName, ImageName};
+use super::super::names::{DataKey, FilePath, HolderName, ImageName, PublicKey, RepositoryName};
 use super::super::units::Time;
 use super::{Maybe, MaybeLeaf};
 use crate::yaml::{Leaf, Slot};
@@ -27,6 +27,21 @@ pub(in crate::manifest) struct Component {
     pub(in crate::manifest) insecure: Maybe<bool>,
     /// Certificates in PEM that are trusted beside those of the system.
     pub(in crate::manifest) ca: Maybe<Authority>,
+    /// By whom it has to be signed; what is not goes on being what it was (`SG-1`). The daemon's `--verify-key` may demand more.
+    pub(in crate::manifest) verify: Maybe<Verify>,
+}
+
+/// By whom a component has to be signed.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::manifest) struct Verify {
+    /// Public keys in PEM, as `cosign public-key` and `openssl pkey -pubout` write them: ECDSA P-256, Ed25519, or RSA of 2048 to 8192 bits. One of
+    /// them has to have signed, with `cosign sign --key` or `capstan sign` (`SG-2`).
+    #[schemars(extend("minItems" = 1, "maxItems" = 16))]
+    pub(in crate::manifest) keys: Slot<Vec<Leaf<PublicKey>>>,
+    /// Other names of the component's repository, such as `ghcr.io/org/webpage`, for which it may have been signed: it was, and copied since (`SG-3`).
+    #[schemars(extend("default" = [], "maxItems" = 16))]
+    pub(in crate::manifest) signed_as: Maybe<Vec<Leaf<RepositoryName>>>,
 }
 
 /// Where certificates are.

@@ -12,7 +12,7 @@ class Cleaner:
 
     @export
     def cleanup(self, primary: str) -> wit.DeleteControl:
-        keep = _calls.cleanup(primary)
-        if keep is None:
+        deletion = _calls.cleanup(primary)
+        if deletion is None or not deletion.keep_finalizer:
             return wit.DeleteControl_RemoveFinalizer()
-        return wit.DeleteControl_KeepFinalizer(None if keep.after is None else millis(keep.after))
+        return wit.DeleteControl_KeepFinalizer(None if deletion.reschedule is None else millis(deletion.reschedule))

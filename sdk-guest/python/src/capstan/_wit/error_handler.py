@@ -43,4 +43,4 @@ def _next(handled: Handled) -> wit.NextStep:
         return wit.NextStep_RescheduleMs(millis(handled.reschedule))
     if handled.retry_after is not None:
         return wit.NextStep_RetryAfterMs(millis(handled.retry_after))
-    return wit.NextStep_Retry() if handled.retry else wit.NextStep_Stop()
+    return wit.NextStep_Stop() if handled.stop else wit.NextStep_Retry()

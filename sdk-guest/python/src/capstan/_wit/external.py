@@ -7,7 +7,7 @@ from capstan._wit import export
 
 
 class External:
-    """The daemon's view of `@create`, `@update` and `@remove`."""
+    """The daemon's view of `@create_external`, `@update_external` and `@remove_external`."""
 
     @export
     def create(self, name: str, desired: str, primary: str) -> wit.Created:

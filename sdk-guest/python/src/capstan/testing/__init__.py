@@ -21,7 +21,7 @@ from typing import Any
 from capstan import _calls, _json
 from capstan._daemon import answered_by
 from capstan._json import Object
-from capstan.answers import Change, Condition, Created, Handled, KeepFinalizer, NextRetry, Problem, Received, Request, Things, Told, Update
+from capstan.answers import Change, Met, Created, Handled, Deletion, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.context import Retry, RunInfo
 from capstan.errors import CallError, FailedRun, Failure
 from capstan.expectations import Expectation
@@ -153,7 +153,7 @@ class Run:
         with self:
             return _calls.reconcile(self._primary(primary))
 
-    def cleanup(self, primary: Object | None = None) -> KeepFinalizer | None:
+    def cleanup(self, primary: Object | None = None) -> Deletion | None:
         """Calls the function with `@cleanup`."""
         with self:
             return _calls.cleanup(self._primary(primary))
@@ -189,22 +189,22 @@ class Run:
         with self:
             return [_json.read(one) for one in _calls.desired_set(name, self._primary(primary))]
 
-    def create(self, name: str, desired: Object, primary: Object | None = None) -> Created:
-        """Calls the function with `@create(name)`."""
+    def create_external(self, name: str, desired: Object, primary: Object | None = None) -> Created:
+        """Calls the function with `@create_external(name)`."""
         wanted = _json.write(desired, "desired")
         with self:
             thing, state = _calls.create(name, wanted, self._primary(primary))
         return Created(_json.read(thing), None if state is None else _json.read(state))
 
-    def update(self, name: str, actual: Object, desired: Object, primary: Object | None = None) -> Object:
-        """Calls the function with `@update(name)`."""
+    def update_external(self, name: str, actual: Object, desired: Object, primary: Object | None = None) -> Object:
+        """Calls the function with `@update_external(name)`."""
         documents = _json.write(actual, "actual"), _json.write(desired, "desired")
         with self:
             updated: Object = _json.read(_calls.update(name, *documents, self._primary(primary)))
             return updated
 
-    def remove(self, name: str, actual: Object, primary: Object | None = None) -> None:
-        """Calls the function with `@remove(name)`."""
+    def remove_external(self, name: str, actual: Object, primary: Object | None = None) -> None:
+        """Calls the function with `@remove_external(name)`."""
         thing = _json.write(actual, "actual")
         with self:
             _calls.remove(name, thing, self._primary(primary))
@@ -215,7 +215,7 @@ class Run:
         with self:
             return _calls.match(name, *documents, self._primary(primary))
 
-    def is_met(self, name: str, dependent: str = "", primary: Object | None = None) -> Condition:
+    def is_met(self, name: str, dependent: str = "", primary: Object | None = None) -> Met:
         """Calls the function with `@condition(name)`."""
         with self:
             return _calls.is_met(name, dependent, self._primary(primary))
@@ -235,9 +235,9 @@ class Run:
     def receive(self, name: str, request: Request) -> Received:
         """Calls the function with `@receive(name)`."""
         with self:
-            status, text, events = _calls.receive(name, request)
-        told = [Told(namespace, of, None if thing is None else _json.read(thing), gone) for namespace, of, thing, gone in events]
-        return Received(told, status, text)
+            status, text, found = _calls.receive(name, request)
+        events = [Told(namespace, of, None if thing is None else _json.read(thing), gone) for namespace, of, thing, gone in found]
+        return Received(events, status, text)
 
     def accepts(self, name: str, change: Change) -> bool:
         """Calls the function with `@accepts(name)`."""

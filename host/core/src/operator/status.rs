@@ -1,0 +1,400 @@
+//! Makes the status of an operator that is an object of the cluster (`OP-3`): state, conditions, what is in force, and what was.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::text::said_within;
+
+/// How a plugin is, or an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// A version is read, compiled and tried; the one before, if there is one, is at work.
+    Loading,
+    /// What the manifest says is in force.
+    Active,
+    /// It is in place, but a controller needs something before it can use it, and goes on as it was.
+    Waiting,
+    /// A newer version was refused; the last good one is at work.
+    Outdated,
+    /// No version could be used yet.
+    Failed,
+}
+
+/// What is known of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// The generation of the object that is wanted.
+    pub generation: i64,
+    /// What it says, as JSON.
+    pub spec: Arc<str>,
+    /// Why it is not heeded: a word for programs, and what is to be known.
+    pub refused: Option<(&'static str, String)>,
+    /// Whether its last good version is put in place first, as nothing is in force.
+    pub is_revived: bool,
+    /// Its plugins.
+    pub plugins: Vec<Plugin>,
+    /// What its controllers need and have not got.
+    pub lacking: Vec<String>,
+    /// Why it is still there although it is to go.
+    pub leaving: Option<String>,
+    /// Who says it.
+    pub daemon: Arc<str>,
+}
+
+/// What is known of a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plugin {
+    /// Its name.
+    pub name: Arc<str>,
+    /// How it is.
+    pub state: State,
+    /// Whether its component is being pulled for the first time.
+    pub is_pulled: bool,
+    /// The reference of its component; empty if it has none.
+    pub component: String,
+    /// The digest of the artifact in force.
+    pub image: Option<String>,
+    /// The digest of the component in force; none if there is none.
+    pub digest: Option<String>,
+    /// When that was put in place; none if nothing is.
+    pub since: Option<String>,
+    /// Why a newer version is not: the step, and what was wrong.
+    pub problem: Option<(String, String)>,
+    /// Whether that is tried again although nothing has changed.
+    pub is_tried_again: bool,
+}
+
+/// The longest text of a condition.
+const LONGEST: usize = 4096;
+
+/// The longest manifest that is remembered, as JSON: the object has it twice then, and may have 1.5 MiB.
+const REMEMBERED: usize = 512 << 10;
+
+/// So many versions are remembered.
+const VERSIONS: usize = 10;
+
+/// The characters of a digest that are shown.
+const SHORT: usize = 12;
+
+/// Whether what is wanted is in force, and if not, why.
+enum Loaded {
+    InForce,
+    Loading { reason: &'static str, message: String },
+    Refused { reason: String, message: String },
+}
+
+/// Returns the status of an operator that had another one before, which is null if it had none.
+pub fn status(facts: &Facts, before: &Value, now: &str) -> Value {
+    let loaded = Loaded::of(facts);
+    let mut status = Map::new();
+    let mut say = |name: &str, value: Value| {
+        if !value.is_null() {
+            status.insert(name.to_owned(), value);
+        }
+    };
+    say("observedGeneration", facts.generation.into());
+    say("daemon", (*facts.daemon).into());
+    say("state", format!("{:?}", facts.state(&loaded)).into());
+    say("digest", facts.digest().map_or(Value::Null, Value::from));
+    let versions = facts.versions(&loaded, before, now);
+    say("version", versions.last().map_or(Value::Null, |version| version["version"].clone()));
+    let goes_on = facts.is_in_force() && versions.last().is_some_and(|last| last["generation"] == facts.generation);
+    say("versions", versions.into());
+    say("plugins", facts.plugins.iter().map(Plugin::told).collect());
+    say("inForce", facts.remembered(&loaded, before));
+    let conditions = facts.conditions(&loaded, goes_on).map(|(kind, holds, reason, message)| {
+        let mut known = before["conditions"].as_array().into_iter().flatten();
+        let same = known.find(|known| known["type"] == kind && known["status"] == holds);
+        let since = same.and_then(|same| same["lastTransitionTime"].as_str()).unwrap_or(now);
+        json!({
+            "type": kind,
+            "status": holds,
+            "observedGeneration": facts.generation,
+            "lastTransitionTime": since,
+            "reason": reason,
+            "message": said_within(&message, LONGEST),
+        })
+    });
+    say("conditions", conditions.into_iter().collect());
+    Value::Object(status)
+}
+
+impl Loaded {
+    fn of(facts: &Facts) -> Self {
+        if let Some((reason, message)) = &facts.refused {
+            return Self::Refused { reason: (*reason).to_owned(), message: message.clone() };
+        }
+        let failed = facts.plugins.iter().find_map(|plugin| Some((&plugin.name, plugin.problem.as_ref()?)));
+        if let Some((name, (step, message))) = failed {
+            let mut reason = step.clone();
+            reason.get_mut(..1).map(str::make_ascii_uppercase).unwrap_or_default();
+            return Self::Refused { reason: reason + "Failed", message: format!("plugin {name}: {message}") };
+        }
+        if facts.is_revived {
+            let message =
+                "nothing is in force, and what is wanted can't be used: the last good version is put in place first";
+            return Self::Loading { reason: "Reviving", message: message.to_owned() };
+        }
+        let pulled = facts.plugins.iter().find(|plugin| plugin.is_pulled);
+        if let Some(Plugin { name, component, .. }) = pulled {
+            return Self::Loading { reason: "Pulling", message: format!("plugin {name}: {component} is being pulled") };
+        }
+        let loading = facts.plugins.iter().find(|plugin| plugin.state == State::Loading || plugin.since.is_none());
+        match loading {
+            Some(Plugin { name, .. }) => {
+                let message = format!("plugin {name} is read, compiled and tried");
+                Self::Loading { reason: "Loading", message }
+            }
+            None if facts.plugins.is_empty() => {
+                Self::Loading { reason: "Loading", message: "it is being looked at".to_owned() }
+            }
+            None => Self::InForce,
+        }
+    }
+}
+
+impl Facts {
+    /// Whether something of it is in force, wanted as it is or not.
+    pub fn is_in_force(&self) -> bool {
+        !self.plugins.is_empty() && self.plugins.iter().all(|plugin| plugin.since.is_some())
+    }
+
+    /// Whether nothing of it is in force, and nothing will be before it changes (`OP-5`).
+    pub fn is_stuck(&self) -> bool {
+        let failed = |plugin: &Plugin| plugin.problem.is_some() && !plugin.is_tried_again;
+        self.plugins.iter().all(|plugin| plugin.since.is_none()) && self.plugins.iter().any(failed)
+    }
+
+    fn state(&self, loaded: &Loaded) -> State {
+        let waits = self.plugins.iter().any(|plugin| plugin.state == State::Waiting) || !self.lacking.is_empty();
+        match loaded {
+            Loaded::InForce if waits => State::Waiting,
+            Loaded::InForce => State::Active,
+            Loaded::Loading { .. } => State::Loading,
+            Loaded::Refused { .. } if self.is_in_force() => State::Outdated,
+            Loaded::Refused { .. } => State::Failed,
+        }
+    }
+
+    /// Returns the digests of its components in force, shortened.
+    fn digest(&self) -> Option<String> {
+        let digests = self.plugins.iter().filter_map(|plugin| plugin.digest.as_deref());
+        let digests: Vec<&str> = digests.map(|digest| digest.get(..SHORT).unwrap_or(digest)).collect();
+        (!digests.is_empty()).then(|| digests.join(","))
+    }
+
+    /// Returns what has been in force, the newest last.
+    fn versions(&self, loaded: &Loaded, before: &Value, now: &str) -> Vec<Value> {
+        let mut versions = before["versions"].as_array().cloned().unwrap_or_default();
+        let digest = self.digest().unwrap_or_default();
+        let same = |last: &Value| last["generation"] == self.generation && last["digest"] == digest;
+        if matches!(loaded, Loaded::InForce) && !versions.last().is_some_and(same) {
+            let number = versions.last().and_then(|last| last["version"].as_u64()).unwrap_or(0).saturating_add(1);
+            versions.push(json!({ "version": number, "generation": self.generation, "digest": digest, "time": now }));
+        }
+        versions.split_off(versions.len().saturating_sub(VERSIONS))
+    }
+
+    /// Returns what is in force as it was wanted, so that another daemon can start with it (`OP-5`).
+    fn remembered(&self, loaded: &Loaded, before: &Value) -> Value {
+        if !matches!(loaded, Loaded::InForce) {
+            return before["inForce"].clone();
+        }
+        if self.spec.len() > REMEMBERED {
+            return Value::Null;
+        }
+        let image = |plugin: &Plugin| Some((plugin.name.to_string(), plugin.image.clone()?.into()));
+        let images: Map<String, Value> = self.plugins.iter().filter_map(image).collect();
+        json!({ "generation": self.generation, "spec": &*self.spec, "images": images })
+    }
+
+    /// Returns the conditions: type, status, reason and message. What is in force `goes_on` while another component of the same manifest is
+    /// loaded.
+    fn conditions(&self, loaded: &Loaded, goes_on: bool) -> [(&'static str, &'static str, String, String); 3] {
+        let good = || "what it says is in force".to_owned();
+        let is_loaded = match loaded {
+            Loaded::Loading { .. } if goes_on => ("Loaded", "True", "InForce".to_owned(), good()),
+            Loaded::InForce => ("Loaded", "True", "InForce".to_owned(), good()),
+            Loaded::Loading { reason, message } => ("Loaded", "False", (*reason).to_owned(), message.clone()),
+            Loaded::Refused { reason, message } => ("Loaded", "False", reason.clone(), message.clone()),
+        };
+        let ready = if is_loaded.1 != "True" {
+            let goes_on = if self.is_in_force() { "the last good version goes on" } else { "nothing of it runs" };
+            let (_, _, reason, message) = &is_loaded;
+            ("Ready", "False", reason.clone(), format!("{goes_on}: {message}"))
+        } else if self.lacking.is_empty() {
+            ("Ready", "True", "Running".to_owned(), "it runs with all that it needs".to_owned())
+        } else {
+            ("Ready", "False", "Lacking".to_owned(), self.lacking.join("; "))
+        };
+        let (holds, reason, message) = match (loaded, &self.leaving) {
+            (_, Some(why)) => ("True", "Leaving", why.clone()),
+            (Loaded::Loading { reason, message }, None) => ("True", *reason, message.clone()),
+            (Loaded::Refused { .. }, None) => ("False", "Refused", "it stays as it is until it changes".to_owned()),
+            (Loaded::InForce, None) if !self.lacking.is_empty() => ("True", "Waiting", self.lacking.join("; ")),
+            (Loaded::InForce, None) => ("False", "Settled", good()),
+        };
+        [is_loaded, ready, ("Progressing", holds, reason.to_owned(), message)]
+    }
+}
+
+impl Plugin {
+    fn told(&self) -> Value {
+        let Self { name, state, component, image, digest, since, problem, .. } = self;
+        let problem = problem.as_ref();
+        let fields = [
+            ("name", Some(name.to_string())),
+            ("state", Some(format!("{state:?}"))),
+            ("component", Some(component.clone()).filter(|component| !component.is_empty())),
+            ("image", image.clone()),
+            ("digest", digest.clone()),
+            ("since", since.clone()),
+            ("step", problem.map(|(step, _)| step.clone())),
+            ("problem", problem.map(|(_, message)| said_within(message, LONGEST).into_owned())),
+        ];
+        fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), Value::from(value?)))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plugin(state: State) -> Plugin {
+        Plugin {
+            name: "web".into(),
+            state,
+            is_pulled: false,
+            component: "ghcr.io/org/web:1".to_owned(),
+            image: Some("sha256:1".to_owned()),
+            digest: Some("0123456789abcdef".to_owned()),
+            since: Some("t0".to_owned()),
+            problem: None,
+            is_tried_again: false,
+        }
+    }
+
+    fn facts(plugin: Plugin) -> Facts {
+        Facts {
+            generation: 2,
+            spec: "{}".into(),
+            refused: None,
+            is_revived: false,
+            plugins: vec![plugin],
+            lacking: Vec::new(),
+            leaving: None,
+            daemon: "a".into(),
+        }
+    }
+
+    /// Writes a status as `State version digest`, and its conditions as `Type=Status reason`.
+    fn told(status: &Value) -> String {
+        let text = |field: &str| status[field].as_str().unwrap_or("-").to_owned();
+        let conditions = status["conditions"].as_array().unwrap().iter().map(|condition| {
+            let field = |name: &str| condition[name].as_str().unwrap().to_owned();
+            format!("{}={} {}", field("type"), field("status"), field("reason"))
+        });
+        let conditions: Vec<_> = conditions.collect();
+        format!("{} {} {}: {}", text("state"), status["version"], text("digest"), conditions.join(", "))
+    }
+
+    #[test]
+    fn a_status_says_how_an_operator_is() {
+        // OP-3
+        let absent = |plugin: Plugin| Plugin { since: None, digest: None, ..plugin };
+        let failed = Plugin { problem: Some(("pull".to_owned(), "it is away".to_owned())), ..plugin(State::Outdated) };
+        let first = absent(plugin(State::Loading));
+        let pulled = Plugin { is_pulled: true, ..first.clone() };
+        let lacking = Facts { lacking: vec!["it may not list pages".to_owned()], ..facts(plugin(State::Active)) };
+        let refused = |plugin| Facts { refused: Some(("Invalid", "spec.x: wrong".to_owned())), ..facts(plugin) };
+        let leaving = Facts { leaving: Some("2 primaries".to_owned()), ..facts(plugin(State::Active)) };
+        let revived = Facts { is_revived: true, ..facts(first.clone()) };
+        for (facts, expected) in [
+            (
+                facts(plugin(State::Active)),
+                "Active 1 0123456789ab: Loaded=True InForce, Ready=True Running, Progressing=False Settled",
+            ),
+            (
+                facts(first.clone()),
+                "Loading null -: Loaded=False Loading, Ready=False Loading, Progressing=True Loading",
+            ),
+            (facts(pulled), "Loading null -: Loaded=False Pulling, Ready=False Pulling, Progressing=True Pulling"),
+            (
+                facts(plugin(State::Loading)),
+                "Loading null 0123456789ab: Loaded=False Loading, Ready=False Loading, Progressing=True Loading",
+            ),
+            (lacking, "Waiting 1 0123456789ab: Loaded=True InForce, Ready=False Lacking, Progressing=True Waiting"),
+            (
+                facts(failed.clone()),
+                "Outdated null 0123456789ab: Loaded=False PullFailed, Ready=False PullFailed, Progressing=False Refused",
+            ),
+            (
+                facts(absent(failed)),
+                "Failed null -: Loaded=False PullFailed, Ready=False PullFailed, Progressing=False Refused",
+            ),
+            (
+                refused(plugin(State::Active)),
+                "Outdated null 0123456789ab: Loaded=False Invalid, Ready=False Invalid, Progressing=False Refused",
+            ),
+            (
+                Facts { plugins: Vec::new(), ..refused(first) },
+                "Failed null -: Loaded=False Invalid, Ready=False Invalid, Progressing=False Refused",
+            ),
+            (leaving, "Active 1 0123456789ab: Loaded=True InForce, Ready=True Running, Progressing=True Leaving"),
+            (revived, "Loading null -: Loaded=False Reviving, Ready=False Reviving, Progressing=True Reviving"),
+        ] {
+            assert_eq!(told(&status(&facts, &Value::Null, "t1")), expected);
+        }
+    }
+
+    #[test]
+    fn an_operator_stays_ready_while_another_component_of_it_is_loaded_and_not_while_another_manifest_is() {
+        // OP-3
+        let first = status(&facts(plugin(State::Active)), &Value::Null, "t1");
+        let loading = facts(plugin(State::Loading));
+        for (generation, expected) in [
+            (2, "Loading 1 0123456789ab: Loaded=True InForce, Ready=True Running, Progressing=True Loading"),
+            (3, "Loading 1 0123456789ab: Loaded=False Loading, Ready=False Loading, Progressing=True Loading"),
+        ] {
+            assert_eq!(told(&status(&Facts { generation, ..loading.clone() }, &first, "t2")), expected);
+        }
+    }
+
+    #[test]
+    fn a_status_that_says_the_same_is_the_same_and_a_condition_keeps_its_time() {
+        // OP-3, OP-5
+        let good = facts(plugin(State::Active));
+        let first = status(&good, &Value::Null, "t1");
+        assert_eq!(status(&good, &first, "t2"), first);
+        let refused = Facts { refused: Some(("Invalid", "spec.x: wrong".to_owned())), generation: 3, ..good.clone() };
+        let second = status(&refused, &first, "t2");
+        let times = |status: &Value| -> Vec<String> {
+            let conditions = status["conditions"].as_array().unwrap();
+            conditions.iter().map(|condition| condition["lastTransitionTime"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(times(&second), ["t2", "t2", "t1"]);
+        assert_eq!(second["conditions"][1]["message"], "the last good version goes on: spec.x: wrong");
+        assert_eq!(second["inForce"], json!({ "generation": 2, "spec": "{}", "images": { "web": "sha256:1" } }));
+        assert_eq!((&second["version"], &second["observedGeneration"]), (&json!(1), &json!(3)));
+    }
+
+    #[test]
+    fn versions_are_counted_over_restarts_and_ten_are_remembered() {
+        // OP-3, OP-5
+        let mut last = Value::Null;
+        for generation in 1..=12 {
+            let now = Facts { generation, ..facts(plugin(State::Active)) };
+            last = status(&now, &last, &format!("t{generation}"));
+        }
+        let versions = last["versions"].as_array().unwrap();
+        assert_eq!((versions.len(), &last["version"]), (10, &json!(12)));
+        assert_eq!(versions[0], json!({ "version": 3, "generation": 3, "digest": "0123456789ab", "time": "t3" }));
+        // Of what is too long, the version is known, and not what it said.
+        let long = "x".repeat(REMEMBERED + 1);
+        let now = Facts { spec: long.into(), ..facts(plugin(State::Active)) };
+        assert_eq!(status(&now, &last, "t")["inForce"], Value::Null);
+    }
+}

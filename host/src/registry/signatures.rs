@@ -1,0 +1,155 @@
+//! Looks for the signatures of a manifest: in what refers to it, under the tag that stands for that, and where cosign 2 put them (SG rules).
+
+use capstan_core::registry::answer::Part;
+use capstan_core::registry::signature::{Demands, Document, Found, Signed, Subject};
+use capstan_core::registry::{Digest, Failure, Kind, Reference, referrers};
+use http::Method;
+use http::header::CONTENT_TYPE;
+
+use super::exchange::Ask;
+use super::pull::Resolved;
+use super::{Session, within};
+
+/// The most bytes of a list of what refers to a manifest, and of the manifest of a signature.
+const LIST: usize = 4 << 20;
+const MANIFEST: usize = 256 << 10;
+
+/// A search for signatures, until what is demanded is met.
+struct Search<'a> {
+    resolved: &'a Resolved,
+    reference: Reference,
+    demands: &'a Demands,
+    found: Found,
+    /// What could not be looked at, for now.
+    failed: Option<Failure>,
+}
+
+impl Session {
+    /// Finds that what was resolved is signed as it is demanded, and returns what the signatures say.
+    ///
+    /// # Errors
+    /// What was found in place of a signature, or why nobody knows.
+    pub async fn signed(&mut self, resolved: &Resolved, demands: &Demands) -> Result<Vec<Signed>, Failure> {
+        if demands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let reference = self.reference.clone();
+        let mut search = Search { resolved, reference, demands, found: Found::default(), failed: None };
+        let limit = self.way.patience.whole;
+        within(limit, "the search for its signatures", search.run(self)).await?;
+        let Search { reference, found, failed, .. } = search;
+        match demands.judge(&reference, &found) {
+            Ok(()) => Ok(found.signed),
+            // What could not be looked at may be what is lacking.
+            Err(why) => Err(failed.unwrap_or_else(|| Failure::new(Kind::Unsigned, format!("it is not signed: {why}")))),
+        }
+    }
+
+    /// Returns the list of what refers to a manifest; `None` if the registry has none.
+    async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
+        let ask = Ask::new(Method::GET, self.url(&format!("referrers/{digest}"))?, Part::Referrers);
+        let ask = Ask { accept: Some(referrers::ACCEPT), ..ask };
+        let limit = self.way.patience.answer;
+        let answer = match within(limit, "a list of signatures", self.ask(ask)).await {
+            Ok(answer) => answer,
+            Err(failure) if failure.kind == Kind::Missing => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        // Some answer with a page for people to all that they do not know.
+        if answer.header(&CONTENT_TYPE).is_none_or(|kind| !kind.starts_with(referrers::INDEX)) {
+            return Ok(None);
+        }
+        answer.bytes(LIST, "the list of its signatures").await.map(Some)
+    }
+
+    /// Returns what a tag names; `None` if there is nothing.
+    pub(super) async fn tagged(&mut self, tag: &str) -> Result<Option<Vec<u8>>, Failure> {
+        match self.bytes(tag, None, (Part::Signature, LIST)).await {
+            Ok((_, answer)) => Ok(Some(answer.bytes)),
+            Err(failure) if failure.kind == Kind::Missing => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+impl Search<'_> {
+    async fn run(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let digest = &self.resolved.digest;
+        let (list, tag) = (Reference::referrers_tag(digest), Reference::signatures_tag(digest));
+        if let Some(list) = session.referrers(digest).await? {
+            self.list(session, &list).await;
+        }
+        if !self.is_over()
+            && let Some(list) = session.tagged(&list).await?
+        {
+            self.list(session, &list).await;
+        }
+        if !self.is_over()
+            && let Some(manifest) = session.tagged(&tag).await?
+        {
+            self.manifest(session, &manifest, referrers::MOST).await;
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.demands.are_met(&self.reference, &self.found.signed)
+    }
+
+    /// Looks at what a list has, of which some may be signatures.
+    async fn list(&mut self, session: &mut Session, list: &[u8]) {
+        let (digests, more) = match referrers::listed(list) {
+            Ok(listed) => listed,
+            Err(why) => return self.found.rejected.push(format!("list that can't be read: {why}")),
+        };
+        self.found.left_out += more;
+        let mut left = referrers::MOST;
+        for digest in digests {
+            if self.is_over() {
+                return;
+            }
+            let asked = digest.to_string();
+            match session.bytes(&asked, Some(digest), (Part::Signature, MANIFEST)).await {
+                Ok((_, answer)) => left = self.manifest(session, &answer.bytes, left).await,
+                Err(failure) => self.fails(failure),
+            }
+        }
+    }
+
+    /// Looks at the signatures of a manifest, at most at so many, and returns how many are left then.
+    async fn manifest(&mut self, session: &mut Session, manifest: &[u8], mut left: usize) -> usize {
+        let (parts, more) = referrers::parts(manifest);
+        self.found.left_out += more + parts.len().saturating_sub(left);
+        for part in parts.into_iter().take(left) {
+            if self.is_over() {
+                break;
+            }
+            left -= 1;
+            let mut bytes = Vec::new();
+            if let Err(failure) = session.blob(&part.descriptor, &mut bytes).await {
+                self.fails(failure);
+                continue;
+            }
+            let document = match part.signature {
+                Some(signature) => Document::Simple { payload: bytes, signature },
+                None => Document::Bundle(bytes),
+            };
+            let subject = Subject { digest: &self.resolved.digest, manifest: &self.resolved.manifest };
+            match document.verify(subject, self.demands.keys()) {
+                Ok(signed) => self.found.signed.push(signed),
+                Err(why) => self.found.rejected.push(why),
+            }
+        }
+        left
+    }
+
+    /// Remembers that something could not be looked at. What is not there, or is wrong, is no signature.
+    fn fails(&mut self, failure: Failure) {
+        match failure.kind {
+            Kind::Away | Kind::Denied => self.failed = Some(failure),
+            Kind::Wrong | Kind::Missing | Kind::Unsigned => {
+                self.found.rejected.push(format!("that can't be had: {failure}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Supplies the operators that are objects of the cluster, beside what another supply has: watches and reads them (OP rules).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::manifest::{Defaults, Filters, Keep, Operator};
+use capstan_core::operator::names;
+use capstan_core::rollout::File;
+use capstan_core::source::callback::Faults;
+use capstan_core::source::filter::{Filter, PrimaryFilter};
+use capstan_core::source::{Role, Source, Spec};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::supply::{Again, Content, Loader, Supply};
+use crate::informer::pool::Pool;
+use crate::informer::{PageSize, Scope, Selectors, Subscriber};
+use known::Known;
+use posted::kind;
+
+pub mod known;
+mod posted;
+pub mod telling;
+
+/// Objects that change together are looked at together.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How long the first list is waited for before what there is besides is started.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// The operators of the cluster, as they are watched.
+pub struct Objects {
+    known: Arc<Known>,
+    defaults: Defaults,
+    /// Is told that one has changed.
+    changed: watch::Receiver<()>,
+}
+
+/// The same, beside another supply.
+pub struct WithObjects {
+    supply: Box<dyn Supply>,
+    objects: Objects,
+}
+
+// === impl Objects ===
+
+impl Objects {
+    /// Watches the operators of a namespace, for which these defaults hold.
+    pub fn watch(pool: &Pool, namespace: &Arc<str>, defaults: Defaults) -> Self {
+        let (sender, changed) = watch::channel(());
+        let listener = Arc::new(move |_| sender.send_modify(|()| ()));
+        let subscriber = Subscriber { source: Arc::new(Source::new(spec())), listener };
+        let scope = Scope {
+            gvk: kind().gvk,
+            namespace: Some(Arc::clone(namespace)),
+            cluster: None,
+            except: None,
+            selectors: Selectors::default(),
+            alone: None,
+            page: PageSize::default(),
+        };
+        let subscription = pool.join(&scope, &kind(), subscriber);
+        Self { known: Arc::new(Known::new(subscription)), defaults, changed }
+    }
+
+    /// Returns what is known of them, for whoever says it.
+    pub fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known)
+    }
+
+    /// Waits until they have been listed, but not for long: there may be other operators.
+    pub async fn listed(&mut self) {
+        let listed = async {
+            while !self.known.is_listed() {
+                if self.changed.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if timeout(FIRST, listed).await.is_err() {
+            tracing::warn!("the operators of the cluster can't be listed so far; /readyz?verbose says why");
+        }
+    }
+
+    /// Waits until one of them is otherwise than when all were looked at last, or is to be looked at once more.
+    async fn other(&mut self) {
+        loop {
+            let Self { known, changed, .. } = self;
+            changed.mark_unchanged();
+            if known.differs() {
+                sleep(QUIET).await;
+                return;
+            }
+            tokio::select! {
+                changed = changed.changed() => if changed.is_err() {
+                    // With the daemon.
+                    return std::future::pending().await;
+                },
+                () = known.wanted() => return,
+            }
+        }
+    }
+}
+
+/// Returns what is watched.
+fn spec() -> Spec {
+    let filter = PrimaryFilter { generation_aware: false, finalizer: None };
+    Spec {
+        name: "operators".into(),
+        gvk: kind().gvk,
+        cluster: None,
+        role: Role::Primary,
+        filter: Filter::primary(filter, Filters::default()),
+        indexes: BTreeMap::new(),
+        fields: Keep::default().fields(),
+        bounded: None,
+        packed: false,
+        faults: Arc::new(Faults::new("operators", |_| {})),
+    }
+}
+
+// === impl WithObjects ===
+
+impl WithObjects {
+    /// Returns a supply with these objects, too.
+    pub fn new(supply: Box<dyn Supply>, objects: Objects) -> Self {
+        Self { supply, objects }
+    }
+}
+
+impl Supply for WithObjects {
+    fn manifests(&mut self, before: &[Operator]) -> Vec<File> {
+        let mut files = self.supply.manifests(before);
+        let Objects { known, defaults, .. } = &self.objects;
+        let objects = known.look(before, defaults);
+        let taken = names::taken(&files, before, &objects);
+        let taken: BTreeMap<&Path, String> = taken.into_iter().collect();
+        known.refuse(&taken);
+        files.extend(objects.iter().filter(|object| !taken.contains_key(&*object.path)).cloned());
+        files
+    }
+
+    fn want(&mut self, operators: &[Operator]) {
+        self.supply.want(operators);
+    }
+
+    fn content(&self, component: &Path) -> Content {
+        self.supply.content(component)
+    }
+
+    fn changed(&mut self) -> BoxFuture<'_, Again> {
+        let Self { supply, objects } = self;
+        // Whoever waits has taken in what was read last.
+        objects.known.settle();
+        async move {
+            tokio::select! {
+                again = supply.changed() => again,
+                () = objects.other() => Again::OnceChanged,
+            }
+        }
+        .boxed()
+    }
+
+    fn loader(&self, again: Again) -> Box<dyn Loader> {
+        self.supply.loader(again)
+    }
+}

@@ -1,0 +1,135 @@
+//! Keeps what is known of the operators of the cluster, between who reads them for the supervisor and who says how they are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use capstan_core::manifest::{Defaults, Operator, object_path};
+use capstan_core::object::{Object, ObjectRef};
+use capstan_core::rollout::File;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::posted::{Posted, Revival};
+use crate::informer::pool::Subscription;
+
+/// How long those that are gone are remembered: they may have left something behind.
+const FAREWELL: Duration = Duration::from_mins(1);
+
+/// The operators of the cluster as they were read last.
+pub struct Known {
+    watched: Subscription,
+    all: Mutex<BTreeMap<PathBuf, Posted>>,
+    /// Those that are gone, for a while: since when.
+    gone: Mutex<Vec<(Instant, Posted)>>,
+    /// One is to be looked at again, though it has not changed.
+    again: Notify,
+}
+
+impl Known {
+    pub(super) fn new(watched: Subscription) -> Self {
+        Self { watched, all: Mutex::default(), gone: Mutex::default(), again: Notify::new() }
+    }
+
+    /// Whether all have been listed once.
+    pub(super) fn is_listed(&self) -> bool {
+        self.watched.is_filled()
+    }
+
+    /// Whether one of them is not as it was read last.
+    pub(super) fn differs(&self) -> bool {
+        if !self.is_listed() {
+            return false;
+        }
+        let (all, cache) = (self.all.lock(), &self.watched.cache);
+        let is_read = |object: &Object| all.get(&object_path(object.key())).is_some_and(|posted| posted.is(object));
+        let is_gone = |posted: &Posted| cache.get(&posted.key).is_none() && !cache.is_unreadable(&posted.key);
+        all.values().any(is_gone) || !cache.list().iter().all(is_read)
+    }
+
+    /// Waits until one is to be looked at again though it has not changed. If the future is dropped, nothing is lost.
+    pub(super) async fn wanted(&self) {
+        self.again.notified().await;
+    }
+
+    /// Reads all of them, where `before` was wanted until now. Those come first that have been in force, then the oldest: so a name stays with
+    /// who has it (`OP-4`).
+    pub(super) fn look(&self, before: &[Operator], defaults: &Defaults) -> Vec<File> {
+        let mut all = self.all.lock();
+        if self.is_listed() {
+            let mut known = std::mem::take(&mut *all);
+            all.extend(self.watched.cache.list().iter().map(|object| {
+                let path = object_path(object.key());
+                let is_it = known.get(&path).is_some_and(|posted| posted.is(object));
+                let same = known.get(&path).is_some_and(|posted| posted.uid == object.header().uid);
+                // One that was made anew is another.
+                let posted = if same { known.remove(&path) } else { None };
+                (path, posted.filter(|_| is_it).unwrap_or_else(|| Posted::read(object, defaults)))
+            }));
+            // For want of room in the cache, an operator neither changes nor ends.
+            let unreadable = |(_, posted): &(PathBuf, Posted)| self.watched.cache.is_unreadable(&posted.key);
+            let (stays, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(unreadable);
+            all.extend(stays);
+            self.gone.lock().extend(gone.into_values().map(|posted| (Instant::now(), posted)));
+        }
+        for posted in all.values_mut().filter(|posted| posted.content.is_err()) {
+            let goes_on = before.iter().any(|operator| operator.origin.file() == posted.path);
+            if !goes_on && posted.revival == Revival::Unneeded && posted.last_good.is_some() {
+                posted.revival = Revival::UnderWay;
+            }
+        }
+        let mut sorted: Vec<&Posted> = all.values().collect();
+        sorted.sort_by_key(|posted| (posted.last_good.is_none(), &posted.created, &posted.path));
+        let file = |posted: &&Posted| {
+            let revived = posted.last_good.as_ref().filter(|_| posted.revival == Revival::UnderWay);
+            let content = revived.map_or_else(|| posted.content.clone(), |operator| Ok(operator.clone()));
+            File { path: posted.path.clone(), content: content.map(|operator| vec![operator]) }
+        };
+        sorted.iter().map(file).collect()
+    }
+
+    /// Says whose names are taken, and why.
+    pub(super) fn refuse(&self, taken: &BTreeMap<&Path, String>) {
+        for (path, posted) in &mut *self.all.lock() {
+            let refused = taken.get(&**path).map(|why| ("NameTaken", why.clone()));
+            if let Some((_, why)) = refused.as_ref().filter(|refused| posted.refused.as_ref() != Some(refused)) {
+                tracing::error!(operator = %posted.key, "an operator of the cluster is not heeded: {why}");
+            }
+            posted.refused = refused;
+        }
+    }
+
+    /// Returns those that have gone lately.
+    pub(super) fn gone(&self) -> Vec<Posted> {
+        let mut gone = self.gone.lock();
+        gone.retain(|(since, _)| since.elapsed() < FAREWELL);
+        gone.iter().map(|(_, posted)| posted.clone()).collect()
+    }
+
+    /// Says that what was read last has been taken in: what is known of operators is about that from now on.
+    pub(super) fn settle(&self) {
+        self.all.lock().values_mut().for_each(|posted| posted.is_settled = true);
+    }
+
+    /// Returns those that have been taken in.
+    pub(super) fn settled(&self) -> Vec<Posted> {
+        self.all.lock().values().filter(|posted| posted.is_settled).cloned().collect()
+    }
+
+    /// Returns an object as it is cached now.
+    pub(super) fn object(&self, key: &ObjectRef) -> Option<Object> {
+        self.watched.cache.get(key)
+    }
+
+    /// Sets whether the last good version of what was read is put in place first, and has all looked at again.
+    pub(super) fn revive(&self, read: &Posted, revival: Revival) {
+        let mut all = self.all.lock();
+        let same = |posted: &&mut Posted| (&posted.uid, posted.generation) == (&read.uid, read.generation);
+        if let Some(posted) = all.get_mut(&read.path).filter(same) {
+            posted.revival = revival;
+            posted.is_settled = false;
+            self.again.notify_one();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Reads an operator out of an object of the cluster: what it says, and what its status remembers of what was in force.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use capstan_core::budget::Budget;
+use capstan_core::manifest::{Component, Defaults, Operator, object_path, parse_object};
+use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
+use capstan_core::registry::Digest;
+use capstan_core::text;
+use serde_json::{Value, json};
+
+use crate::client::Kind;
+
+/// An operator as an object declares it.
+#[derive(Clone, Debug)]
+pub(super) struct Posted {
+    /// The object, as it was read.
+    pub(super) object: Object,
+    /// Its name.
+    pub(super) key: ObjectRef,
+    /// What stands for its file.
+    pub(super) path: PathBuf,
+    /// Which object of this name it is.
+    pub(super) uid: Box<str>,
+    /// The generation that this is.
+    pub(super) generation: i64,
+    /// When it was made.
+    pub(super) created: String,
+    /// What it says, as JSON.
+    pub(super) spec: Arc<str>,
+    /// The operator, or what is wrong with it.
+    pub(super) content: Result<Operator, String>,
+    /// What was in force last, as the status remembers it.
+    pub(super) last_good: Option<Operator>,
+    /// Why it is not heeded though there may be nothing wrong with it: a word for programs, and what is to be known.
+    pub(super) refused: Option<(&'static str, String)>,
+    /// Whether its last good version is put in place first.
+    pub(super) revival: Revival,
+    /// Whether the supervisor has taken this in.
+    pub(super) is_settled: bool,
+}
+
+/// Whether the last good version is put in place first, because nothing is in force, and what is wanted can't be (`OP-5`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Revival {
+    /// Nothing has asked for it.
+    Unneeded,
+    /// It is being put in place.
+    UnderWay,
+    /// It is, or can't be.
+    Over,
+}
+
+/// Returns the kind of operators.
+pub(super) fn kind() -> Kind {
+    let gvk = Gvk { group: "capstan.dev".into(), version: "v1alpha1".into(), kind: "Operator".into() };
+    Kind { gvk, plural: "operators".into(), scope: Scope::Namespaced }
+}
+
+impl Posted {
+    /// Reads an object.
+    pub(super) fn read(object: &Object, defaults: &Defaults) -> Self {
+        let (key, header) = (object.key().clone(), object.header());
+        let path = object_path(&key);
+        let tree = object.tree(&mut Budget::of_run());
+        let content = match &tree {
+            Ok(tree) => parse_object(tree, &path, defaults).map_err(|errors| text::block(&errors.to_string())),
+            Err(error) => Err(text::block(&format!("{}: {error}", path.display()))),
+        };
+        let tree = tree.unwrap_or_default();
+        Self {
+            last_good: last_good(&tree, &path, defaults),
+            created: tree["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned(),
+            spec: tree["spec"].to_string().into(),
+            uid: header.uid.clone(),
+            generation: header.generation.unwrap_or_default(),
+            refused: None,
+            revival: Revival::Unneeded,
+            is_settled: false,
+            object: object.clone(),
+            content,
+            key,
+            path,
+        }
+    }
+
+    /// Whether this is what was read of an object as it is now.
+    pub(super) fn is(&self, object: &Object) -> bool {
+        let header = object.header();
+        (&*self.uid, Some(self.generation)) == (&*header.uid, header.generation)
+    }
+}
+
+/// Returns the operator that was in force last, with components that never are anything else.
+fn last_good(object: &Value, path: &Path, defaults: &Defaults) -> Option<Operator> {
+    let remembered = &object["status"]["inForce"];
+    let spec: Value = serde_json::from_str(remembered["spec"].as_str()?).ok()?;
+    let then = json!({ "metadata": { "name": object["metadata"]["name"] }, "spec": spec });
+    let mut operator = parse_object(&then, path, defaults).ok()?;
+    for (name, plugin) in &mut operator.plugins {
+        if let Some(Component::Registry(image)) = &mut plugin.component {
+            let digest = Digest::parse(remembered["images"][&**name].as_str()?).ok()?;
+            image.reference = image.reference.at(&digest);
+        }
+    }
+    Some(operator)
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::object::Managers;
+
+    use super::*;
+
+    fn object(spec: &Value, status: &Value) -> Object {
+        let metadata =
+            json!({ "name": "web", "namespace": "n", "uid": "1", "generation": 3, "creationTimestamp": "t" });
+        let object = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": metadata, "spec": spec, "status": status });
+        let gvk = Gvk::parse("capstan.dev/v1alpha1", "Operator").unwrap();
+        Object::parse(&object.to_string(), &gvk, &Managers::default()).unwrap()
+    }
+
+    fn spec(component: &Value) -> Value {
+        json!({
+            "plugins": { "web": { "component": component } },
+            "controllers": { "web": { "plugin": "web", "primary": { "apiVersion": "v1", "kind": "ConfigMap" } } },
+        })
+    }
+
+    #[test]
+    fn an_object_is_read_as_a_manifest_is_but_may_name_no_files() {
+        // OP-2
+        let read = |component: &Value| Posted::read(&object(&spec(component), &Value::Null), &Defaults::default());
+        let good = read(&json!({ "oci": "ghcr.io/org/web:1" }));
+        assert_eq!((good.generation, &*good.uid, &*good.content.unwrap().name), (3, "1", "web"));
+        for (component, expected) in [
+            (
+                json!({ "path": "web.wasm" }),
+                "operators.capstan.dev/n/web: spec.plugins.web.component.path: found a file, and an object of the cluster has none beside it; expected `oci`, a component in a registry",
+            ),
+            (
+                json!({ "oci": "ghcr.io/org/web:1", "ca": { "file": "/etc/passwd" } }),
+                "operators.capstan.dev/n/web: spec.plugins.web.component.ca.file: found a file, and an object of the cluster has none beside it; expected `secret` or `configMap`",
+            ),
+            (
+                json!({ "oci": "ghcr.io/org/web:1", "pullsecret": "a" }),
+                "operators.capstan.dev/n/web: spec.plugins.web.component.pullsecret: unknown field `pullsecret`; did you mean `pullSecret`?",
+            ),
+        ] {
+            let found = read(&component).content.unwrap_err();
+            assert!(found.starts_with(expected), "{found}");
+        }
+    }
+
+    #[test]
+    fn what_was_in_force_last_is_read_with_the_components_of_then() {
+        // OP-5
+        let digest = format!("sha256:{}", "1".repeat(64));
+        let then = spec(&json!({ "oci": "ghcr.io/org/web:1" })).to_string();
+        let read = |in_force: Value| {
+            let now = spec(&json!({ "oci": "ghcr.io/org/web:2" }));
+            Posted::read(&object(&now, &json!({ "inForce": in_force })), &Defaults::default()).last_good
+        };
+        let last_good = read(json!({ "generation": 2, "spec": then, "images": { "web": digest } })).unwrap();
+        let component = last_good.plugins["web"].component.as_ref().unwrap().to_string();
+        assert_eq!(component, format!("ghcr.io/org/web:1@{digest}"));
+        for broken in [
+            Value::Null,
+            json!({ "generation": 2, "spec": then }),
+            json!({ "generation": 2, "spec": then, "images": { "web": "sha256:x" } }),
+            json!({ "generation": 2, "spec": "{", "images": { "web": digest } }),
+        ] {
+            assert_eq!(read(broken.clone()), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Says in the status of operators of the cluster how they are, whenever that has changed, and notices who else does (`OP-3`, `OP-6`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capstan_core::budget::Budget;
+use capstan_core::cluster::{Cluster as _, Error, Target, Verb, Write};
+use capstan_core::guest::Event;
+use capstan_core::object::{Object, Version};
+use capstan_core::operator::status::{Facts, status};
+use futures::{StreamExt as _, stream};
+use prometheus_client::metrics::counter::Counter;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::known::Known;
+use super::posted::{Posted, Revival, kind};
+use crate::client::recorder::{Origin, Recorder};
+use crate::client::{Access, Identity};
+use crate::controller::Environment;
+use crate::supervisor::status::{self, Status};
+
+/// From one time that all are looked at to the next.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// From one try of a write that fails to the next.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// How long a status is left to another daemon that says it, too.
+const YIELD: Duration = Duration::from_mins(5);
+
+/// So many are written at once.
+const AT_ONCE: usize = 4;
+
+/// Under which name they are written.
+const MANAGER: &str = "capstan-operators";
+
+/// Says how operators are.
+pub struct Teller {
+    known: Arc<Known>,
+    status: Arc<Status>,
+    api: Access,
+    /// This daemon: its pod or host, and its process, so that two of one host are two.
+    daemon: Arc<str>,
+    told: BTreeMap<PathBuf, Told>,
+    recorder: Recorder,
+    /// Counts the Events that are dropped.
+    dropped: Counter,
+}
+
+/// What was said of an object.
+struct Told {
+    posted: Posted,
+    facts: Facts,
+    status: Value,
+    /// The version of the object that has it.
+    version: Version,
+    /// Until when nothing is said: it can't be written, or another says it.
+    silent: Option<Instant>,
+}
+
+/// A status to be written.
+struct Draft {
+    posted: Posted,
+    facts: Facts,
+    status: Value,
+}
+
+impl Teller {
+    /// Returns who says how operators are, in the name of this daemon.
+    pub fn new(known: Arc<Known>, status: Arc<Status>, environment: &Environment) -> Self {
+        let Environment { api, identity, recorder, .. } = environment;
+        let api = Access::new(Arc::clone(api), Identity::Daemon);
+        let daemon = format!("{identity}/{}", std::process::id()).into();
+        let (recorder, dropped) = (recorder.clone(), Counter::default());
+        Self { known, status, api, daemon, told: BTreeMap::new(), recorder, dropped }
+    }
+
+    /// Says it, for ever.
+    pub async fn run(mut self) {
+        loop {
+            self.tell().await;
+            sleep(AGAIN).await;
+        }
+    }
+
+    /// Writes what has changed since it was written.
+    async fn tell(&mut self) {
+        let all = self.known.settled();
+        self.bury(&all);
+        let drafts: Vec<Draft> = all.into_iter().filter_map(|posted| self.draft(posted)).collect();
+        let api = &self.api;
+        let writes = drafts.into_iter().map(|draft| async move { (write(api, &draft).await, draft) });
+        let written: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
+        for (answer, draft) in written {
+            self.written(&answer, draft);
+        }
+    }
+
+    /// Forgets those that are gone, and tells what they have left behind (`OP-8`).
+    fn bury(&mut self, present: &[Posted]) {
+        let Self { known, status, told, recorder, api, dropped, .. } = self;
+        told.retain(|path, told| {
+            let stays = present.iter().any(|posted| (&posted.path, &posted.uid) == (path, &told.posted.uid));
+            if !stays {
+                status.rival(&told.posted.key.name, None);
+            }
+            stays
+        });
+        for Posted { key, object, .. } in known.gone() {
+            for message in status.take_left(&key.name) {
+                let (api, dropped, gvk) = (api.clone(), dropped.clone(), kind().gvk);
+                let (plugin, controller) = ("operators".into(), "capstan".into());
+                let origin = Origin { api, plugin, controller, gvk, owner_reference: false, dropped };
+                recorder.publish(&origin, &object, left_behind(message), None);
+            }
+        }
+    }
+
+    /// Returns what is to be written of an object; none if nothing is new.
+    fn draft(&mut self, posted: Posted) -> Option<Draft> {
+        let facts = self.facts(&posted);
+        self.revive(&posted, &facts);
+        let object = self.known.object(&posted.key).filter(|object| posted.is(object))?;
+        let now = Instant::now();
+        let told = self.told.get_mut(&posted.path).filter(|told| told.posted.uid == posted.uid);
+        let before = match told {
+            Some(told) if told.silent.is_some_and(|until| now < until) => return None,
+            Some(told) if object.version() <= told.version => {
+                if told.facts == facts {
+                    return None;
+                }
+                told.status.clone()
+            }
+            Some(told) => {
+                let (found, name) = (status_of(&object), &posted.key.name);
+                told.version = object.version();
+                let other = found["daemon"].as_str().filter(|daemon| **daemon != *self.daemon);
+                self.status.rival(name, other.map(str::to_owned));
+                if let Some(daemon) = other.filter(|_| told.silent.is_none()) {
+                    tracing::error!(operator = %posted.key, daemon, "another daemon says the status of an operator, too: two of them run it");
+                    told.silent = Some(now + YIELD);
+                    return None;
+                }
+                found
+            }
+            None => status_of(&object),
+        };
+        let status = status(&facts, &before, &status::now().to_string());
+        if status != before {
+            return Some(Draft { posted, facts, status });
+        }
+        let version = object.version();
+        self.told.insert(posted.path.clone(), Told { posted, facts, status, version, silent: None });
+        None
+    }
+
+    /// Returns what is known of an operator.
+    fn facts(&self, posted: &Posted) -> Facts {
+        let Posted { key, path, generation, spec, revival, refused, .. } = posted;
+        let problem = self.status.problem_of(path).map(|problem| ("Invalid", of_fields(&problem, posted)));
+        // Whoever has the name is another.
+        let (plugins, lacking) =
+            if refused.is_some() { Default::default() } else { self.status.of_operator(&key.name) };
+        Facts {
+            generation: *generation,
+            spec: Arc::clone(spec),
+            refused: refused.clone().or(problem),
+            is_revived: *revival == Revival::UnderWay,
+            plugins,
+            lacking,
+            leaving: None,
+            daemon: Arc::clone(&self.daemon),
+        }
+    }
+
+    /// Has the last good version put in place if nothing is, and what is wanted can't be; then what is wanted is tried once more.
+    fn revive(&self, posted: &Posted, facts: &Facts) {
+        match posted.revival {
+            Revival::Unneeded if posted.last_good.is_some() && facts.is_stuck() => {
+                tracing::warn!(operator = %posted.key, "nothing of the operator is in force: its last good version is put in place first");
+                self.known.revive(posted, Revival::UnderWay);
+            }
+            Revival::UnderWay if facts.is_in_force() || facts.is_stuck() => self.known.revive(posted, Revival::Over),
+            Revival::Unneeded | Revival::UnderWay | Revival::Over => {}
+        }
+    }
+
+    /// Remembers what was written, or that it could not be.
+    fn written(&mut self, answer: &Result<Option<Object>, Error>, Draft { posted, facts, status }: Draft) {
+        let (version, silent) = match answer {
+            Ok(written) => (written.as_ref().map(Object::version).unwrap_or_default(), None),
+            Err(error) => {
+                tracing::warn!(operator = %posted.key, %error, "the status of an operator can't be written; it is tried again");
+                (Version::default(), Some(Instant::now() + RETRY))
+            }
+        };
+        let told = Told { posted, facts, status, version, silent };
+        self.told.insert(told.posted.path.clone(), told);
+    }
+}
+
+async fn write(api: &Access, Draft { posted, status, .. }: &Draft) -> Result<Option<Object>, Error> {
+    let gvk = kind().gvk;
+    let metadata = json!({ "name": &*posted.key.name, "namespace": posted.key.namespace.as_deref() });
+    let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata, "status": status });
+    let verb = Verb::Apply { body: body.to_string(), manager: MANAGER.into(), force: true };
+    api.write(Write::own(Target::status(gvk, posted.key.clone()), verb)).await
+}
+
+/// Returns the Event about an operator that has left something behind (`OP-8`).
+fn left_behind(message: String) -> Event {
+    Event {
+        warning: true,
+        reason: "FinalizersLeft".to_owned(),
+        message,
+        key: None,
+        action: None,
+        component: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    }
+}
+
+/// Returns the status of an object; null if it has none.
+fn status_of(object: &Object) -> Value {
+    let tree = object.tree(&mut Budget::of_run());
+    tree.ok().and_then(|mut tree| Some(tree.get_mut("status")?.take())).unwrap_or_default()
+}
+
+/// Returns what is wrong with an object without its name, on one line.
+fn of_fields(problem: &str, posted: &Posted) -> String {
+    let named = format!("{}: ", posted.path.display());
+    let lines = problem.lines().filter(|line| !line.is_empty());
+    lines.map(|line| line.strip_prefix(&named).unwrap_or(line)).collect::<Vec<_>>().join("; ")
+}
