@@ -82,9 +82,12 @@ impl Visitor<'_> {
             Of::Object(spec, key) => self.has_matched((name, spec), key, *wanted),
             Of::Thing(..) => true,
         };
-        let note = |all: &mut Contests| match counts {
-            true => all.note(name, &of.key(), *wanted, Instant::now()),
-            false => all.forget_former(name, &of.key(), *wanted),
+        let note = |all: &mut Contests| {
+            if counts {
+                all.note(name, &of.key(), *wanted, Instant::now());
+            } else {
+                all.forget_former(name, &of.key(), *wanted);
+            }
         };
         run.controller.verdicts.change_contests(&run.primary, note);
     }

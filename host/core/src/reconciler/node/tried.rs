@@ -39,7 +39,7 @@ impl Visitor<'_> {
             MatchResult::Matches if dependent::lacks_owner(actual, desired) => {
                 Ok(MatchResult::Differs("/metadata/ownerReferences: the primary is missing".to_owned()))
             }
-            compared => Ok(compared),
+            compared @ (MatchResult::Matches | MatchResult::Differs(_)) => Ok(compared),
         }
     }
 
