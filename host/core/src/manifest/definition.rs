@@ -1,4 +1,4 @@
-//! Makes the CustomResourceDefinition of operators out of the manifest's JSON schema, as far as a structural schema can say the same.
+//! Makes the definition (CRD) of operators out of the manifest's JSON schema, as far as a structural schema can say the same.
 //!
 //! What takes one of several forms has no type there, and is kept whole: the daemon judges it (`OP-1`).
 
@@ -30,9 +30,10 @@ const MOST: u32 = 64;
 /// Returns the definition of the kind `Operator` of `capstan.dev/v1alpha1`, as JSON.
 pub fn definition() -> Value {
     let root = raw::schema();
-    let mut spec = structural(&root, &root["properties"]["spec"]);
+    let mut spec = structural(&root, root.pointer("/properties/spec").unwrap_or(&Value::Null));
     for named in ["plugins", "controllers"] {
-        spec["properties"][named]["maxProperties"] = MOST.into();
+        let field = spec.pointer_mut(&format!("/properties/{named}")).and_then(Value::as_object_mut);
+        field.and_then(|field| field.insert("maxProperties".to_owned(), MOST.into()));
     }
     let column = |name: &str, kind: &str, path: &str, says: &str| json!({ "name": name, "type": kind, "jsonPath": path, "description": says });
     let ready = ".status.conditions[?(@.type==\"Ready\")].status";
@@ -77,11 +78,19 @@ pub fn definition() -> Value {
     })
 }
 
-/// Returns the schema of what the daemon says.
-fn status() -> Value {
-    let text = |says: &str| json!({ "type": "string", "description": says });
-    let number = |says: &str| json!({ "type": "integer", "format": "int64", "description": says });
-    let condition = json!({
+/// Returns the schema of a text.
+fn text(says: &str) -> Value {
+    json!({ "type": "string", "description": says })
+}
+
+/// Returns the schema of a whole number.
+fn number(says: &str) -> Value {
+    json!({ "type": "integer", "format": "int64", "description": says })
+}
+
+/// Returns the schema of a condition.
+fn condition() -> Value {
+    json!({
         "type": "object",
         "required": ["type", "status", "lastTransitionTime", "reason", "message"],
         "properties": {
@@ -92,7 +101,11 @@ fn status() -> Value {
             "reason": text("A word for programs."),
             "message": text("What is to be known, for people."),
         },
-    });
+    })
+}
+
+/// Returns the schema of what the daemon says.
+fn status() -> Value {
     let plugin = json!({
         "type": "object",
         "required": ["name"],
@@ -136,7 +149,7 @@ fn status() -> Value {
             "version": number("The number of what is in force."),
             "digest": text("The components in force, shortened."),
             "daemon": text("Who says this: the daemon's pod."),
-            "conditions": list("type", condition),
+            "conditions": list("type", condition()),
             "plugins": list("name", plugin),
             "versions": list("version", version),
             "inForce": in_force,
@@ -205,8 +218,9 @@ fn without_null(schema: &Value) -> (Value, bool) {
         let before = forms.len();
         forms.retain(|form| !is_null(form));
         is_nullable |= forms.len() < before;
-        if let ("type", [kind]) = (keyword, forms.as_slice()) {
-            schema[keyword] = kind.clone();
+        let kind = forms.first().filter(|_| keyword == "type" && forms.len() == 1).cloned();
+        if let (Some(kind), Some(schema)) = (kind, schema.as_object_mut()) {
+            schema.insert(keyword.to_owned(), kind);
         }
     }
     (schema, is_nullable)

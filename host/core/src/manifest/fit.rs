@@ -68,18 +68,14 @@ pub fn named(controller: &Controller) -> BTreeSet<(Gvk, Option<Arc<str>>)> {
 /// Returns what was found of an operator as errors with their places in the text of its file, or with its fields if it is an object.
 pub fn placed(text: &str, file: &Path, operator: &str, misfits: Vec<Misfit>) -> Errors {
     let trees = yaml::documents(text).unwrap_or_default();
-    let is_named = |tree: &&yaml::Tree| {
-        let name = tree.field("metadata").and_then(|metadata| metadata.field("name"));
-        name.is_some_and(|name| name.text() == Some(operator))
-    };
-    let tree = trees.iter().find(is_named);
+    let is_named = |tree: &yaml::Tree| Some(tree.field("metadata")?.field("name")?.text()? == operator);
+    let tree = trees.iter().find(|tree| is_named(tree) == Some(true));
     let problem = |Misfit { field, message, help, inside }| {
         let fault = Fault { help, inside, ..Fault::new(0, message) };
-        let place = tree.and_then(|tree| tree.place_of(&field));
-        place.map_or_else(
-            || Problem::of_field(file, &field, fault.clone()),
-            |at| Problem::new(file, text, at, fault.clone()),
-        )
+        match tree.and_then(|tree| tree.place_of(&field)) {
+            Some(place) => Problem::new(file, text, place, fault),
+            None => Problem::of_field(file, &field, fault),
+        }
     };
     Errors::new(misfits.into_iter().map(problem).collect())
 }

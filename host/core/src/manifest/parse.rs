@@ -91,9 +91,8 @@ impl Defaults {
 /// ```
 pub fn parse_object(object: &Json, path: &Path, defaults: &Defaults) -> Result<Operator, Errors> {
     let field = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
-    let mut document = json!({ "apiVersion": API_VERSION, "kind": OPERATOR });
-    document["metadata"] = json!({ "name": field("/metadata/name") });
-    document["spec"] = field("/spec");
+    let metadata = json!({ "name": field("/metadata/name") });
+    let document = json!({ "apiVersion": API_VERSION, "kind": OPERATOR, "metadata": metadata, "spec": field("/spec") });
     let wrong = |faults: Vec<Fault>, places: &[Place]| {
         let placed = faults.into_iter().filter_map(|fault| Some((places.get(fault.place)?, fault)));
         Errors::new(placed.map(|(place, fault)| Problem::of_field(path, &place.path, fault)).collect())

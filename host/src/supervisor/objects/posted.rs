@@ -69,10 +69,11 @@ impl Posted {
             Err(error) => Err(text::block(&format!("{}: {error}", path.display()))),
         };
         let tree = tree.unwrap_or_default();
+        let field = |pointer: &str| tree.pointer(pointer).unwrap_or(&Value::Null);
         Self {
             last_good: last_good(&tree, &path, defaults),
-            created: tree["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned(),
-            spec: tree["spec"].to_string().into(),
+            created: field("/metadata/creationTimestamp").as_str().unwrap_or_default().to_owned(),
+            spec: field("/spec").to_string().into(),
             uid: header.uid.clone(),
             generation: header.generation.unwrap_or_default(),
             refused: None,
@@ -94,13 +95,13 @@ impl Posted {
 
 /// Returns the operator that was in force last, with components that never are anything else.
 fn last_good(object: &Value, path: &Path, defaults: &Defaults) -> Option<Operator> {
-    let remembered = &object["status"]["inForce"];
-    let spec: Value = serde_json::from_str(remembered["spec"].as_str()?).ok()?;
-    let then = json!({ "metadata": { "name": object["metadata"]["name"] }, "spec": spec });
+    let remembered = object.pointer("/status/inForce")?;
+    let spec: Value = serde_json::from_str(remembered.get("spec")?.as_str()?).ok()?;
+    let then = json!({ "metadata": { "name": object.pointer("/metadata/name") }, "spec": spec });
     let mut operator = parse_object(&then, path, defaults).ok()?;
     for (name, plugin) in &mut operator.plugins {
         if let Some(Component::Registry(image)) = &mut plugin.component {
-            let digest = Digest::parse(remembered["images"][&**name].as_str()?).ok()?;
+            let digest = Digest::parse(remembered.get("images")?.get(&**name)?.as_str()?).ok()?;
             image.reference = image.reference.at(&digest);
         }
     }

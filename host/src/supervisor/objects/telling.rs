@@ -137,7 +137,7 @@ impl Teller {
             Some(told) => {
                 let (found, name) = (status_of(&object), &posted.key.name);
                 told.version = object.version();
-                let other = found["daemon"].as_str().filter(|daemon| **daemon != *self.daemon);
+                let other = found.get("daemon").and_then(Value::as_str).filter(|daemon| **daemon != *self.daemon);
                 self.status.rival(name, other.map(str::to_owned));
                 if let Some(daemon) = other.filter(|_| told.silent.is_none()) {
                     tracing::error!(operator = %posted.key, daemon, "another daemon says the status of an operator, too: two of them run it");
