@@ -21,7 +21,7 @@ fn said(group: &str) -> Value {
         "properties": {
             "size": { "type": "integer", "format": "uint16", "minimum": 0, "exclusiveMaximum": 9 },
             "color": { "$ref": "#/$defs/Color", "default": "red" },
-            "none": { "anyOf": [{ "$ref": "#/$defs/Color" }, { "type": "null" }] },
+            "none": { "anyOf": [{ "$ref": "#/$defs/Part" }, { "type": "null" }] },
             "optional": { "type": ["string", "null"], "default": null },
             "from": { "oneOf": [file, url] },
             "port": { "type": ["integer", "string"] },
@@ -92,7 +92,7 @@ fn the_api_server_takes_what_types_come_to_and_checks_what_they_say() {
         ("parts", json!([{}]), "spec.parts[0].name: Required value"),
     ];
     for (field, value, expected) in wrong {
-        let mut spec = json!({ "size": 1, "none": "red" });
+        let mut spec = json!({ "size": 1, "none": null });
         spec[field] = value;
         let refused = create("wrong", spec).unwrap_err();
         assert!(refused.contains(expected), "{field}: {refused}");

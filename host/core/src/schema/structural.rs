@@ -233,6 +233,7 @@ impl Walk<'_> {
     fn complete(&self, mut shape: Keywords) -> Result<Keywords, Misfit> {
         limits(&mut shape);
         required(&mut shape);
+        self.null_among_constants(&shape)?;
         if shape.remove("uniqueItems") == Some(Value::Bool(true)) {
             let items = shape.get("items").and_then(|items| items.get("type")).and_then(Value::as_str);
             if items.is_some_and(scalar) {
@@ -277,6 +278,24 @@ impl Walk<'_> {
             }
         }
         Ok(shape)
+    }
+
+    /// Makes sure that nothing within is one of several constants or `null`: whatever a schema says of that, the API server refuses the `null`.
+    fn null_among_constants(&self, shape: &Keywords) -> Result<(), Misfit> {
+        let fields = shape.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let fields = fields.map(|(name, field)| (&**name, field));
+        let others = [("[]", "items"), ("*", "additionalProperties")];
+        let others = others.into_iter().filter_map(|(name, key)| Some((name, shape.get(key)?)));
+        for (name, field) in fields.chain(others) {
+            if field.get("enum").is_some() && field.get("nullable").is_some() {
+                let message = "this is one of several constants or null, and the API server takes no null there; expected a field that may be left out";
+                let Misfit { field, message } = self.misfit(message);
+                let field =
+                    if self.path.is_empty() { name.to_owned() } else { format!("{field}.{name}").replace(".[]", "[]") };
+                return Err(Misfit { field, message });
+            }
+        }
+        Ok(())
     }
 
     fn within(&mut self, name: &str, schema: &Value) -> Result<Keywords, Misfit> {

@@ -21,7 +21,10 @@ fn types_come_to_what_the_api_server_takes() {
         // What is optional.
         (json!({ "type": ["string", "null"], "default": null }), json!({ "type": "string", "nullable": true })),
         (json!({ "anyOf": [{ "$ref": "#/$defs/Named" }, { "type": "null" }] }), named_null.clone()),
-        (json!({ "enum": ["a", null] }), json!({ "type": "string", "enum": ["a"], "nullable": true })),
+        (
+            json!({ "properties": { "b": { "enum": ["x", null] } } }),
+            json!({ "type": "object", "properties": { "b": { "type": "string", "enum": ["x"] } } }),
+        ),
         // References.
         (json!({ "$ref": "#/$defs/A%3Cb%3E", "description": "x" }), json!({ "type": "string", "description": "x" })),
         (json!({ "allOf": [{ "$ref": "#/$defs/Named" }], "title": "N", "nullable": true }), named_null),
@@ -103,6 +106,8 @@ fn what_no_structural_schema_can_say_is_named_with_its_field() {
             "a: these are fields beside",
         ),
         (json!({ "additionalProperties": { "type": "null" } }), "a.*: found the type \"null\"; expected one"),
+        (json!({ "enum": ["x", null] }), "a: this is one of several constants or null"),
+        (json!({ "items": { "enum": ["x", null] } }), "a[]: this is one of several constants or null"),
         (json!(false), "a: found the schema false; expected an object"),
     ] {
         let found = field(&said).unwrap_err();
