@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use capstan_core::registry::challenge::Access;
+use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::{Digest, Reference, artifact};
 use ring::digest::{SHA256, digest};
 
@@ -20,16 +21,37 @@ use crate::registry::interfaces;
 /// # Errors
 /// If there is no component.
 pub async fn run(args: &Inspect) -> anyhow::Result<ExitCode> {
-    let path = Path::new(&args.subject);
-    let facts = match Reference::parse(&args.subject) {
-        Ok(reference) if !path.exists() => of_reference(&reference, &args.registry).await?,
-        Err(why) if !path.exists() => {
-            anyhow::bail!("{}: there is no such file, and it is no reference: {why}", args.subject)
-        }
-        Ok(_) | Err(_) => of_file(path)?,
+    let facts = facts(&args.subject, &args.registry).await?;
+    let shown = match &args.against {
+        Some(other) => difference(&self::facts(other, &args.registry).await?, &facts),
+        None => facts.shown(args.output)?,
     };
-    std::io::stdout().write_all(facts.shown(args.output)?.as_bytes()).context("write to standard output")?;
+    std::io::stdout().write_all(shown.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn facts(subject: &str, registry: &Registry) -> anyhow::Result<Facts> {
+    let path = Path::new(subject);
+    match Reference::parse(subject) {
+        Ok(reference) if !path.exists() => of_reference(&reference, registry).await,
+        Err(why) if !path.exists() => {
+            anyhow::bail!("{subject}: there is no such file, and it is no reference: {why}")
+        }
+        Ok(_) | Err(_) => of_file(path),
+    }
+}
+
+/// Returns what is otherwise in a component than in the one before.
+fn difference(before: &Facts, after: &Facts) -> String {
+    fn version(facts: &Facts) -> Version<'_> {
+        Version { interfaces: &facts.interfaces, size: facts.size }
+    }
+    let mut lines = difference::lines(version(before), version(after));
+    if lines.is_empty() {
+        let same = if before.component == after.component { "the same component" } else { "no difference" };
+        lines.push(same.to_owned());
+    }
+    lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
 async fn of_reference(reference: &Reference, registry: &Registry) -> anyhow::Result<Facts> {

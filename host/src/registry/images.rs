@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use capstan_core::manifest::{Authority, Image};
 use capstan_core::registry::challenge::Access;
+use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::signature::{Demand, Demands};
 use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
 use capstan_core::rollout::plan::Content;
@@ -25,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::kept::{InUse, Kept, Known, Place, Right};
-use super::{Patience, Session, Way};
+use super::{Patience, Session, Way, interfaces};
 use crate::plugin::Outside;
 use crate::read;
 
@@ -443,6 +444,9 @@ impl Shared {
             return;
         }
         let digest = known.as_ref().map(|known| known.digest.to_string());
+        if let (Some(before), Some(after)) = (&before.known, &known) {
+            self.compare((operator, reference), &before.component, &after.component);
+        }
         match problem {
             Some(error) if error.kind == Kind::Unsigned => {
                 warn!(%operator, %reference, %error, digest, "what the reference names is not put in place; what it named last goes on, if there is any");
@@ -454,6 +458,25 @@ impl Shared {
             None => info!(%operator, %reference, digest, "the reference names this"),
         }
         self.changed.notify_one();
+    }
+}
+
+impl Shared {
+    /// Says what a version asks for and offers otherwise than the one before, as its own bytes say it (`SG-8`).
+    fn compare(&self, (operator, reference): (&str, &Reference), before: &Digest, after: &Digest) {
+        let about = |component: &Digest| {
+            let bytes = self.kept().ok()?.read(component).ok()?;
+            Some((interfaces(&bytes).ok()?, bytes.len() as u64))
+        };
+        if before == after {
+            return;
+        }
+        let (Some((before, old)), Some((after, new))) = (about(before), about(after)) else {
+            return;
+        };
+        let version = |interfaces, size| Version { interfaces, size };
+        let lines = difference::lines(version(&before, old), version(&after, new));
+        info!(%operator, %reference, difference = lines.join("; "), "a new version");
     }
 }
 

@@ -36,7 +36,7 @@ impl Session {
         let reference = self.reference.clone();
         let mut search = Search { resolved, reference, demands, found: Found::default(), failed: None };
         let limit = self.way.patience.whole;
-        within(limit, "the search for its signatures", search.run(self)).await?;
+        within(limit, "the search for its signatures", Box::pin(search.run(self))).await?;
         let Search { reference, found, failed, .. } = search;
         match demands.judge(&reference, &found) {
             Ok(()) => Ok(found.signed),

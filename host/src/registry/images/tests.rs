@@ -295,8 +295,8 @@ fn verified((operator, image): &Key, keys: &[&SigningKey]) -> Key {
     (Arc::clone(operator), Image { verify: Some(Verify { keys, signed_as: Vec::new() }), ..image.clone() })
 }
 
-fn floor(key: &SigningKey) -> Option<Demand> {
-    Some(Demand { whose: "--verify-key", keys: vec![key.key().clone()] })
+fn floor(key: &SigningKey) -> Demand {
+    Demand { whose: "--verify-key", keys: vec![key.key().clone()] }
 }
 
 fn is_unsigned(seen: &Seen) -> bool {
@@ -336,7 +336,7 @@ async fn what_the_daemon_demands_holds_beside_what_an_operator_demands() {
     let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
     let (platform, author) = (signing_key(), signing_key());
     push(&fake, "a:1", b"first").await;
-    let images = images(folder.path()).signed(floor(&platform));
+    let images = images(folder.path()).signed(Some(floor(&platform)));
     let plain = key("plain", &format!("{}/a:1", fake.address), None);
     let own = verified(&key("own", &format!("{}/a:1", fake.address), None), &[&author]);
     images.want([plain.clone(), own.clone()], |_| None);
@@ -378,7 +378,7 @@ async fn what_was_signed_by_a_key_that_is_still_good_starts_without_the_registry
         (keys(&[&old]), None, true),
         (keys(&[&new, &old]), None, true),
         (keys(&[&new]), None, false),
-        (keys(&[&old]), floor(&new), false),
+        (keys(&[&old]), Some(floor(&new)), false),
     ] {
         let images = images(folder.path()).signed(floor);
         images.want(wanted.clone(), |_| None);

@@ -192,10 +192,10 @@ impl Shared {
             };
             let all = kept.iter().filter(|(name, bytes)| is_one(name, bytes));
             let all: Vec<_> = all.map(|(name, _)| json!({ "digest": name.split_once('@').unwrap().1 })).collect();
-            return match *self.lists.lock() {
-                true => with(text(200, &json!({ "manifests": all }).to_string()), "content-type", INDEX),
-                false => text(404, ""),
-            };
+            if *self.lists.lock() {
+                return with(text(200, &json!({ "manifests": all }).to_string()), "content-type", INDEX);
+            }
+            return text(404, "");
         }
         let (repository, name) = path.split_once("/blobs/").unwrap();
         match kept.get(&format!("{repository}/{name}")).cloned() {

@@ -28,7 +28,10 @@ fn by(keys: &[&SigningKey]) -> Demands {
 
 /// Looks for what is demanded, and returns how many signatures were read, or why it is not met.
 async fn signed(fake: &Fake, name: &str, demands: &Demands) -> Result<usize, Failure> {
-    let mut session = session(&format!("{}/{name}", fake.address), user());
+    let reference = Reference::parse(&format!("{}/{name}", fake.address)).unwrap();
+    // Some of these searches take hundreds of questions.
+    let way = Way { patience: Patience { whole: Duration::from_mins(1), ..Patience::default() }, ..way() };
+    let mut session = Session::new(way, &reference, (user(), Access::Pull), true);
     let resolved = session.resolve(MOST).await?;
     session.signed(&resolved, demands).await.map(|signed| signed.len())
 }

@@ -105,7 +105,7 @@ impl Check<'_> {
         for Located { value: Scalar(PublicKey(key)), place } in items {
             match key {
                 Ok(key) if known.contains(key) => {
-                    self.fault(*place, "found the same key a second time; once is enough")
+                    self.fault(*place, "found the same key a second time; once is enough");
                 }
                 Ok(key) => known.push(key.clone()),
                 Err(why) => self.fault(*place, why.clone()),

@@ -75,8 +75,12 @@ struct Statement {
     subject: Vec<About>,
     predicate_type: String,
     #[serde(default, skip_deserializing)]
-    predicate: BTreeMap<(), ()>,
+    predicate: Nothing,
 }
+
+/// What else a statement says: nothing.
+#[derive(Default, Serialize)]
+struct Nothing {}
 
 #[derive(Serialize, Deserialize)]
 struct About {
@@ -127,7 +131,7 @@ pub fn statement(name: &str, digest: &Digest) -> Vec<u8> {
         kind: STATEMENT.to_owned(),
         subject: vec![about],
         predicate_type: PREDICATE.to_owned(),
-        predicate: BTreeMap::new(),
+        predicate: Nothing {},
     };
     serde_json::to_vec(&statement).unwrap_or_default()
 }
