@@ -33,9 +33,11 @@ use serde_json::{Value, json};
 mod bounded;
 mod documents;
 mod expressions;
+mod signed;
 
 use bounded::within_bounds;
 use documents::Documents;
+use signed::signatures;
 
 /// A target: what it is called, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -48,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("manifest", manifest),
     ("masks", masks),
     ("fields", fields),
+    ("signatures", signatures),
     #[cfg(feature = "components")]
     ("components", components),
 ];

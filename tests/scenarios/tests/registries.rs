@@ -16,6 +16,8 @@ struct Shop {
     place: Place,
     registry: Registry,
     folder: tempfile::TempDir,
+    /// By whom its component has to be signed.
+    key: Option<String>,
 }
 
 impl Shop {
@@ -28,7 +30,7 @@ impl Shop {
         });
         // The daemon is in this namespace.
         place.create("v1", "Secret", "/api/v1/namespaces/default/secrets", place.namespace.name(), secret);
-        Self { place, registry, folder: tempfile::tempdir().unwrap() }
+        Self { place, registry, folder: tempfile::tempdir().unwrap(), key: None }
     }
 
     fn reference(&self) -> String {
@@ -65,12 +67,30 @@ impl Shop {
         let manifest = self.place.sample_manifest("webpage");
         assert!(manifest.contains(&path), "{manifest}");
         let oci = format!(
-            "{{ oci: \"{}\", pullSecret: {}, interval: 1s, ca: {{ file: {} }} }}",
+            "{{ oci: \"{}\", pullSecret: {}, interval: 1s, ca: {{ file: {} }}{} }}",
             self.reference(),
             self.place.namespace.name(),
-            self.ca()
+            self.ca(),
+            self.key.as_ref().map(|key| format!(", verify: {{ keys: [{key:?}] }}")).unwrap_or_default()
         );
         manifest.replace(&path, &oci)
+    }
+
+    /// Writes a new key, and returns the files of both halves.
+    fn new_key(&self, name: &str) -> [String; 2] {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        let halves = [("pem", pair.serialize_pem()), ("pub", pair.public_key_pem())];
+        halves.map(|(kind, text)| {
+            let file = self.folder.path().join(format!("{name}.{kind}"));
+            fs::write(&file, text).unwrap();
+            file.display().to_string()
+        })
+    }
+
+    /// Signs what the reference names by the key of a file.
+    fn sign(&self, key: &str) {
+        let (code, said) = self.capstan(&["sign", "--key", key, &self.reference(), "--ca", &self.ca()]);
+        assert_eq!(code, 0, "{said}");
     }
 
     fn daemon(&self) -> scenarios::Daemon {
@@ -151,4 +171,49 @@ fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
     assert!(code == 1 && said.contains("it wants to know who asks (401)"), "{said}");
     let (code, said) = shop.capstan(&["pull", &reference, "-o", &file]);
     assert!(code == 1 && said.contains("TLS with https://127.0.0.1"), "{said}");
+}
+
+#[test]
+fn a_version_that_is_not_signed_is_not_put_in_place_until_it_is() {
+    // SG-1, SG-4, SG-5, SG-7
+    let mut shop = Shop::new("signed");
+    let ([own, public], [other, other_public]) = (shop.new_key("own"), shop.new_key("other"));
+    shop.key = Some(fs::read_to_string(&public).unwrap());
+    let first = shop.push(OLD);
+    shop.sign(&own);
+    let page = json!({ "spec": { "html": "<html>1</html>" } });
+    shop.place.create("sample.capstan.dev/v1", "WebPage", &shop.place.pages(), "page", page);
+    let daemon = shop.daemon();
+    shop.await_image(OLD);
+    let plugin = daemon.await_plugin("webpage", "active", 1);
+    assert_eq!(plugin["registry"]["signed_by"].as_array().unwrap().len(), 1, "{plugin}");
+    // One that nobody has signed, and then somebody else.
+    shop.push(NEW);
+    shop.sign(&other);
+    wait::until_ok(LATER, "the signature to be missed", || {
+        let plugin = daemon.plugin("webpage").unwrap();
+        let problem = plugin["registry"]["problem"].as_str().unwrap_or_default();
+        if problem.contains("found one by another key") { Ok(()) } else { Err(plugin.to_string()) }
+    })
+    .unwrap();
+    let plugin = daemon.plugin("webpage").unwrap();
+    assert_eq!((&plugin["state"], &plugin["registry"]["digest"]), (&json!("outdated"), &json!(first)));
+    assert_eq!(daemon.count("capstan_plugin_unsigned", "plugin=\"webpage\""), 1);
+    let (reference, ca) = (shop.reference(), shop.ca());
+    let verify = |key: &str| shop.capstan(&["verify", "--key", key, &reference, "--ca", &ca]);
+    let (code, said) = verify(&public);
+    assert!(code == 1 && said.contains("it is not signed: expected a signature by the key of --key"), "{said}");
+    assert_eq!(verify(&other_public).0, 0);
+    let manifest = shop.folder.path().join("operator.yaml");
+    fs::write(&manifest, shop.manifest()).unwrap();
+    let (code, said) = shop.capstan(&["check", "-m", &manifest.display().to_string(), "--pull"]);
+    assert!(code == 1 && said.contains("it is not signed"), "{said}");
+    shop.sign(&own);
+    daemon.await_plugin("webpage", "active", 2);
+    shop.await_image(NEW);
+    assert!(verify(&public).1.contains(&format!(" as {}/team/webpage", shop.registry.address())));
+    // What was signed starts without the registry.
+    shop.registry.stop();
+    daemon.kill();
+    shop.daemon().await_plugin("webpage", "active", 1);
 }

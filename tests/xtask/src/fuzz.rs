@@ -49,6 +49,8 @@ enum Target {
     Masks,
     /// What the API server records of our fields.
     Fields,
+    /// Signatures of components.
+    Signatures,
     /// Components before they are compiled.
     Components,
 }
