@@ -240,7 +240,9 @@ impl Supervisor {
                     continue;
                 }
                 (Next::Await { superseded }, loading) => {
-                    loading.into_iter().for_each(|loading| loading.look_again(superseded));
+                    if let Some(loading) = loading {
+                        loading.look_again(superseded);
+                    }
                     for (unit, attempt) in &attempts {
                         self.status.loading(unit, &attempt.plugin, attempt.controllers.keys());
                     }
@@ -248,7 +250,9 @@ impl Supervisor {
                 }
                 (Next::Nothing, None) => {
                     // What was awaited meanwhile is not wanted any more.
-                    attempts.keys().for_each(|unit| self.status.stays(unit));
+                    for unit in attempts.keys() {
+                        self.status.stays(unit);
+                    }
                     continue;
                 }
                 (Next::Nothing | Next::Wait { .. }, _) => continue,

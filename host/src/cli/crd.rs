@@ -42,7 +42,7 @@ pub async fn run(args: &Crd) -> anyhow::Result<ExitCode> {
         let what = if changed { "written" } else { "says already what the types say" };
         (vec![format!("{}: {what}", file.display())], ExitCode::SUCCESS)
     };
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text = lines.join("\n") + if lines.is_empty() { "" } else { "\n" };
     std::io::stdout().lock().write_all(text.as_bytes()).context("write to standard output")?;
     Ok(code)
 }

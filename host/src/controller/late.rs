@@ -147,7 +147,9 @@ async fn more_filled(all: &Weak<Vec<Arc<Subscription>>>, known: usize) -> Option
         let (filled, others): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.is_filled());
         let rests = others.iter().all(|place| matches!(place.state(), State::Failing(_)));
         if rests && (filled.len() > known || others.is_empty()) {
-            filled.iter().for_each(|place| place.settle());
+            for place in &filled {
+                place.settle();
+            }
             return Some(Filled { now: filled.len(), all: others.is_empty() });
         }
         drop(places);

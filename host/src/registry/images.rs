@@ -408,7 +408,7 @@ impl Shared {
             (false, _) => {
                 let draft = kept.draft().map_err(unkept)?;
                 session.blob(layer, &mut draft.file()).await?;
-                kept.keep(draft, &layer.digest).map_err(unkept)?;
+                Kept::keep(draft, &layer.digest).map_err(unkept)?;
             }
         }
         let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest, signed };

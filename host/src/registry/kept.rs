@@ -118,7 +118,7 @@ impl Kept {
     ///
     /// # Errors
     /// If it can't be written.
-    pub(super) fn keep(&self, draft: Draft, component: &Digest) -> io::Result<()> {
+    pub(super) fn keep(draft: Draft, component: &Digest) -> io::Result<()> {
         draft.keep(&name(component))
     }
 

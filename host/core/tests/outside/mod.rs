@@ -838,13 +838,8 @@ async fn a_thing_that_others_keep_changing_or_removing_is_put_right_less_and_les
         let put_right = if removes { "create 1" } else { "update 1" };
         let mut times = 0;
         for _ in 0..7 {
-            let mut stock = shop.stock.lock();
-            if removes {
-                stock.things.clear();
-            } else {
-                stock.things.insert("1".to_owned(), json!({ "id": "1", "data": "z" }));
-            }
-            drop(stock);
+            let there = (!removes).then(|| ("1".to_owned(), json!({ "id": "1", "data": "z" })));
+            shop.stock.lock().things = there.into_iter().collect();
             bench.polled(&shop);
             times += bench.does().await.iter().filter(|what| **what == put_right).count();
         }

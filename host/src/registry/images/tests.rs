@@ -208,7 +208,7 @@ fn what_is_in_use_is_kept_whatever_it_takes_and_what_is_damaged_is_not_used() {
         draft
     };
     let keep = |digest: &Digest, in_use: &[&Digest]| {
-        kept.keep(draft(), digest).unwrap();
+        Kept::keep(draft(), digest).unwrap();
         let components = in_use.iter().chain(&[digest]).map(|digest| (*digest).clone()).collect();
         kept.make_room(&InUse { components, ..InUse::default() });
     };
@@ -218,7 +218,7 @@ fn what_is_in_use_is_kept_whatever_it_takes_and_what_is_damaged_is_not_used() {
     assert!(kept.has(&first) && kept.has(&second));
     keep(&third, &[&first]);
     assert_eq!((kept.has(&first), kept.has(&second), kept.has(&third)), (true, false, true));
-    kept.keep(begun, &second).unwrap();
+    Kept::keep(begun, &second).unwrap();
     assert!(kept.has(&second), "what is being written is not removed by what others keep");
     assert_eq!(kept.read(&first).unwrap(), [7; 60]);
     let file = place.folder.join(format!("{}.wasm", first.hex()));
@@ -234,7 +234,7 @@ fn what_is_remembered_of_references_in_use_stays_however_many_others_there_are()
     let folder = tempfile::tempdir().unwrap();
     let kept = Kept::at(&Place { folder: folder.path().join("components"), key: None, most: 1000 }).unwrap();
     let digest = Digest::of(&[1; 32]);
-    kept.keep(kept.draft().unwrap(), &digest).unwrap();
+    Kept::keep(kept.draft().unwrap(), &digest).unwrap();
     let known = Known { digest: digest.clone(), component: digest, signed: Vec::new() };
     let right = |number: usize| {
         let user = Credentials::User { name: "a".to_owned(), password: number.to_string() };
