@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use capstan_core::manifest::{Authority, Image};
+use capstan_core::manifest::Image;
 use capstan_core::registry::challenge::Access;
 use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::signature::{Demand, Demands};
@@ -29,6 +29,9 @@ use super::kept::{InUse, Kept, Known, Place, Right};
 use super::{Patience, Session, Way, interfaces};
 use crate::plugin::Outside;
 use crate::read;
+use facts::Facts;
+
+mod facts;
 
 /// How many questions one registry is asked at once.
 const AT_ONCE: usize = 2;
@@ -51,6 +54,8 @@ struct Shared {
     /// Whose signature each component needs, whatever its operator says.
     floor: Option<Demand>,
     all: Mutex<BTreeMap<Key, Entry>>,
+    /// The components of what runs, which references may name no more.
+    in_force: Mutex<BTreeSet<Digest>>,
     /// What is known has changed.
     changed: Notify,
     registries: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
@@ -78,13 +83,6 @@ struct Held {
 
 /// How long nothing goes for want of room because what an image needs has not been read, so that nobody knows what is remembered of it.
 const UNREAD: Duration = Duration::from_mins(1);
-
-/// What an image needs of Secrets and `ConfigMap`s, as far as that has been read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Facts {
-    config: Option<Value>,
-    authority: Option<Value>,
-}
 
 /// How an image is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,6 +131,11 @@ impl Images {
             let task = facts.is_read(&key.1).then(|| self.ask(&key, &facts));
             all.insert(key, Entry { facts, seen, task: task.flatten(), since: Instant::now(), held });
         }
+    }
+
+    /// Takes in which components are in force: they stay, whatever references name by now.
+    pub fn hold(&self, in_force: BTreeSet<Digest>) {
+        *self.0.in_force.lock() = in_force;
     }
 
     /// Has all registries asked at once, whatever they have said before.
@@ -203,45 +206,6 @@ fn unkept(error: impl fmt::Display) -> Failure {
     Failure::new(Kind::Away, format!("it can't be kept: {error}"))
 }
 
-// === impl Facts ===
-
-impl Facts {
-    fn of((operator, image): &Key, known: &impl Fn(&Asked) -> Option<Value>) -> Self {
-        let known = |value: &_| known(&Asked { operator: Arc::clone(operator), value: Clone::clone(value) });
-        let authority = match &image.authority {
-            Some(Authority::Held(value)) => known(value),
-            // A file is read whenever it is needed: it may be another by then.
-            Some(Authority::File(_)) | None => None,
-        };
-        Self { config: image.pull_secret.as_ref().and_then(known), authority }
-    }
-
-    fn is_read(&self, image: &Image) -> bool {
-        let Self { config, authority } = self;
-        let held = matches!(image.authority, Some(Authority::Held(_)));
-        (config.is_some() || image.pull_secret.is_none()) && (authority.is_some() || !held)
-    }
-
-    /// Returns one more authority that is trusted, in PEM.
-    fn authority(&self, image: &Image) -> Option<Result<Arc<str>, String>> {
-        if let Some(Authority::File(file)) = &image.authority {
-            let text = read::text(file, read::TEXT);
-            return Some(text.map(Arc::from).map_err(|error| format!("file {}: {error}", file.display())));
-        }
-        self.authority.as_ref().map(|found| found.clone().map_err(|error| error.to_string()))
-    }
-
-    /// Returns who asks.
-    fn credentials(&self, image: &Image) -> Result<Credentials, Failure> {
-        let (Some(config), Some(secret)) = (&self.config, &image.pull_secret) else {
-            return Ok(Credentials::Anonymous);
-        };
-        let found = config.as_ref().map_err(ToString::to_string);
-        let found = found.and_then(|config| Credentials::of_config(config, &image.reference));
-        found.map_err(|why| Failure::new(Kind::Denied, format!("pullSecret: {secret}: {why}")))
-    }
-}
-
 // === impl Shared ===
 
 impl Shared {
@@ -267,7 +231,7 @@ impl Shared {
 
     /// Returns what may not go for want of room; `None` as long as that is not known.
     fn in_use(&self) -> Option<InUse> {
-        let mut in_use = InUse::default();
+        let mut in_use = InUse { components: self.in_force.lock().clone(), ..InUse::default() };
         for Entry { seen, since, held, .. } in self.all.lock().values() {
             in_use.components.extend(seen.known.iter().map(|known| known.component.clone()));
             match held {

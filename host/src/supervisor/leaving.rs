@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capstan_core::manifest::Operator;
+use capstan_core::registry::Digest;
 use capstan_core::rollout::plan;
 use tokio_util::sync::CancellationToken;
 
@@ -72,5 +73,7 @@ impl Supervisor {
         for name in running.into_iter().filter(|name| !kept.contains(name)) {
             self.stop_controller(&name);
         }
+        let components = self.in_force.values().filter_map(|version| version.attempt.image());
+        self.images.hold(components.filter_map(|digest| Digest::parse(digest).ok()).collect());
     }
 }

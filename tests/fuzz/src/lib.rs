@@ -151,7 +151,13 @@ pub fn cel(data: &[u8]) {
                 return;
             };
             // Any answer will do.
-            drop(condition::met(&expression, &primary, &condition::Found::One(dependent), true, &mut Budget::of(STEPS)));
+            drop(condition::met(
+                &expression,
+                &primary,
+                &condition::Found::One(dependent),
+                true,
+                &mut Budget::of(STEPS),
+            ));
             let variables = [("primary", &primary), ("dependent", &Value::Null)];
             drop(expression.text(&variables, &mut Budget::of(STEPS)));
         });

@@ -142,6 +142,12 @@ impl Attempt {
         self.values == Given::Unread || self.component == Content::Pulled
     }
 
+    /// Returns the digest of its component, if that is of a registry.
+    pub fn image(&self) -> Option<&str> {
+        let of_registry = matches!(self.plugin.component, Some(Component::Registry(_)));
+        if let (true, Content::Whole(digest)) = (of_registry, &self.component) { Some(digest) } else { None }
+    }
+
     /// Whether manifests say the same of both, and the values that these name are the same.
     pub fn is_declared_as(&self, other: &Self) -> bool {
         self.plugin == other.plugin && self.controllers == other.controllers && self.values == other.values
