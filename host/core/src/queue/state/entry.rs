@@ -304,8 +304,9 @@ impl Entry {
         (key, now): (&ObjectRef, Instant),
     ) -> (Outcome, Next) {
         let Some(retry) = policy.retry_of(blame.class) else {
-            // AE-3: only its success ends a key whose primary is gone.
-            if flight == Flight::DeletionRun && matches!(self.life, Life::Gone(_)) && !self.renewed {
+            // AE-3: only its success ends a key whose primary is gone, as long as it comes again.
+            let is_owed = flight == Flight::DeletionRun && matches!(self.life, Life::Gone(_)) && !self.renewed;
+            if is_owed && policy.max_interval.is_some() {
                 self.forget_failures();
                 return (Outcome::Failed(Level::Error), Next::Idle(policy.max_interval));
             }
