@@ -1382,6 +1382,8 @@ proptest! {
             let waits = match entry.mark() {
                 Mark::None => timed,
                 Mark::ProcessedDeletion => entry.due.is_none(),
+                // AE-3: without retries, too, as long as there is an interval.
+                Mark::DeletePresent if play.script.state.policy.retry.is_none() => entry.due.is_some(),
                 Mark::Present | Mark::DeletePresent | Mark::AdditionalAfterDelete => exhausted && timed,
             };
             prop_assert!(waits && entry.flight == Flight::Idle, "{} is stuck: {:?}", key, entry);
