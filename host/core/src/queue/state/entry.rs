@@ -308,7 +308,8 @@ impl Entry {
             let is_owed = flight == Flight::DeletionRun && matches!(self.life, Life::Gone(_)) && !self.renewed;
             if is_owed && policy.max_interval.is_some() {
                 self.forget_failures();
-                return (Outcome::Failed(Level::Error), Next::Idle(policy.max_interval));
+                let next = if self.pending.is_some() { Next::AtOnce } else { Next::Idle(policy.max_interval) };
+                return (Outcome::Failed(Level::Error), next);
             }
             // EP-22: what follows is the same as after a success, but the outcome is a failure.
             let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
