@@ -4,8 +4,8 @@
 
 use capstan_guest::operations::{self, ObjectRef};
 use capstan_guest::{
-    Cleaner, Created, Deletion, Dependents, External, Json, Reconciler, ResourcePollers, Result, Update, cache,
-    context, resource_pollers, sources, workflow,
+    Cleaner, Created, Deletion, Dependents, External, Json, Reconciler, Result, Update, cache, context,
+    resource_pollers, sources, workflow,
 };
 use serde_json::{Value, json};
 use shop::{Probe, Thing};

@@ -2,8 +2,7 @@
 #![cfg(target_arch = "wasm32")]
 
 use capstan_guest::{
-    Bulks, Created, Dependents, External, Json, Reconciler, ResourcePollers, Result, Things, Update, cache, context,
-    resource_pollers,
+    Bulks, Created, Dependents, External, Json, Reconciler, Result, Update, cache, context, resource_pollers,
 };
 use serde_json::{Map, Value, json};
 use shop::{Probe, Thing};
