@@ -64,12 +64,13 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     Ok(hold(cluster))
 }
 
-/// Returns what the tests' control plane is made of: workloads run, and the kinds of all sample plugins are known to the
-/// garbage collector from its start.
+/// Returns what the tests' control plane is made of: workloads run, and the kinds of operators and of all sample plugins are known to
+/// the garbage collector from its start.
 pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
     let plugins = workspace.plugins()?.into_iter();
-    let manifests = plugins.map(|plugin| plugin.join("crd.yaml")).filter(|path| path.is_file()).collect();
-    Ok(with_nodes(Options { manifests, ..Options::default() }))
+    let kinds = plugins.map(|plugin| plugin.join("crd.yaml")).filter(|path| path.is_file());
+    let operators = workspace.root.join("charts/capstan/files/operators.yaml");
+    Ok(with_nodes(Options { manifests: kinds.chain([operators]).collect(), ..Options::default() }))
 }
 
 pub(crate) fn with_nodes(options: Options) -> Options {
