@@ -336,13 +336,11 @@ impl ListWatch {
     }
 
     fn broken(&self, text: &dyn fmt::Display) -> Error {
-        let message = format!("watch {}: the connection broke: {text}", self.kind.gvk);
-        Error::new(Reason::Unreachable, 0, message)
+        Error::new(Reason::Unreachable, 0, format!("watch {}: the connection broke: {text}", self.kind.gvk))
     }
 
     fn unusable(&self, text: &dyn fmt::Display) -> Error {
-        let message = format!("watch {}: what came can't be used: {text}", self.kind.gvk);
-        Error::new(Reason::Unusable, 0, message)
+        Error::new(Reason::Unusable, 0, format!("watch {}: what came can't be used: {text}", self.kind.gvk))
     }
 }
 
@@ -425,9 +423,7 @@ impl Scope {
         let (fields, shard) = (fields.as_deref(), shard.as_ref().map(Shard::as_str));
         request(&Selection { namespace, labels, fields, shard, form })
     }
-}
 
-impl Scope {
     /// Returns the account of its cache: that of the namespace, or of the kind if it is read in all namespaces; that of another cluster for
     /// all of it. Whoever watches a namespace in many ways has no more for it than others have.
     pub(super) fn account(&self) -> Arc<str> {
