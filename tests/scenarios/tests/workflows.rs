@@ -160,23 +160,25 @@ fn s130_a_dependent_of_a_kind_that_only_some_clusters_have_is_left_out_elsewhere
 fn s135_failures_of_dependents_are_left_to_the_component() {
     // WF-9
     let place = Place::new("s135");
-    let fields =
-        format!("workflow:\n  errors: reconciler\n  dependents:\n    cm: {{ {MAP}, garbageCollected: false }}\n");
+    let unjudged = "int(primary.metadata.name) == 1";
+    let fields = format!(
+        "workflow:\n  errors: reconciler\n  dependents:\n    cm: {{ {MAP}, garbageCollected: false, deletePostcondition: {{ cel: {unjudged} }} }}\n"
+    );
     let daemon = place.daemon(&place.probe_manifest(&fields));
     let (object, steps) = (named("s135", json!({})), json!({ "do": last_result(), "status": {} }));
     place.probe("p", json!({ "dependents": { "cm": object }, "reconcile": steps, "cleanup": { "do": last_result() } }));
     place.await_object(&place.config_maps(), "s135", "the config map", |_| true);
     place.merge(&place.probes(), "p", &json!({ "spec": { "dependents": { "cm": { "$do": { "fail": "no luck" } } } } }));
-    let failed = |result: &Value| {
+    let failed = |result: &Value, why: &str| {
         let node = &result["nodes"][0];
-        node["name"] == "cm" && node["failed"].to_string().contains("no luck")
+        node["name"] == "cm" && node["failed"].to_string().contains(why)
     };
-    place.await_object(&place.probes(), "p", "the failure", |p| failed(&p["status"]["workflow"]));
+    place.await_object(&place.probes(), "p", "the failure", |p| failed(&p["status"]["workflow"], "no luck"));
     daemon.await_quiet();
     assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
     place.delete(&place.probes(), "p");
     wait::until_ok(SOON, "what the clean-up sees", || match daemon.told("workflow").last() {
-        Some(result) if failed(result) => Ok(()),
+        Some(result) if failed(result, unjudged) => Ok(()),
         found => Err(format!("{found:?}: {}", daemon.log())),
     })
     .unwrap();

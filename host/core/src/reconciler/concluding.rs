@@ -193,7 +193,12 @@ fn lacking<'a>(
 /// Returns what may be told of why a dependent has failed.
 pub(super) fn told<'a>(spec: Option<manifest::Node<'_>>, failure: &'a NodeFailure) -> &'a str {
     // SSA-7: a refusal may quote what was refused.
-    if spec.is_none_or(manifest::Node::shows_secret) { "the log says why" } else { &failure.message }
+    let secret = match spec {
+        None => true,
+        Some(manifest::Node::Object(spec)) => spec.gvk.is_secret(),
+        Some(manifest::Node::Thing(spec)) => spec.state.as_ref().is_some_and(|state| state.dependent.gvk.is_secret()),
+    };
+    if secret { "the log says why" } else { &failure.message }
 }
 
 fn lacks<'a>(spec: Option<manifest::Node<'_>>, node: &'a NodeResult, budget: &mut Budget) -> Option<Dependent<'a>> {

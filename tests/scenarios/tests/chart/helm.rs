@@ -47,7 +47,10 @@ pub(super) fn template(file: &str, namespace: &str, values: &Value) -> Result<Ve
 
 /// Reads the documents of a YAML stream.
 pub(super) fn documents(text: &str) -> Vec<Value> {
-    let parts = text.split("---\n").filter(|part| part.lines().any(|line| !line.is_empty() && !line.starts_with('#')));
+    // A separator is a line of its own: keys have dashes, too.
+    let text = format!("\n{text}");
+    let parts =
+        text.split("\n---\n").filter(|part| part.lines().any(|line| !line.is_empty() && !line.starts_with('#')));
     parts.map(|part| serde_yaml::from_str(part).unwrap()).collect()
 }
 
