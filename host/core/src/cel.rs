@@ -25,7 +25,7 @@ mod template;
 mod tree;
 mod value;
 
-pub use expression::{Expression, Failure, Right};
+pub use expression::{Expression, Failure, KEPT_BACK, Right};
 pub use template::{DEPENDENTS, Template, Unmade};
 pub(crate) use template::{Names, Node as Templated, WORKFLOW};
 pub use value::{Fields, List, Value};

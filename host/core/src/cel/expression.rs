@@ -242,7 +242,7 @@ impl Expression {
 }
 
 /// What is said in place of a text that may hold values of a Secret.
-const KEPT_BACK: &str = "on values of a Secret";
+pub const KEPT_BACK: &str = "on values of a Secret";
 
 /// Returns the text of an error. It may hold values, so it is kept back where a Secret takes part (`SSA-7`).
 fn told(error: &Error, variables: &[(&str, &Json)]) -> String {

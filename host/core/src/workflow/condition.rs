@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::Budget;
-use crate::cel::{Expression, Failure};
+use crate::cel::{Expression, Failure, KEPT_BACK};
 use crate::guest::ConditionResult;
 use crate::yaml;
 
@@ -71,7 +71,7 @@ pub fn met(
     };
     let variables = [("primary", primary), found];
     let met = expression.met(&variables, budget).map_err(|failure| failure.kept_back(shows_secret))?;
-    let told = |why: String| if shows_secret { "on values of a Secret".to_owned() } else { why };
+    let told = |why: String| if shows_secret { KEPT_BACK.to_owned() } else { why };
     Ok(met.map_or_else(|why| ConditionResult::unmet(&told(why)), |()| ConditionResult::met()))
 }
 
