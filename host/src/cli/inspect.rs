@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use capstan_core::registry::challenge::Access;
 use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::{Digest, Reference, artifact};
-use ring::digest::{SHA256, digest};
 
 use super::registry::{Facts, failed, session};
 use crate::cli::args::{Inspect, Registry};
@@ -72,7 +71,7 @@ fn of_file(path: &Path) -> anyhow::Result<Facts> {
     let component = read::bytes(path, read::COMPONENT).with_context(what)?;
     Ok(Facts {
         reference: None,
-        component: Digest::of(digest(&SHA256, &component).as_ref()),
+        component: Digest::sha256(&component),
         size: component.len() as u64,
         interfaces: interfaces(&component).map_err(anyhow::Error::msg).with_context(what)?,
         annotations: BTreeMap::new(),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use capstan_core::registry::signature::Signed;
 use capstan_core::registry::{Credentials, Digest, Reference};
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -135,7 +134,7 @@ impl Right {
     pub fn of(reference: &Reference, is_insecure: bool, credentials: &Credentials) -> Self {
         let who = credentials.basic().unwrap_or_default();
         let text = format!("{reference}\n{is_insecure}\n{who}");
-        Self(Digest::of(digest(&SHA256, text.as_bytes()).as_ref()))
+        Self(Digest::sha256(text.as_bytes()))
     }
 
     fn name(&self) -> String {

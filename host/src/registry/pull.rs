@@ -7,7 +7,7 @@ use capstan_core::registry::artifact::{self, Artifact, Descriptor, Found};
 use capstan_core::registry::{Digest, Failure, Kind, Url};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderName};
-use ring::digest::{Context, SHA256, digest};
+use ring::digest::{Context, SHA256};
 
 use super::exchange::Ask;
 use super::{Session, away, within};
@@ -150,7 +150,7 @@ impl Session {
         let answer = within(limit, "the manifest", self.ask(ask)).await?;
         let media_type = answer.header(&CONTENT_TYPE);
         let bytes = answer.bytes(most, "the manifest").await?;
-        let found = Digest::of(digest(&SHA256, &bytes).as_ref());
+        let found = Digest::sha256(&bytes);
         if let Some(expected) = expected.filter(|expected| *expected != found) {
             return Err(away(format!("it sends a manifest that is {found}; expected {expected}")));
         }

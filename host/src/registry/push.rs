@@ -8,7 +8,6 @@ use capstan_core::registry::artifact::{self, Artifact, Descriptor, Interfaces};
 use capstan_core::registry::{Digest, Failure};
 use http::Method;
 use http::header::LOCATION;
-use ring::digest::{SHA256, digest};
 
 use super::exchange::Ask;
 use super::pull::Resolved;
@@ -73,6 +72,6 @@ impl Session {
 
 /// Returns how a manifest names a part.
 pub(super) fn described(media_type: &str, bytes: &[u8]) -> Descriptor {
-    let digest = Digest::of(digest(&SHA256, bytes).as_ref());
+    let digest = Digest::sha256(bytes);
     Descriptor { media_type: media_type.to_owned(), digest, size: bytes.len() as u64 }
 }

@@ -10,7 +10,7 @@ use http::Response;
 use tokio::time::{Instant, interval};
 
 use super::*;
-use fake::{Asked, Body, Door, Fake, bytes, hanging, pieces, sha256, text, with};
+use fake::{Asked, Body, Door, Fake, bytes, hanging, pieces, text, with};
 
 pub(crate) mod fake;
 mod signed;
@@ -70,7 +70,7 @@ async fn what_is_pushed_is_pulled_again_by_tag_and_by_digest_whoever_is_let_in()
         let config = session.config(&resolved.artifact.config).await.unwrap();
         assert_eq!(capstan_core::registry::artifact::interfaces(&config).imports, ["a:b/c"]);
         assert!(session.still_names(&pushed.digest).await.unwrap());
-        assert!(!session.still_names(&sha256(b"other")).await.unwrap());
+        assert!(!session.still_names(&capstan_core::registry::Digest::sha256(b"other")).await.unwrap());
         // Nothing is uploaded a second time.
         fake.asked();
         assert_eq!(push(&fake, "org/page:2", COMPONENT).await.digest, pushed.digest);

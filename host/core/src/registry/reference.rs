@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::network::{Destination, Host, Scheme};
@@ -45,6 +46,11 @@ impl Digest {
             let _infallible = write!(text, "{byte:02x}");
         }
         Self(text.into())
+    }
+
+    /// Returns the digest of some bytes.
+    pub fn sha256(bytes: &[u8]) -> Self {
+        Self::of(digest(&SHA256, bytes).as_ref())
     }
 
     /// Reads a digest.

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, Reference};
@@ -191,10 +190,6 @@ fn named(text: &str) -> String {
 fn short(digest: &Digest) -> String {
     let hex = digest.hex();
     format!("sha256:{}…", hex.get(..SHORT).unwrap_or(hex))
-}
-
-fn sha256(bytes: &[u8]) -> Digest {
-    Digest::of(digest(&SHA256, bytes).as_ref())
 }
 
 /// Returns what is wrong with a signature that is by none of the keys, which says of itself that it is by this one.

@@ -17,7 +17,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -161,7 +160,7 @@ impl Shared {
                     with(text(202, ""), LOCATION.as_str(), &format!("/v2/{repository}/blobs/uploads/1"))
                 }
                 (_, Some(name)) => {
-                    assert_eq!(name, sha256(&body).to_string());
+                    assert_eq!(name, Digest::sha256(&body).to_string());
                     kept.insert(format!("{repository}/{name}"), body);
                     text(201, "")
                 }
@@ -171,7 +170,7 @@ impl Shared {
         if let Some((repository, name)) = path.split_once("/manifests/") {
             let by = |name: &str| format!("{repository}{}{name}", if name.contains(':') { '@' } else { ':' });
             if method == Method::PUT {
-                kept.insert(by(&sha256(&body).to_string()), body.clone());
+                kept.insert(by(&Digest::sha256(&body).to_string()), body.clone());
                 kept.insert(by(name), body.clone());
                 let refers = *self.lists.lock() && subject(&body).is_some();
                 return if refers { with(text(201, ""), "oci-subject", "it is") } else { text(201, "") };
@@ -180,7 +179,7 @@ impl Shared {
             return found.map_or_else(
                 || text(404, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
                 |manifest| {
-                    let digest = sha256(&manifest).to_string();
+                    let digest = Digest::sha256(&manifest).to_string();
                     let body = if method == Method::HEAD { Bytes::new() } else { manifest };
                     with(bytes(200, body), "docker-content-digest", &digest)
                 },
@@ -210,10 +209,6 @@ impl Shared {
 fn subject(manifest: &[u8]) -> Option<String> {
     let manifest: Value = serde_json::from_slice(manifest).ok()?;
     Some(manifest["subject"]["digest"].as_str()?.to_owned())
-}
-
-pub(crate) fn sha256(bytes: &[u8]) -> Digest {
-    Digest::of(digest(&SHA256, bytes).as_ref())
 }
 
 pub(crate) fn bytes(status: u16, body: Bytes) -> Response<Body> {

@@ -6,7 +6,7 @@ use capstan_core::registry::{Digest, referrers};
 use rcgen::{KeyPair, PKCS_ED25519};
 use serde_json::json;
 
-use super::fake::{Door, Fake, sha256, text, with};
+use super::fake::{Door, Fake, text, with};
 use super::*;
 
 /// Returns a new key.
@@ -123,14 +123,17 @@ async fn whatever_refers_to_a_component_what_is_looked_at_of_it_is_bounded() {
     let fake = Fake::start(Door::Open).await;
     let pushed = push(&fake, "a:1", COMPONENT).await;
     let key = key();
-    let config = Descriptor { media_type: referrers::EMPTY.to_owned(), digest: sha256(b"{}"), size: 2 };
+    let config = Descriptor { media_type: referrers::EMPTY.to_owned(), digest: Digest::sha256(b"{}"), size: 2 };
     let (mut list, mut layers) = (Vec::new(), Vec::new());
     for number in 0..3_000 {
         let layer = Bytes::from(number.to_string());
-        let part =
-            Descriptor { media_type: bundle::BUNDLE.to_owned(), digest: sha256(&layer), size: layer.len() as u64 };
+        let part = Descriptor {
+            media_type: bundle::BUNDLE.to_owned(),
+            digest: Digest::sha256(&layer),
+            size: layer.len() as u64,
+        };
         let manifest = referrers::manifest(&part, &config, &config.digest);
-        let digest = sha256(&manifest);
+        let digest = Digest::sha256(&manifest);
         list.push(json!({ "mediaType": MANIFEST, "digest": digest, "size": 1 }));
         layers.push(json!(part));
         fake.keep(&format!("a/{}", part.digest), layer);

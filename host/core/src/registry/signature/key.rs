@@ -8,7 +8,7 @@ use ring::signature::{
     VerificationAlgorithm,
 };
 
-use super::{pem, sha256};
+use super::pem;
 use crate::registry::Digest;
 use crate::text::said_within;
 
@@ -72,13 +72,13 @@ impl Key {
 
     /// Returns an Ed25519 key.
     pub fn ed25519(key: [u8; POINT]) -> Self {
-        let digest = sha256(&[EDWARDS, &key].concat());
+        let digest = Digest::sha256(&[EDWARDS, &key].concat());
         Self { digest, kind: Kind::Ed25519, bytes: key.into() }
     }
 
     /// Returns a key on P-256, of its coordinates.
     pub fn p256(x_and_y: [u8; 2 * POINT]) -> Self {
-        let digest = sha256(&[P256, &x_and_y].concat());
+        let digest = Digest::sha256(&[P256, &x_and_y].concat());
         Self { digest, kind: Kind::P256, bytes: [&[4], &x_and_y[..]].concat().into() }
     }
 
@@ -128,7 +128,7 @@ impl Key {
         if !(least..=most).contains(&bits) {
             return Err(format!("an RSA key of {bits} bits"));
         }
-        Ok(Self { digest: sha256(der), kind: Kind::Rsa, bytes: key.into() })
+        Ok(Self { digest: Digest::sha256(der), kind: Kind::Rsa, bytes: key.into() })
     }
 }
 

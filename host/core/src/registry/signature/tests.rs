@@ -52,7 +52,7 @@ fn with(bundle: &Value, pointer: &str, value: Value) -> Document {
 
 #[track_caller]
 fn rejected(document: &Document, key: &Key, expected: &str) {
-    let digest = sha256(MANIFEST);
+    let digest = Digest::sha256(MANIFEST);
     let subject = Subject { digest: &digest, manifest: MANIFEST };
     let found = document.verify(subject, [key].into_iter()).unwrap_err();
     assert!(found.contains(expected), "{found}\n{expected}");
@@ -61,7 +61,7 @@ fn rejected(document: &Document, key: &Key, expected: &str) {
 #[test]
 fn a_bundle_is_good_if_its_key_has_signed_this_digest_and_what_else_it_may_say_is_said_of_it() {
     // SG-2, SG-3
-    let (signer, digest) = (Signer::new(1), sha256(MANIFEST));
+    let (signer, digest) = (Signer::new(1), Digest::sha256(MANIFEST));
     let subject = Subject { digest: &digest, manifest: MANIFEST };
     let (key, others) = (&signer.1, Signer::new(2).1);
     let verify = |document: &Document| document.verify(subject, [&others, key].into_iter());
@@ -92,10 +92,10 @@ fn a_bundle_is_good_if_its_key_has_signed_this_digest_and_what_else_it_may_say_i
 #[test]
 fn a_bundle_that_is_anything_else_is_refused_with_what_was_found() {
     // SG-2, SG-6
-    let (signer, digest) = (Signer::new(1), sha256(MANIFEST));
+    let (signer, digest) = (Signer::new(1), Digest::sha256(MANIFEST));
     let key = &signer.1;
     let good = signer.bundle(&bundle::statement("", &digest));
-    let payload = json!(STANDARD.encode(bundle::statement("", &sha256(b"other"))));
+    let payload = json!(STANDARD.encode(bundle::statement("", &Digest::sha256(b"other"))));
     for (pointer, value, expected) in [
         ("/mediaType", json!("application/vnd.dev.sigstore.bundle+json;version=0.1"), "expected `application/vnd.dev"),
         ("/mediaType", json!(7), "that is no bundle"),
@@ -123,7 +123,7 @@ fn a_bundle_that_is_anything_else_is_refused_with_what_was_found() {
 #[test]
 fn what_is_signed_is_a_statement_that_this_digest_is_signed_and_no_other_statement() {
     // SG-2
-    let (signer, digest) = (Signer::new(1), sha256(MANIFEST));
+    let (signer, digest) = (Signer::new(1), Digest::sha256(MANIFEST));
     let right: Value = serde_json::from_slice(&bundle::statement("", &digest)).unwrap();
     let sbom = "https://spdx.dev/Document";
     for (field, value, expected) in [
@@ -131,7 +131,7 @@ fn what_is_signed_is_a_statement_that_this_digest_is_signed_and_no_other_stateme
         ("predicateType", json!(sbom), "that is an attestation, `https://spdx.dev/Document`; expected a signature"),
         ("subject", json!([]), "of nothing; expected of sha256:"),
         ("subject", json!([{ "digest": { "sha512": "00" } }]), "of sha512:00; expected of sha256:"),
-        ("subject", json!([{ "digest": { "sha256": sha256(b"other").hex() } }]), "; expected of sha256:"),
+        ("subject", json!([{ "digest": { "sha256": Digest::sha256(b"other").hex() } }]), "; expected of sha256:"),
         ("subject", json!(digest.to_string()), "of what is no statement of in-toto"),
     ] {
         let mut statement = right.clone();
@@ -153,7 +153,7 @@ fn what_is_signed_is_a_statement_that_this_digest_is_signed_and_no_other_stateme
 #[test]
 fn a_signature_of_the_older_format_is_good_if_its_text_names_this_digest() {
     // SG-2, SG-3
-    let (signer, digest) = (Signer::new(1), sha256(MANIFEST));
+    let (signer, digest) = (Signer::new(1), Digest::sha256(MANIFEST));
     let text = |name: &str, digest: &str, kind: &str| {
         let identity = json!({ "docker-reference": name });
         let critical = json!({ "identity": identity, "image": { "docker-manifest-digest": digest }, "type": kind });
@@ -170,7 +170,7 @@ fn a_signature_of_the_older_format_is_good_if_its_text_names_this_digest() {
         let found = signer.simple(&text(name, &right, kind)).verify(subject, [&signer.1].into_iter());
         assert_eq!(found, Ok(expected));
     }
-    let other = sha256(b"other").to_string();
+    let other = Digest::sha256(b"other").to_string();
     rejected(&signer.simple(&text("", &other, kind)), &signer.1, &format!("of {other}; expected of {right}"));
     rejected(&signer.simple(&text("", &right, "x\n")), &signer.1, r"of a `x\n`; expected of a `cosign container");
     rejected(&signer.simple("{}"), &signer.1, "of what is no `application/vnd.dev.cosign.simplesigning.v1+json`");

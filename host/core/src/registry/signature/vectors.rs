@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn what_cosign_3_writes_is_good_for_the_manifest_that_it_has_signed_and_for_no_other() {
         // SG-2, SG-5
-        let (keys, digest, other) = (keys(), sha256(MANIFEST), sha256(b"other"));
+        let (keys, digest, other) = (keys(), Digest::sha256(MANIFEST), Digest::sha256(b"other"));
         let (listed, more) = referrers::listed(LIST).unwrap();
-        let signed_by: Vec<_> = BUNDLES.iter().map(|(_, referrer, _)| sha256(referrer)).collect();
+        let signed_by: Vec<_> = BUNDLES.iter().map(|(_, referrer, _)| Digest::sha256(referrer)).collect();
         assert_eq!((listed, more), (signed_by, 0));
         for (vector, referrer, bundle) in BUNDLES {
             let (parts, _) = referrers::parts(referrer);
-            assert_eq!(parts[0].descriptor.digest, sha256(bundle));
+            assert_eq!(parts[0].descriptor.digest, Digest::sha256(bundle));
             let document = Document::Bundle(bundle.to_vec());
             let subject = Subject { digest: &digest, manifest: MANIFEST };
             let found = document.verify(subject, keys[..1].iter()).unwrap_err();
@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn what_cosign_wrote_before_is_good_for_the_manifest_and_says_of_which_repository_that_is() {
         // SG-2, SG-3, SG-5
-        let (keys, digest, other) = (keys(), sha256(MANIFEST), sha256(b"other"));
+        let (keys, digest, other) = (keys(), Digest::sha256(MANIFEST), Digest::sha256(b"other"));
         let (parts, more) = referrers::parts(SIGNATURES);
         assert_eq!((parts.len(), more), (3, 0));
         for (part, vector) in parts.into_iter().zip(SIGNERS) {
-            assert_eq!(part.descriptor.digest, sha256(PAYLOAD));
+            assert_eq!(part.descriptor.digest, Digest::sha256(PAYLOAD));
             let document = Document::Simple { payload: PAYLOAD.to_vec(), signature: part.signature.unwrap() };
             let subject = Subject { digest: &digest, manifest: MANIFEST };
             assert_eq!(document.verify(subject, keys[..1].iter()), Err("by another key".to_owned()));
