@@ -86,6 +86,29 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns those of the control plane that all scenarios share: workloads run, and the kinds of operators and of all samples and test
+    /// guests in a repository are known to the garbage collector from its start.
+    ///
+    /// # Errors
+    /// If the folders with these can't be read.
+    pub fn of_scenarios(repository: &Path) -> Result<Self> {
+        let mut manifests = vec![repository.join("charts/capstan/files/operators.yaml")];
+        for folder in ["plugins", "tests/guests"].map(|folder| repository.join(folder)) {
+            let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+            for entry in entries {
+                manifests.extend(Some(entry?.path().join("crd.yaml")).filter(|file| file.is_file()));
+            }
+        }
+        manifests.sort();
+        Ok(Self { manifests, ..Self::default() }.with_nodes())
+    }
+
+    /// Returns the options with what runs workloads, on nodes that are none.
+    #[must_use]
+    pub fn with_nodes(self) -> Self {
+        self.with(Tool::KubeScheduler).with(Tool::Kwok)
+    }
+
     /// Returns the options with one more process.
     pub fn with(mut self, tool: Tool) -> Self {
         self.extras.insert(tool);

@@ -29,7 +29,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cluster::{Cluster, Namespace, Options, Tool, wait};
+use cluster::{Cluster, Namespace, Options, wait};
 use serde_json::{Value, json};
 
 /// How long an effect may take that should come at once.
@@ -696,16 +696,9 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
-/// Returns the options of the shared control plane of the scenarios: workloads run, and the garbage collector knows
-/// the kinds of samples and probe from its start.
+/// Returns the options of the shared control plane of the scenarios.
 pub fn options() -> Options {
-    let kinds =
-        ["plugins/webpage", "plugins/configmap-copy", "plugins/mysql-schema", "plugins/tomcat", "tests/guests/probe"];
-    let kinds = kinds.iter().map(|folder| format!("{folder}/crd.yaml"));
-    let kinds = kinds.chain(["charts/capstan/files/operators.yaml".to_owned()]);
-    Options { manifests: kinds.map(|file| repository().join(file)).collect(), ..Options::default() }
-        .with(Tool::KubeScheduler)
-        .with(Tool::Kwok)
+    Options::of_scenarios(repository()).unwrap()
 }
 
 /// Returns the daemon's binary, built by `cargo build -p capstan`.

@@ -40,9 +40,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCode> {
-    let mut options = if args.tests { for_tests(workspace)? } else { Options::default() };
+    let mut options = if args.tests { Options::of_scenarios(&workspace.root)? } else { Options::default() };
     if args.kwok {
-        options = with_nodes(options);
+        options = options.with_nodes();
     }
     options.manifests.extend(args.apply.iter().cloned());
     if args.kubeconfig_only {
@@ -62,19 +62,6 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
     }
     ui.line(format!("\n{}", dim("Ctrl-C ends it.")));
     Ok(hold(cluster))
-}
-
-/// Returns what the tests' control plane is made of: workloads run, and the kinds of operators and of all sample plugins are known to
-/// the garbage collector from its start.
-pub(crate) fn for_tests(workspace: &Workspace) -> Result<Options> {
-    let plugins = workspace.plugins()?.into_iter();
-    let kinds = plugins.map(|plugin| plugin.join("crd.yaml")).filter(|path| path.is_file());
-    let operators = workspace.root.join("charts/capstan/files/operators.yaml");
-    Ok(with_nodes(Options { manifests: kinds.chain([operators]).collect(), ..Options::default() }))
-}
-
-pub(crate) fn with_nodes(options: Options) -> Options {
-    options.with(Tool::KubeScheduler).with(Tool::Kwok)
 }
 
 /// Builds what is missing and starts a control plane, with a node if kwok is asked for.

@@ -36,7 +36,7 @@ impl Site {
     pub(super) fn start(ui: &Ui, workspace: &Workspace, args: &Args, folder: &Path) -> Result<Self> {
         // Before the garbage collector starts, it then knows the kind at once.
         let manifests = vec![workspace.root.join(CRD)];
-        let options = control_plane::with_nodes(Options { manifests, ..Options::default() });
+        let options = Options { manifests, ..Options::default() }.with_nodes();
         let cluster = control_plane::start_shown(ui, "control plane", options)?;
         let (program, kubeconfig) = (cluster.kubectl_path().to_owned(), folder.join("kubeconfig"));
         fs::copy(cluster.admin_kubeconfig(), &kubeconfig).with_context(|| format!("write {}", kubeconfig.display()))?;

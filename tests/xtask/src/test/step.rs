@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use cluster::{SHARED, Tool};
+use cluster::{Options, SHARED, Tool};
 
 use super::stress::Stress;
 use super::{Outcome, Run, Shown};
@@ -242,7 +242,7 @@ impl Run<'_> {
     fn start_cluster(&mut self, task: &mut Task) -> Result<Shown> {
         // Built here, and not within the time of a test.
         control_plane::prepare(task, BTreeSet::from([Tool::Helm]))?;
-        let cluster = control_plane::start(task, control_plane::for_tests(self.workspace)?)?;
+        let cluster = control_plane::start(task, Options::of_scenarios(&self.workspace.root)?)?;
         let detail = format!("Kubernetes {}", cluster.version());
         self.cluster = Some(cluster);
         Ok(Shown::new(Outcome::Passed, detail))
