@@ -199,8 +199,8 @@ pub fn images(source: &Source, outside: Outside) -> anyhow::Result<Images> {
     let place = |folder| Place { folder, key: source.code_cache_key_file.clone(), most: source.component_cache_size };
     let keys = source.verify_keys.iter().map(|file| key(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let floor = (!keys.is_empty()).then_some(Demand { whose: "--verify-key", keys });
-    let images = Images::new(outside, folder.map(place), source.insecure_registries.iter().cloned().collect());
-    Ok(images.signed(floor))
+    let insecure = source.insecure_registries.iter().cloned().collect();
+    Ok(Images::new(outside, folder.map(place), insecure, floor))
 }
 
 /// Returns the public key of a file.

@@ -100,16 +100,9 @@ pub struct Seen {
 // === impl Images ===
 
 impl Images {
-    /// Returns nothing yet. Registries are reached as by `outside`, and those that are `insecure` may speak without TLS.
-    pub fn new(outside: Outside, place: Option<Place>, insecure: BTreeSet<String>) -> Self {
-        Self(Arc::new(Shared { outside, place, insecure, ..Shared::default() }))
-    }
-
-    /// Returns the same, still nothing, where each component has to be signed so, whatever its operator says (`SG-1`).
-    #[must_use]
-    pub fn signed(self, floor: Option<Demand>) -> Self {
-        let Shared { outside, place, insecure, .. } = &*self.0;
-        let (outside, place, insecure) = (outside.clone(), place.clone(), insecure.clone());
+    /// Returns nothing yet. Registries are reached as by `outside`, and those that are `insecure` may speak without TLS. Each component has to be
+    /// signed as the `floor` demands, whatever its operator says (`SG-1`).
+    pub fn new(outside: Outside, place: Option<Place>, insecure: BTreeSet<String>, floor: Option<Demand>) -> Self {
         Self(Arc::new(Shared { outside, place, insecure, floor, ..Shared::default() }))
     }
 

@@ -362,7 +362,7 @@ pub struct Event {
 
 impl Event {
     /// Returns a Warning that the daemon itself records; those with the same reason and key are counted as one.
-    pub(crate) fn warning(reason: &str, message: String, key: String) -> Self {
+    pub fn warning(reason: &str, message: String, key: String) -> Self {
         Self {
             warning: true,
             reason: reason.to_owned(),

@@ -16,8 +16,12 @@ fn config(fake: &Fake) -> Arc<str> {
 }
 
 fn images(folder: &Path) -> Images {
+    images_signed(folder, None)
+}
+
+fn images_signed(folder: &Path, floor: Option<Demand>) -> Images {
     let place = Place { folder: folder.join("components"), key: None, most: 1 << 20 };
-    Images::new(Outside::default(), Some(place), BTreeSet::new())
+    Images::new(Outside::default(), Some(place), BTreeSet::new(), floor)
 }
 
 fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
@@ -269,7 +273,7 @@ async fn what_is_to_start_without_its_registry_is_not_removed_for_want_of_room()
     // OC-7: one registry is silent while another gives something new.
     let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
     let place = Place { folder: folder.path().join("components"), key: None, most: 1500 };
-    let images = || Images::new(Outside::default(), Some(place.clone()), BTreeSet::new());
+    let images = || Images::new(Outside::default(), Some(place.clone()), BTreeSet::new(), None);
     push(&fake, "a:1", &[1; 1000]).await;
     push(&fake, "b:1", &[2; 1000]).await;
     let [a, b] = ["a:1", "b:1"].map(|name| key("web", &format!("{}/{name}", fake.address), None));
@@ -335,7 +339,7 @@ async fn what_the_daemon_demands_holds_beside_what_an_operator_demands() {
     let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
     let (platform, author) = (signing_key(), signing_key());
     push(&fake, "a:1", b"first").await;
-    let images = images(folder.path()).signed(Some(floor(&platform)));
+    let images = images_signed(folder.path(), Some(floor(&platform)));
     let plain = key("plain", &format!("{}/a:1", fake.address), None);
     let own = verified(&key("own", &format!("{}/a:1", fake.address), None), &[&author]);
     images.want([plain.clone(), own.clone()], |_| None);
@@ -379,7 +383,7 @@ async fn what_was_signed_by_a_key_that_is_still_good_starts_without_the_registry
         (keys(&[&new]), None, false),
         (keys(&[&old]), Some(floor(&new)), false),
     ] {
-        let images = images(folder.path()).signed(floor);
+        let images = images_signed(folder.path(), floor);
         images.want(wanted.clone(), |_| None);
         for key in &wanted {
             let seen = images.until(key, "asked", |seen| seen.known.is_some() || seen.problem.is_some()).await;

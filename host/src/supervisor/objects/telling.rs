@@ -114,7 +114,9 @@ impl Teller {
                 let (api, dropped, gvk) = (api.clone(), dropped.clone(), kind().gvk);
                 let (plugin, controller) = ("operators".into(), "capstan".into());
                 let origin = Origin { api, plugin, controller, gvk, owner_reference: false, dropped };
-                recorder.publish(&origin, &object, left_behind(message), None);
+                // OP-8
+                let event = Event::warning("FinalizersLeft", message.clone(), message);
+                recorder.publish(&origin, &object, event, None);
             }
         }
     }
@@ -208,20 +210,6 @@ async fn write(api: &Access, Draft { posted, status, .. }: &Draft) -> Result<Opt
     let body = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata, "status": status });
     let verb = Verb::Apply { body: body.to_string(), manager: MANAGER.into(), force: true };
     api.write(Write::own(Target::status(gvk, posted.key.clone()), verb)).await
-}
-
-/// Returns the Event about an operator that has left something behind (`OP-8`).
-fn left_behind(message: String) -> Event {
-    Event {
-        warning: true,
-        reason: "FinalizersLeft".to_owned(),
-        message,
-        key: None,
-        action: None,
-        component: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-    }
 }
 
 /// Returns the status of an object; null if it has none.
