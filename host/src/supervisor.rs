@@ -250,8 +250,8 @@ impl Supervisor {
                 }
                 (Next::Nothing, None) => {
                     // What was awaited meanwhile is not wanted any more.
-                    for unit in attempts.keys() {
-                        self.status.stays(unit);
+                    for (unit, attempt) in &attempts {
+                        self.status.stays(unit, attempt.plugin.component.as_ref());
                     }
                     continue;
                 }

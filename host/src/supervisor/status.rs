@@ -214,16 +214,18 @@ impl Status {
     }
 
     /// Says that what is wanted is in force already.
-    /// Takes in that a plugin stays as it was, whatever it was to become meanwhile.
-    pub(super) fn stays(&self, unit: &Unit) {
+    /// Takes in that a plugin stays as it was, with the component that its manifest names again, whatever it was to become meanwhile.
+    pub(super) fn stays(&self, unit: &Unit, component: Option<&Source>) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.phase = Phase::Settled;
+            entry.wanted = component.cloned();
         }
     }
 
     pub(super) fn settled(&self, unit: &Unit) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.phase = Phase::Settled;
+            entry.wanted = None;
             if entry.problem.take().is_some() {
                 tracing::info!(plugin = %unit, "the version in force is what is wanted again");
             }

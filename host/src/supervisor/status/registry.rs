@@ -69,9 +69,39 @@ fn shown(seen: Seen, state: State) -> (State, Registry) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use capstan_core::manifest::{self, Plugin};
     use capstan_core::registry::Failure;
 
     use super::*;
+
+    /// Returns a plugin whose component is this.
+    fn plugin(reference: &str) -> Plugin {
+        let text = format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ oci: {reference} }} }} }}\n  controllers: {{ c: {{ plugin: p, primary: {{ apiVersion: v1, kind: ConfigMap }} }} }}\n"
+        );
+        manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0).plugins["p"].clone()
+    }
+
+    #[test]
+    fn the_registry_is_asked_about_what_the_manifest_names_also_when_that_is_taken_back() {
+        // OC-7
+        let (status, unit) = (Status::default(), Unit { operator: "a".into(), plugin: "p".into() });
+        let [first, second] = ["r.io/a:1", "r.io/a:2"].map(plugin);
+        let none = std::iter::empty;
+        let wanted = || {
+            let plugins = status.plugins.lock();
+            let wanted = plugins[&unit].wanted.as_ref().or(plugins[&unit].component.as_ref());
+            wanted.unwrap().to_string()
+        };
+        status.loading(&unit, &first, none());
+        assert_eq!(wanted(), "r.io/a:1");
+        status.loading(&unit, &second, none());
+        assert_eq!(wanted(), "r.io/a:2");
+        status.stays(&unit, first.component.as_ref());
+        assert_eq!(wanted(), "r.io/a:1");
+    }
 
     #[test]
     fn a_version_is_outdated_if_its_reference_names_no_component_any_more_and_not_if_the_registry_is_away() {
