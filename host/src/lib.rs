@@ -90,6 +90,7 @@ pub fn main(cli: Cli) -> ExitCode {
             match kind {
                 Kind::Operator => manifest::schema(),
                 Kind::Defaults => manifest::schema_of_defaults(),
+                Kind::Ceilings => manifest::schema_of_ceilings(),
             }
         )),
         Command::OperatorCrd { output } => print(&match output {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use capstan_core::manifest::{self, Component, Defaults, Operator};
+use capstan_core::manifest::{self, Ceilings, Component, Defaults, Operator};
 use capstan_core::registry::signature::{Demand, Key};
 use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
@@ -46,7 +46,7 @@ impl Manifests {
             Some(file) => {
                 let content = read::text(file, read::TEXT);
                 let content = content.with_context(|| format!("read defaults {}", file.display()))?;
-                Defaults::parse(&content, file).map_err(|errors| anyhow::anyhow!(text::block(&errors.to_string())))?
+                Defaults::parse(&content, file).map_err(wrong)?
             }
         };
         Ok(Self { paths: paths.to_owned(), defaults })
@@ -66,6 +66,20 @@ impl Manifests {
         let operators = manifest::parse_with(content, &path, &self.defaults);
         File { content: operators.map_err(|errors| text::block(&errors.to_string())), path }
     }
+}
+
+/// Reads what operators of other namespaces may have at most.
+///
+/// # Errors
+/// If the file can't be read, or is wrong.
+pub fn ceilings(file: &Path) -> anyhow::Result<Ceilings> {
+    let content = read::text(file, read::TEXT).with_context(|| format!("read ceilings {}", file.display()))?;
+    Ceilings::parse(&content, file).map_err(wrong)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
+fn wrong(errors: manifest::Errors) -> anyhow::Error {
+    anyhow::anyhow!(text::block(&errors.to_string()))
 }
 
 /// Reads all manifests.

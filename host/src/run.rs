@@ -213,7 +213,8 @@ async fn with_objects(
         return Ok((supply, None));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
-    let mut objects = Objects::watch(pool, &home.own, defaults);
+    let ceilings = args.ceilings.as_deref().map(operators::ceilings).transpose()?.unwrap_or_default();
+    let mut objects = Objects::watch(pool, &home.own, defaults, ceilings);
     let teller = Teller::new(objects.known(), Arc::clone(status), environment);
     objects.listed().await;
     Ok((Box::new(WithObjects::new(supply, objects)), Some(teller)))

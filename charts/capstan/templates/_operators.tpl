@@ -83,6 +83,11 @@
   configMap:
     name: {{ include "capstan.fullname" . }}-verify-keys
 {{- end }}
+{{- if and .Values.operatorObjects.enabled .Values.operatorObjects.ceilings }}
+- name: ceilings
+  configMap:
+    name: {{ include "capstan.fullname" . }}-ceilings
+{{- end }}
 {{- range $operator, $declared := .Values.operators }}
 {{- range $plugin, $component := $declared.components }}
 {{- $about := dict "root" $ "operator" $operator "plugin" $plugin }}
@@ -155,6 +160,11 @@
   mountPath: /etc/capstan/verify-keys
   readOnly: true
 {{- end }}
+{{- if and .Values.operatorObjects.enabled .Values.operatorObjects.ceilings }}
+- name: ceilings
+  mountPath: /etc/capstan/ceilings
+  readOnly: true
+{{- end }}
 {{- range $operator, $declared := .Values.operators }}
 {{- range $plugin, $component := $declared.components }}
 {{- $about := dict "operator" $operator "plugin" $plugin }}
@@ -176,6 +186,15 @@
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* The document of ceilings. */}}
+{{- define "capstan.ceilings" -}}
+apiVersion: capstan.dev/v1alpha1
+kind: Ceilings
+spec:
+  ceilings:
+    {{- toYaml .Values.operatorObjects.ceilings | nindent 4 }}
 {{- end -}}
 
 {{/* The arguments that say where operators are. The daemon makes the folder of compiled code itself, for itself alone. */}}

@@ -105,6 +105,29 @@ Rules are by where they hold: "" is the whole cluster, else a namespace. Below t
 {{- toJson $rules -}}
 {{- end -}}
 
+{{/*
+Returns who needs which rules in a namespace with a ceiling, as JSON: `daemon`, for the operators there and what they may watch, and `account`.
+*/}}
+{{- define "capstan.rbac.ceiling" -}}
+{{- $table := .root.Files.Get "files/rbac.yaml" | fromYaml -}}
+{{- $watched := dict "capstan.dev operators" (list "get" "list" "watch") "capstan.dev operators/status" (list "patch") " events" $table.events -}}
+{{- $all := dict -}}
+{{- range $rule := .ceiling.rules -}}
+{{- range $group := $rule.apiGroups -}}
+{{- range $resource := $rule.resources -}}
+{{- $key := printf "%s %s" $group $resource -}}
+{{- $_ := set $all $key (concat (default list (get $all $key)) $rule.verbs) -}}
+{{- range $verb := $rule.verbs -}}
+{{- if has $verb $table.watched -}}{{- $_ := set $watched $key (append (default list (get $watched $key)) $verb) -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $daemon := include "capstan.rbac.rules" (dict "found" (dict .namespace $watched) "table" $table) | fromJson -}}
+{{- $account := include "capstan.rbac.rules" (dict "found" (dict .namespace $all) "table" $table) | fromJson -}}
+{{- toJson (dict "daemon" $daemon "account" $account) -}}
+{{- end -}}
+
 {{/* Returns roles with these rules, by where they hold, bound to a service account. */}}
 {{- define "capstan.rbac.bound" -}}
 {{- $root := .root -}}

@@ -1,12 +1,14 @@
-//! Decides without an API server which kinds are built in, and which of those live in a namespace.
+//! Decides without an API server which kinds are built in, and which of those live in a namespace; and says which verbs there are.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::object::{Gvk, Scope};
+use crate::yaml;
 
 /// The part of the chart's table with the scope of kinds; the rest is read by [`crate::rbac`].
 #[derive(Debug, Deserialize)]
@@ -43,6 +45,42 @@ pub fn scope(gvk: &Gvk) -> Option<Scope> {
         None
     } else {
         Some(Scope::Namespaced)
+    }
+}
+
+/// A verb of RBAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline, transform = yaml::words)]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// Read all objects.
+    List,
+    /// Receive changes.
+    Watch,
+    /// Create an object; also needed by an apply if the object does not exist.
+    Create,
+    /// Replace an object.
+    Update,
+    /// Change an object.
+    Patch,
+    /// Delete an object.
+    Delete,
+}
+
+impl Verb {
+    /// Returns the verb as RBAC writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
     }
 }
 

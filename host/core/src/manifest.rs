@@ -17,6 +17,7 @@ use crate::object::shard::Shard;
 pub use crate::workflow::condition::ReadyKind;
 pub use crate::yaml::{Errors, Problem};
 
+mod ceilings;
 mod check;
 mod clusters;
 mod component;
@@ -44,10 +45,11 @@ mod settings;
 mod unique;
 mod units;
 
+pub use ceilings::{Ceiling, Ceilings};
 pub use clusters::Remote;
 pub use component::{Authority, Component, Image, Verify};
 pub use conditions::StatusConditions;
-pub use config::{ConfigValue, Holder};
+pub use config::{ConfigValue, Holder, Tenant};
 pub use definition::definition;
 use dependent::Applied;
 pub use dependent::{
@@ -62,7 +64,7 @@ pub use outside::{Node, Outside, State, THING};
 pub use parse::{Defaults, parse, parse_object, parse_with};
 pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Permission, Plugin, Warm};
 pub use polls::External;
-pub use raw::{schema, schema_of_defaults};
+pub use raw::{schema, schema_of_ceilings, schema_of_defaults};
 pub use registration::Registration;
 pub use unique::{Origin, check_together, is_object_path, object_path};
 pub use units::{Bytes, Time, duration, size};
@@ -110,6 +112,8 @@ pub enum OnStartError {
 pub struct Controller {
     /// Its name, unique in the daemon.
     pub name: Arc<str>,
+    /// Its name in the manifest, which its component knows it by: the same, but for operators of other namespaces (`CE-2`).
+    pub own_name: Arc<str>,
     /// The plugin that reconciles; [`TEMPLATES`] if there is none.
     pub plugin: Arc<str>,
     /// What answers for a primary.
@@ -190,6 +194,8 @@ pub struct Controller {
     pub standalone: BTreeMap<Arc<str>, Workflow>,
     /// The service account of its operator; `None`: the daemon's.
     pub service_account: Option<ServiceAccount>,
+    /// The namespace of its operator, where that is another than the daemon's: all that is in the cluster is there (`CE-2`).
+    pub home: Option<Arc<str>>,
 }
 
 /// What of its primaries makes a controller run.

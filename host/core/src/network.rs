@@ -121,6 +121,14 @@ impl Destination {
         scheme && port == Some(target.port) && self.host.names(&target.host)
     }
 
+    /// Whether it permits all that another entry does.
+    pub fn covers(&self, other: &Self) -> bool {
+        let scheme = self.scheme.is_none() || self.scheme == other.scheme;
+        let usual = other.scheme.map(Scheme::port);
+        let port = self.port == other.port || (usual.is_some() && self.port.or(usual) == other.port.or(usual));
+        scheme && port && self.host.covers(&other.host) && (self.internal || !other.internal)
+    }
+
     /// Returns the first entry that names what a component asks for; those with a host in full go before patterns.
     pub fn find<'a>(entries: &'a [Self], target: &Target) -> Option<&'a Self> {
         let mut fits = entries.iter().filter(|entry| entry.names(target));
@@ -192,17 +200,29 @@ impl Host {
         if is_host(text) { Ok(Self::Name(text.into())) } else { Err(format!("expected {RIGHT}, in lower case")) }
     }
 
+    /// Whether it names all hosts that another entry does.
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Below(domain), Self::Below(other)) => domain == other || is_below(other, domain),
+            (Self::Below(domain), Self::Name(name)) => is_below(name, domain),
+            (Self::Below(_), Self::Address(_)) | (Self::Address(_) | Self::Name(_), _) => self == other,
+        }
+    }
+
     /// Whether it names a host, written as a [`Target`] has it.
     pub fn names(&self, host: &str) -> bool {
         match self {
             Self::Address(address) => host.parse::<IpAddr>().is_ok_and(|host| plain(host) == *address),
             Self::Name(name) => **name == *host,
-            Self::Below(domain) => {
-                let below = host.strip_suffix(&**domain).and_then(|rest| rest.strip_suffix('.'));
-                below.is_some_and(|below| !below.is_empty())
-            }
+            Self::Below(domain) => is_below(host, domain),
         }
     }
+}
+
+/// Whether a host is one below a domain.
+fn is_below(host: &str, domain: &str) -> bool {
+    let below = host.strip_suffix(domain).and_then(|rest| rest.strip_suffix('.'));
+    below.is_some_and(|below| !below.is_empty())
 }
 
 impl fmt::Display for Host {
@@ -315,6 +335,34 @@ mod tests {
             ("10.0.0.1:5432", "10.0.0.1:5432", true),
         ] {
             assert_eq!(Destination::tcp(entry).unwrap().names(&target(asked)), named, "{entry} {asked}");
+        }
+    }
+
+    #[test]
+    fn an_entry_covers_another_that_permits_no_more() {
+        for (entry, other, covers) in [
+            ("example.com", "example.com", true),
+            ("example.com", "https://example.com", true),
+            ("example.com", "https://example.com:443", true),
+            ("example.com", "example.com:443", false),
+            ("example.com", "http://example.com:443", false),
+            ("https://example.com", "example.com", false),
+            ("https://example.com:443", "https://example.com", true),
+            ("example.com", "a.example.com", false),
+            ("*.example.com", "a.example.com", true),
+            ("*.example.com", "*.a.example.com", true),
+            ("*.example.com", "*.example.com", true),
+            ("*.a.example.com", "*.example.com", false),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "*.aexample.com", false),
+            ("10.0.0.1", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.2", false),
+        ] {
+            let [entry, other] = [entry, other].map(|text| Destination::http(text).unwrap());
+            assert_eq!(entry.covers(&other), covers, "{entry} {other}");
+            let internal = Destination { internal: true, ..other.clone() };
+            assert!(!entry.covers(&internal), "{entry} {other}");
+            assert_eq!(Destination { internal: true, ..entry }.covers(&internal), covers);
         }
     }
 

@@ -9,9 +9,11 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
+pub use crate::kinds::Verb;
 use crate::kinds::{self, kind_name};
 use crate::manifest::{
-    Controller, Dependent, Grant, Holder, Namespaces, OnImmutable, OnRename, Operator, Permission, Plugin, Workflow,
+    Ceilings, Controller, Dependent, Grant, Holder, Namespaces, OnImmutable, OnRename, Operator, Permission, Plugin,
+    Workflow,
 };
 use crate::object::{Gvk, Scope};
 
@@ -33,26 +35,6 @@ pub struct Rule {
     pub resource: String,
     /// The verbs, in the usual order; never empty.
     pub verbs: Vec<Verb>,
-}
-
-/// A verb of RBAC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verb {
-    /// Read one object.
-    Get,
-    /// Read all objects.
-    List,
-    /// Receive changes.
-    Watch,
-    /// Create an object; also needed by an apply if the object does not exist.
-    Create,
-    /// Replace an object.
-    Update,
-    /// Change an object.
-    Patch,
-    /// Delete an object.
-    Delete,
 }
 
 /// Facts about kinds that discovery has and manifests don't. A kind is named `Kind.group`, or `Kind` in the core
@@ -200,6 +182,48 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
         accounts: accounts.map(|(account, tally)| (account, tally.rules())).collect(),
         granted,
     }
+}
+
+/// Returns the rules that ceilings come to: for the daemon, which lives in the namespace `own`, the operators there and in their namespaces, and what
+/// these may watch; for their accounts, all that a ceiling permits.
+pub fn of_ceilings(ceilings: &Ceilings, own: &str) -> Rights {
+    let operators = || {
+        Resources::from([
+            (("capstan.dev".into(), "operators".to_owned()), BTreeSet::from([Verb::Get, Verb::List, Verb::Watch])),
+            (("capstan.dev".into(), "operators/status".to_owned()), BTreeSet::from([Verb::Patch])),
+            (("".into(), "events".to_owned()), TABLE.events.iter().copied().collect()),
+        ])
+    };
+    let daemon = Rules::from([(Reach::Namespace(own.into()), rules(operators()))]);
+    let mut rights = Rights { daemon, accounts: BTreeMap::new(), granted: BTreeMap::new() };
+    for (namespace, ceiling) in ceilings.namespaces().filter_map(|namespace| Some((namespace, ceilings.of(namespace)?)))
+    {
+        let mut watched = operators();
+        let mut all = Resources::new();
+        for ((group, resource), verbs) in &ceiling.rules {
+            let key = (Arc::clone(group), resource.to_string());
+            let of_watch = verbs.iter().filter(|verb| TABLE.watched.contains(verb));
+            watched.entry(key.clone()).or_default().extend(of_watch);
+            all.insert(key, verbs.clone());
+        }
+        let reach = || Reach::Namespace(Arc::clone(namespace));
+        rights.daemon.insert(reach(), rules(watched));
+        for account in &ceiling.service_accounts {
+            let account = (Arc::clone(namespace), Arc::clone(account));
+            rights.accounts.insert(account, Rules::from([(reach(), rules(all.clone()))]));
+        }
+    }
+    rights
+}
+
+/// Returns the rules for resources, without those that have no verb.
+fn rules(resources: Resources) -> Vec<Rule> {
+    let rule = |((group, resource), verbs): ((Arc<str>, String), BTreeSet<Verb>)| Rule {
+        group,
+        resource,
+        verbs: verbs.into_iter().collect(),
+    };
+    resources.into_iter().map(rule).filter(|rule| !rule.verbs.is_empty()).collect()
 }
 
 /// Returns the names of all kinds in the manifests of operators, as by [`kind_name`].
@@ -365,16 +389,7 @@ impl Tally<'_> {
                 }
             }
         }
-        let rule = |((group, resource), verbs): ((Arc<str>, String), BTreeSet<Verb>)| Rule {
-            group,
-            resource,
-            verbs: verbs.into_iter().collect(),
-        };
-        let found = self.found.into_iter().map(|(reach, resources)| {
-            let rules: Vec<_> = resources.into_iter().map(rule).collect();
-            let useful = rules.into_iter().filter(|rule| !rule.verbs.is_empty());
-            (reach, useful.collect::<Vec<_>>())
-        });
+        let found = self.found.into_iter().map(|(reach, resources)| (reach, rules(resources)));
         found.filter(|(_, rules)| !rules.is_empty()).collect()
     }
 }
@@ -416,23 +431,6 @@ pub fn plural(kind: &str) -> String {
         format!("{lower}es")
     } else {
         format!("{lower}s")
-    }
-}
-
-// === impl Verb ===
-
-impl Verb {
-    /// Returns the verb as RBAC writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-        }
     }
 }
 

@@ -478,7 +478,7 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
 
 fn run_info(controller: &Controller, ticket: &Ticket) -> RunInfo {
     RunInfo {
-        controller: Arc::clone(&controller.spec.name),
+        controller: Arc::clone(&controller.spec.own_name),
         primary: Some(ticket.key().clone()),
         beside: false,
         retry: ticket.retry(),

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use capstan_core::manifest::{Controller, Defaults, OnStartError, parse, parse_with, schema, schema_of_defaults};
+use capstan_core::manifest::{
+    Ceilings, Controller, Defaults, OnStartError, parse, parse_with, schema, schema_of_ceilings, schema_of_defaults,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -400,6 +402,79 @@ fn defaults_that_are_wrong_are_told_with_their_place() {
         let first = errors.as_deref().and_then(|text| text.lines().next()).map(str::to_owned);
         assert_eq!(first.as_deref(), Some(expected), "{errors:?}");
     }
+}
+
+#[test]
+fn the_section_of_ceilings_has_all_their_fields() {
+    // CE-1
+    let schema = schema_of_ceilings();
+    let docs = fs::read_to_string(DOCS).unwrap();
+    let section = docs.split("\n## Ceilings").nth(1).unwrap().split("\n## ").next().unwrap();
+    let (_, example) = section.split_once("```yaml").unwrap();
+    let (example, table) = example.split_once("```").unwrap();
+    let ceilings = Ceilings::parse(example, Path::new("docs/manifest.md")).unwrap();
+    assert_eq!(ceilings.namespaces().map(|name| &**name).collect::<Vec<_>>(), ["team-a", "team-b"]);
+    assert_eq!(ceilings.all().count(), 1);
+    for of in ["Ceiling", "Most", "Rule"] {
+        for field in schema["$defs"][of]["properties"].as_object().unwrap().keys() {
+            assert!(table.contains(&format!("`{field}`")), "{field}");
+        }
+    }
+}
+
+#[test]
+fn ceilings_that_are_wrong_are_told_with_their_place() {
+    const CEILINGS: &str = "
+apiVersion: capstan.dev/v1alpha1
+kind: Ceilings
+spec:
+  ceilings:
+    teams:
+      namespaces: [team-a]
+      serviceAccounts: [pages]
+      rules: [{ apiGroups: [''], resources: [configmaps], verbs: [get] }]
+";
+    let with = |from: &str, to: &str| CEILINGS.replace(from, to);
+    let mut wrong = Vec::new();
+    let second = "    more:\n      namespaces: [team-a]\n      serviceAccounts: [pages]\n      rules: [{ apiGroups: [''], resources: [a], verbs: [get] }]\n";
+    for (text, expected) in [
+        (
+            with("[team-a]", "[]"),
+            "c.yaml:7:7: spec.ceilings.teams.namespaces: found an empty list; expected one item at least",
+        ),
+        (
+            with("serviceAccounts", "serviceAccount"),
+            "c.yaml:8:7: spec.ceilings.teams.serviceAccount: unknown field `serviceAccount`; did you mean `serviceAccounts`?",
+        ),
+        (
+            with("[get]", "['*']"),
+            "c.yaml:9:67: spec.ceilings.teams.rules[0].verbs[0]: found `*`; expected `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`",
+        ),
+        (
+            with("[configmaps]", "[ConfigMaps]"),
+            "c.yaml:9:46: spec.ceilings.teams.rules[0].resources[0]: found `ConfigMaps`; expected a resource by its plural, such as `configmaps` or `pages/status`",
+        ),
+        (
+            format!("{CEILINGS}      registries: ['*']\n"),
+            "c.yaml:10:20: spec.ceilings.teams.registries[0]: found `*`; expected a registry such as `registry.example.com:5000`, or a path in it, `ghcr.io/org`",
+        ),
+        (
+            format!("{CEILINGS}{second}"),
+            "c.yaml:10:5: spec.ceilings.more: found the namespace `team-a` here and in `teams`; expected it in one of them",
+        ),
+        (
+            with("    teams:", "    Teams:"),
+            "c.yaml:6:5: spec.ceilings.Teams: found `Teams`; expected a name of lower-case letters, digits and `-`, at most 63 of them, with no `-` at either end",
+        ),
+        (String::new(), "c.yaml:1:1: found no document; expected one of `capstan.dev/v1alpha1 Ceilings`"),
+    ] {
+        let errors = Ceilings::parse(&text, Path::new("c.yaml")).err().map(|errors| errors.to_string());
+        let mut lines = errors.iter().flat_map(|errors| errors.lines());
+        if !lines.any(|line| line == expected) {
+            wrong.push(format!("{expected}\n{errors:?}"));
+        }
+    }
+    assert_eq!(wrong.join("\n"), "");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod component;
 mod crd;
 mod dev;
 mod init;
+mod rbac;
 mod registry;
 mod signature;
 mod source;
@@ -24,6 +25,7 @@ pub use component::Component;
 pub use crd::Crd;
 pub use dev::Dev;
 pub use init::{Init, Language};
+pub use rbac::Rbac;
 pub use registry::{Inspect, Pull, Push, Registry};
 pub use signature::{Sign, Verify};
 pub use source::Source;
@@ -86,11 +88,12 @@ pub enum Command {
     Sign(Sign),
     /// Say whether a component of a registry is signed by a key.
     Verify(Verify),
-    /// Print the JSON schema of the manifest, or of the daemon's defaults, for editors.
+    /// Print the JSON schema of the manifest, or of the daemon's defaults or ceilings, for editors.
     #[command(after_help = "\
 Examples:
   capstan schema > capstan.schema.json
   capstan schema defaults
+  capstan schema ceilings
 Then, as the first line of a manifest:
   # yaml-language-server: $schema=capstan.schema.json")]
     Schema {
@@ -163,6 +166,10 @@ pub struct Run {
     /// namespace (`capstan operator-crd` prints their definition).
     #[arg(long, value_enum, value_name = "WHERE", env = "CAPSTAN_OPERATORS")]
     pub operators: Option<Operators>,
+    /// A file with one YAML document of kind `Ceilings` (`capstan schema ceilings`): objects of kind Operator in the namespaces that it names are taken
+    /// as well, each within what it permits.
+    #[arg(long, value_name = "FILE", env = "CAPSTAN_CEILINGS", requires = "operators")]
+    pub ceilings: Option<PathBuf>,
     /// The kubeconfig file; without it $KUBECONFIG, ~/.kube/config or, in a pod, the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -269,6 +276,7 @@ Examples:
   capstan check -m webpage.yaml
   capstan check -m webpage.yaml --crd crd.yaml     and do the fields that it names exist?
   capstan check -m webpage.yaml --pull             also if its component is in a registry
+  capstan check -m webpage.yaml --ceilings ceilings.yaml -n team-a
   capstan check -m operators/ -o json")]
 pub struct Check {
     /// The manifests and the code cache.
@@ -282,6 +290,12 @@ pub struct Check {
     /// are not looked at.
     #[arg(long)]
     pub pull: bool,
+    /// A file of ceilings (`capstan run --ceilings`): whether the operators stay within that of their namespace.
+    #[arg(long, value_name = "FILE", requires = "namespace")]
+    pub ceilings: Option<PathBuf>,
+    /// The namespace that they will be applied to, for --ceilings.
+    #[arg(short, long, value_name = "NAME", value_parser = label)]
+    pub namespace: Option<String>,
     /// The format of the findings.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -303,46 +317,6 @@ pub struct Plugins {
     /// The format of the answer.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
-}
-
-/// `capstan rbac`.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  capstan rbac -m webpage.yaml --namespace capstan | kubectl apply -f -
-  capstan rbac -m operators/ --plural Gateway.example.com=gateways --cluster-scoped Tenant.example.com
-
-No cluster is asked: plurals are guessed as kubectl guesses them, and kinds of others are taken to live in namespaces. Kinds are
-named Kind.group, or Kind in the core group.")]
-pub struct Rbac {
-    /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
-    #[arg(short, long = "manifest", value_name = "PATH", required = true, value_delimiter = ',')]
-    pub manifests: Vec<PathBuf>,
-    /// The file that the daemon gets as its `--defaults`.
-    #[arg(long, value_name = "FILE")]
-    pub defaults: Option<PathBuf>,
-    /// The format of the roles.
-    #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
-    pub output: Documents,
-    /// The namespace of the daemon and its service account: `own` in manifests.
-    #[arg(short, long, alias = "release-namespace", value_name = "NAME", default_value = "default", value_parser = label)]
-    pub namespace: String,
-    /// The daemon's service account.
-    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = name)]
-    pub service_account: String,
-    /// The name of roles and bindings.
-    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = segment)]
-    pub name: String,
-    /// A plural that can't be guessed; may be given several times.
-    #[arg(long = "plural", value_name = "KIND=NAME", value_parser = pair)]
-    pub plurals: Vec<(String, String)>,
-    /// A kind that lives in no namespace; those of Kubernetes itself are known. May be given several times.
-    #[arg(long, value_name = "KIND")]
-    pub cluster_scoped: Vec<String>,
-    /// A subresource that components write with the verbs that `capabilities.kubernetes` has for the kind; may be given
-    /// several times.
-    #[arg(long = "subresource", value_name = "KIND=NAME", value_parser = pair)]
-    pub subresources: Vec<(String, String)>,
 }
 
 /// `capstan graph`.
@@ -376,6 +350,8 @@ pub enum Kind {
     Operator,
     /// The defaults of a daemon.
     Defaults,
+    /// What operators of other namespaces than the daemon's own may have at most.
+    Ceilings,
 }
 
 /// How workflows are shown.

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use capstan_core::budget::Budget;
 use capstan_core::guest::Description;
 use capstan_core::manifest::{self, Component as Source, Operator, described, fit};
+use capstan_core::operator::tenant;
 use capstan_core::permission::risk;
 use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
@@ -25,7 +26,7 @@ use crate::read;
 /// The result for one manifest, plugin or controller.
 #[derive(Debug, Serialize)]
 pub struct Finding {
-    /// `manifest`, `crd`, `plugin`, `controller`, or `warning`.
+    /// `manifest`, `ceiling`, `crd`, `plugin`, `controller`, or `warning`.
     pub kind: &'static str,
     /// Its name, or the file.
     pub name: String,
@@ -45,6 +46,28 @@ pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
     Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Finds operators that are more than the ceiling of their namespace has.
+fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>> {
+    let (Some(file), Some(namespace)) = (&args.ceilings, &args.namespace) else {
+        return Ok(Vec::new());
+    };
+    let (namespace, ceilings) = (Arc::from(namespace.as_str()), operators::ceilings(file)?);
+    let Some(ceiling) = ceilings.of(&namespace) else {
+        anyhow::bail!("{} has no ceiling for the namespace {namespace}: its operators are not run", file.display());
+    };
+    let mut count = tenant::Count::default();
+    let mut finding = |operator: &Operator| {
+        let counted = count.add(operator, ceiling).map_err(|why| format!("spec: {why}"));
+        let housed = tenant::housed(operator.clone(), &namespace, ceiling);
+        let (ok, detail) = match housed.and_then(|_| counted) {
+            Ok(()) => (true, format!("within the ceiling {}", ceiling.name)),
+            Err(why) => (false, why),
+        };
+        Finding { kind: "ceiling", name: operator.name.to_string(), ok, detail }
+    };
+    Ok(operators.iter().map(&mut finding).collect())
+}
+
 /// Checks, and returns what was found, in the order in which it is shown.
 ///
 /// # Errors
@@ -56,6 +79,7 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
     for (file, detail) in problems {
         findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
     }
+    findings.extend(excesses(args, &operators)?);
     let mut defined = Vec::new();
     for file in &args.definitions {
         findings.push(read_definitions(file, &mut defined)?);

@@ -1,11 +1,12 @@
 //! `capstan crd`: writes the `CustomResourceDefinition` that an author's types come to, or says where the file differs from it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use capstan_core::rbac;
 use capstan_core::schema::{drift, typed};
 use serde_json::Value;
@@ -32,9 +33,9 @@ pub async fn run(args: &Crd) -> anyhow::Result<ExitCode> {
         );
     };
     let made = made(&project, command).await?;
-    let file = file(&project);
+    let file = file(&project, &made);
     let (lines, code) = if args.check {
-        let lines = differences(&file, &made)?;
+        let lines = Found::read(&file)?.differences(&made);
         let code = if lines.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         (lines, code)
     } else {
@@ -56,7 +57,7 @@ pub(super) async fn written(project: &Project) -> anyhow::Result<Option<PathBuf>
         return Ok(None);
     };
     let made = made(project, command).await?;
-    let file = file(project);
+    let file = file(project, &made);
     Ok(write(&file, command, &made)?.then_some(file))
 }
 
@@ -66,45 +67,104 @@ async fn made(project: &Project, command: &str) -> anyhow::Result<Vec<Value>> {
     typed(&said, rbac::plural).with_context(|| format!("`{command}`"))
 }
 
-/// Returns the file with the definitions.
-fn file(project: &Project) -> PathBuf {
+/// Returns the file with the definitions: the first of the folder's that has one of them, or is not there yet.
+fn file(project: &Project, made: &[Value]) -> PathBuf {
     let usual = || if project.folder == Path::new(".") { USUAL.into() } else { project.folder.join(USUAL) };
-    project.definitions.first().cloned().unwrap_or_else(usual)
+    let has_one = |file: &&PathBuf| match Found::read(file) {
+        Ok(found) => made.iter().any(|made| found.of(made).is_some()),
+        Err(_) => !file.exists(),
+    };
+    project.definitions.iter().find(has_one).cloned().unwrap_or_else(usual)
 }
 
 /// Returns the first line of a file: where it comes from.
 pub(super) fn origin(command: &str) -> String {
-    format!("# What the types of the source say, by `{command}`: `capstan crd` writes it.")
+    format!("{ORIGIN}, by `{command}`: `capstan crd` writes it.")
 }
 
-/// Writes the definitions unless the file has them; says whether it was written.
+/// How files begin that were written here.
+const ORIGIN: &str = "# What the types of the source say";
+
+/// Writes the definitions unless the file has them; says whether it was written. What somebody else has written stays.
 fn write(file: &Path, command: &str, made: &[Value]) -> anyhow::Result<bool> {
-    if differences(file, made).is_ok_and(|lines| lines.is_empty()) {
-        return Ok(false);
+    if file.exists() {
+        let found = Found::read(file)?;
+        let lines = found.differences(made);
+        if lines.is_empty() {
+            return Ok(false);
+        }
+        let others = found.others(made);
+        ensure!(
+            found.is_ours && others.is_empty(),
+            "{}: {}, so it is not written anew; mend it by hand, or remove it:\n{}",
+            file.display(),
+            if found.is_ours { "there is more in it than the types say" } else { "`capstan crd` has not written it" },
+            lines.join("\n")
+        );
     }
     let texts: Result<Vec<_>, _> = made.iter().map(serde_yaml::to_string).collect();
     let text = format!("{}\n{}", origin(command), texts?.join("---\n"));
-    fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+    let next = file.with_extension("yaml.new");
+    fs::write(&next, text).with_context(|| format!("write {}", next.display()))?;
+    fs::rename(&next, file).with_context(|| format!("write {}", file.display()))?;
     Ok(true)
 }
 
-/// Returns where the file differs from the definitions, a line each.
-fn differences(file: &Path, made: &[Value]) -> anyhow::Result<Vec<String>> {
-    let text = read::text(file, read::DEFINITIONS).with_context(|| format!("read {}", file.display()))?;
-    let found: Vec<Value> = serde_yaml::from_multiple(&text).map_err(|error| placed(file, &error))?;
-    let found: Vec<_> = found.into_iter().filter(|document| !document.is_null()).collect();
-    let name = |definition: &Value| definition.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
-    let mut lines = Vec::new();
-    for definition in made {
-        match found.iter().find(|found| name(found) == name(definition)) {
-            Some(found) => lines.extend(drift(found, definition)),
-            None => lines.push(format!("{} is missing; the types have it", name(definition).unwrap_or_default())),
+/// What a file with definitions has.
+struct Found {
+    file: PathBuf,
+    /// Whether it was written here.
+    is_ours: bool,
+    documents: Vec<Value>,
+}
+
+impl Found {
+    fn read(file: &Path) -> anyhow::Result<Self> {
+        let text = read::text(file, read::DEFINITIONS).with_context(|| format!("read {}", file.display()))?;
+        let mut documents: Vec<Value> = serde_yaml::from_multiple(&text).map_err(|error| placed(file, &error))?;
+        documents.retain(|document| !document.is_null());
+        Ok(Self { file: file.to_owned(), is_ours: text.starts_with(ORIGIN), documents })
+    }
+
+    /// Returns what it has in place of a definition.
+    fn of(&self, definition: &Value) -> Option<&Value> {
+        self.documents.iter().find(|found| name(found) == name(definition))
+    }
+
+    /// Returns where it differs from definitions, a line each.
+    fn differences(&self, made: &[Value]) -> Vec<String> {
+        let missing = |definition| vec![format!("{} is missing; the types have it", name(definition))];
+        let lines = made.iter().flat_map(|definition| match self.of(definition) {
+            Some(found) => drift(found, definition),
+            None => missing(definition),
+        });
+        let others = self.others(made).into_iter().map(|what| format!("{what} is not in the types"));
+        lines.chain(others).map(|line| format!("{}: {line}", self.file.display())).collect()
+    }
+
+    /// Returns what it has that the types have not: definitions, and versions of them.
+    fn others(&self, made: &[Value]) -> Vec<String> {
+        let mut others = Vec::new();
+        for found in &self.documents {
+            match made.iter().find(|made| name(made) == name(found)) {
+                None => others.push(name(found)),
+                Some(made) => {
+                    let versions = versions(found).difference(&versions(made)).cloned().collect::<Vec<_>>();
+                    others.extend(versions.into_iter().map(|version| format!("{version} of {}", name(found))));
+                }
+            }
         }
+        others
     }
-    for other in found.iter().filter(|found| !made.iter().any(|made| name(made) == name(found))) {
-        lines.push(format!("{} is not in the types", name(other).unwrap_or_default()));
-    }
-    Ok(lines.into_iter().map(|line| format!("{}: {line}", file.display())).collect())
+}
+
+fn name(definition: &Value) -> String {
+    definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn versions(definition: &Value) -> BTreeSet<String> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    versions.filter_map(|version| Some(version.get("name")?.as_str()?.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -133,12 +193,45 @@ mod tests {
         fs::write(path("crd.yaml"), text.replace("maxLength: 63", "maxLength: 64 # a")).unwrap();
         let project = Project::said(folder.path()).unwrap();
         let made = made(&project, "cat types.json").await.unwrap();
-        let lines = differences(&path("crd.yaml"), &made).unwrap();
+        let lines = Found::read(&path("crd.yaml")).unwrap().differences(&made);
         let expected = format!("{}: v1: spec.name: found maxLength 64; the types say 63", path("crd.yaml").display());
         assert_eq!(lines, [expected]);
         assert_eq!(crd(folder.path(), true).await.unwrap(), ExitCode::FAILURE);
         assert_eq!(written(&project).await.unwrap(), Some(path("crd.yaml")));
         assert_eq!(written(&project).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_has_written_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |file: &str| folder.path().join(file);
+        fs::write(path("types.json"), TYPES).unwrap();
+        let said = |crds: &str| fs::write(path("dev.yaml"), format!("types: cat types.json\n{crds}")).unwrap();
+        said("");
+        assert_eq!(crd(folder.path(), false).await.unwrap(), ExitCode::SUCCESS);
+        let ours = fs::read_to_string(path("crd.yaml")).unwrap();
+        // Definitions of others come first in the list.
+        let vendor = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: { name: issuers.vendor.dev }\n";
+        fs::write(path("vendor.yaml"), vendor).unwrap();
+        said("crds: [vendor.yaml, crd.yaml]\n");
+        fs::remove_file(path("crd.yaml")).unwrap();
+        assert_eq!(crd(folder.path(), false).await.unwrap(), ExitCode::SUCCESS);
+        assert_eq!(fs::read_to_string(path("vendor.yaml")).unwrap(), vendor);
+        assert_eq!(fs::read_to_string(path("crd.yaml")).unwrap(), ours);
+        // Something by hand in our file, a file that is all by hand, and one that is being edited.
+        let other = ours.replace("maxLength: 63", "maxLength: 64");
+        let by_hand = other.split_once('\n').unwrap().1.to_owned();
+        for (text, expected) in [
+            (format!("{other}---\n{vendor}"), "there is more in it than the types say, so it is not written anew"),
+            (by_hand, "`capstan crd` has not written it, so it is not written anew"),
+            ("a: [".to_owned(), "crd.yaml"),
+        ] {
+            said("");
+            fs::write(path("crd.yaml"), &text).unwrap();
+            let why = format!("{:#}", crd(folder.path(), false).await.unwrap_err());
+            assert!(why.contains(expected), "{why}");
+            assert_eq!(fs::read_to_string(path("crd.yaml")).unwrap(), text);
+        }
     }
 
     #[tokio::test]

@@ -148,7 +148,14 @@ fn daemon(args: &Dev, project: &Project) -> anyhow::Result<Run> {
 }
 
 fn checked(daemon: &Run) -> Check {
-    Check { source: daemon.source.clone(), definitions: Vec::new(), pull: true, output: Output::Table }
+    Check {
+        source: daemon.source.clone(),
+        definitions: Vec::new(),
+        pull: true,
+        ceilings: None,
+        namespace: None,
+        output: Output::Table,
+    }
 }
 
 /// What is done for whoever changes the folder.

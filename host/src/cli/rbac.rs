@@ -18,10 +18,17 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// # Errors
 /// If a manifest can't be read or is wrong, or a flag names a kind that no manifest names.
 pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
-    let operators = operators::valid_with(&Manifests::new(&args.manifests, args.defaults.as_deref())?)?;
-    let kinds = kinds(args, &rbac::kind_names(&operators))?;
-    let objects = objects(args, &rbac::rights(&operators, &args.namespace, &kinds));
-    crate::print(&text(args.output, &objects)?)
+    let mut printed = Vec::new();
+    if !args.manifests.is_empty() {
+        let operators = operators::valid_with(&Manifests::new(&args.manifests, args.defaults.as_deref())?)?;
+        let kinds = kinds(args, &rbac::kind_names(&operators))?;
+        printed.extend(objects(args, &args.name, &rbac::rights(&operators, &args.namespace, &kinds)));
+    }
+    if let Some(file) = &args.ceilings {
+        let name = format!("{}:operators", args.name);
+        printed.extend(objects(args, &name, &rbac::of_ceilings(&operators::ceilings(file)?, &args.namespace)));
+    }
+    crate::print(&text(args.output, &printed)?)
 }
 
 /// The service account that holds a role.
@@ -34,8 +41,8 @@ struct Holder<'a> {
 
 /// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and the roles
 /// that let the daemon impersonate these accounts, and read the kubeconfigs of other clusters and what has values of `config`, and no other.
-fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
-    let daemon = Holder { role: args.name.clone(), account: &args.service_account, namespace: &args.namespace };
+fn objects(args: &Rbac, name: &str, rights: &Rights) -> Vec<Value> {
+    let daemon = Holder { role: name.to_owned(), account: &args.service_account, namespace: &args.namespace };
     let bound = |holder: &Holder<'_>, rules: &Rules| -> Vec<Value> {
         let each = rules.iter();
         each.flat_map(|(reach, rules)| [role(holder, reach, rules), binding(holder, reach)]).collect()
@@ -48,10 +55,10 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
             "apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": { "name": &**account, "namespace": &**namespace },
         }));
-        let holder = Holder { role: format!("{}:{namespace}:{account}", args.name), account, namespace };
+        let holder = Holder { role: format!("{name}:{namespace}:{account}"), account, namespace };
         objects.extend(bound(&holder, rules));
     }
-    let acting = Holder { role: format!("{}:impersonate", args.name), ..daemon };
+    let acting = Holder { role: format!("{name}:impersonate"), ..daemon };
     for (namespace, names) in names {
         let reach = Reach::Namespace(namespace.into());
         let rule = json!({
@@ -62,7 +69,7 @@ fn objects(args: &Rbac, rights: &Rights) -> Vec<Value> {
         objects.push(binding(&acting, &reach));
     }
     for (resource, names) in &rights.granted {
-        let reading = Holder { role: format!("{}:{resource}", args.name), ..acting };
+        let reading = Holder { role: format!("{name}:{resource}"), ..acting };
         let reach = Reach::Namespace(args.namespace.as_str().into());
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         let rule = json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"], "resourceNames": names });
@@ -163,6 +170,7 @@ mod tests {
     fn args(manifest: &Path) -> Rbac {
         Rbac {
             manifests: vec![manifest.to_owned()],
+            ceilings: None,
             defaults: None,
             output: Documents::Yaml,
             namespace: "home".to_owned(),

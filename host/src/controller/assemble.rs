@@ -106,7 +106,7 @@ fn events(declared: &Declared, environment: &Environment, api: Access, dropped: 
     let origin = Origin {
         api,
         plugin: format!("{operator}/{}", spec.plugin).into(),
-        controller: Arc::clone(&spec.name),
+        controller: Arc::clone(&spec.own_name),
         gvk: spec.primary.clone(),
         owner_reference: spec.events.owner_reference,
         dropped,

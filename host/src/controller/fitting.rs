@@ -143,7 +143,7 @@ pub(super) async fn look(handle: &Handle, declared: &Declared, environment: &Env
         }
     }
     if spec.keeps_conditions() && handle.controller().is_some_and(|now| now.conditions.known().is_none()) {
-        let field = format!("spec.controllers.{}.statusConditions", spec.name);
+        let field = format!("spec.controllers.{}.statusConditions", spec.own_name);
         let message = format!(
             "found `standard`; whether {} can have conditions is not known yet, and none are written until it is",
             spec.primary

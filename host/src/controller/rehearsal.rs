@@ -149,7 +149,7 @@ fn refuse(Scene { operator, spec, .. }: &Scene<'_>) -> anyhow::Result<()> {
         anyhow::bail!("controller {}: source {name} is outside of the cluster, which is not played", spec.name);
     }
     anyhow::ensure!(spec.cluster.is_none(), "controller {}: it is in another cluster, which is not played", spec.name);
-    let filters = |need: &Need| need.interface == Interface::Filter && need.controller == spec.name;
+    let filters = |need: &Need| need.interface == Interface::Filter && need.controller == spec.own_name;
     anyhow::ensure!(
         !needs(operator, &spec.plugin).iter().any(filters),
         "controller {}: its component filters changes, which is not played",

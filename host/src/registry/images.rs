@@ -313,7 +313,7 @@ impl Shared {
             Ok(known) => {
                 // Whoever remembers what was in force names it by its digest (`OP-5`).
                 let pinned = pinned(&known.digest);
-                if kept.known(&pinned).is_none() {
+                if kept.known(&pinned).as_ref() != Some(&known) {
                     kept.remember(&pinned, &known);
                 }
                 self.hold(key, &pinned, Some(&known.component));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Defaults, Filters, Keep, Operator};
+use capstan_core::manifest::{Ceilings, Defaults, Filters, Keep, Operator};
 use capstan_core::operator::names;
 use capstan_core::rollout::File;
 use capstan_core::source::callback::Faults;
@@ -49,22 +49,26 @@ pub struct WithObjects {
 // === impl Objects ===
 
 impl Objects {
-    /// Watches the operators of a namespace, for which these defaults hold.
-    pub fn watch(pool: &Pool, namespace: &Arc<str>, defaults: Defaults) -> Self {
+    /// Watches the operators of the daemon's own namespace, and of those that have ceilings. These defaults hold for them.
+    pub fn watch(pool: &Pool, own: &Arc<str>, defaults: Defaults, ceilings: Ceilings) -> Self {
         let (sender, changed) = watch::channel(());
         let listener = Arc::new(move |_| sender.send_modify(|()| ()));
-        let subscriber = Subscriber { source: Arc::new(Source::new(spec())), listener };
-        let scope = Scope {
-            gvk: kind().gvk,
-            namespace: Some(Arc::clone(namespace)),
-            cluster: None,
-            except: None,
-            selectors: Selectors::default(),
-            alone: None,
-            page: PageSize::default(),
+        let join = |namespace: &Arc<str>| {
+            let subscriber =
+                Subscriber { source: Arc::new(Source::new(spec())), listener: Arc::clone(&listener) as Arc<_> };
+            let scope = Scope {
+                gvk: kind().gvk,
+                namespace: Some(Arc::clone(namespace)),
+                cluster: None,
+                except: None,
+                selectors: Selectors::default(),
+                alone: None,
+                page: PageSize::default(),
+            };
+            (Arc::clone(namespace), pool.join(&scope, &kind(), subscriber))
         };
-        let subscription = pool.join(&scope, &kind(), subscriber);
-        Self { known: Arc::new(Known::new(subscription)), defaults, changed }
+        let watched = [own].into_iter().chain(ceilings.namespaces()).map(join).collect();
+        Self { known: Arc::new(Known::new(watched, ceilings)), defaults, changed }
     }
 
     /// Returns what is known of them, for whoever says it.

@@ -12,6 +12,7 @@ use k8s_openapi::jiff::{Timestamp, Unit as Precision};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::supply::{Component, Refusal, Unit};
 use crate::controller::{Described, Handle, LastFailure};
@@ -40,7 +41,7 @@ pub struct Status {
     /// The daemons that run operators, which are objects of the cluster, beside this one; by the operator.
     rivals: Mutex<BTreeMap<Arc<str>, String>>,
     /// What operators that have ended have left behind, until it is told.
-    left: Mutex<VecDeque<(Arc<str>, String)>>,
+    left: Mutex<VecDeque<(Instant, Arc<str>, String)>>,
     /// The manifests have been looked at once.
     begun: AtomicBool,
 }
@@ -213,7 +214,6 @@ impl Status {
         }
     }
 
-    /// Says that what is wanted is in force already.
     /// Takes in that a plugin stays as it was, with the component that its manifest names again, whatever it was to become meanwhile.
     pub(super) fn stays(&self, unit: &Unit, component: Option<&Source>) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
@@ -222,6 +222,7 @@ impl Status {
         }
     }
 
+    /// Says that what is wanted is in force already.
     pub(super) fn settled(&self, unit: &Unit) {
         if let Some(entry) = self.plugins.lock().get_mut(unit) {
             entry.phase = Phase::Settled;

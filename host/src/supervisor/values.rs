@@ -7,7 +7,7 @@ use std::time::Duration;
 use capstan_core::budget::Budget;
 use capstan_core::cluster::Cluster as _;
 use capstan_core::granted;
-use capstan_core::manifest::Holder;
+use capstan_core::manifest::{Holder, ServiceAccount, Tenant};
 use capstan_core::object::{Gvk, ObjectRef};
 use capstan_core::rollout::values::{Asked, Known};
 use futures::{StreamExt as _, stream};
@@ -49,21 +49,18 @@ struct Shared {
 /// Reads the values.
 struct Reader {
     shared: Arc<Shared>,
-    api: Access,
-    chance: Arc<ApiServer>,
+    api: Arc<ApiServer>,
     namespace: Arc<str>,
 }
 
+/// An object that has values: in what, its name, and in whose namespace it is.
+type Place = (Holder, Arc<str>, Option<Arc<Tenant>>);
+
 impl Values {
-    /// Returns nothing yet. Objects are read from the daemon's own namespace, on the current runtime.
+    /// Returns nothing yet. Objects are read from the daemon's own namespace, or that of a tenant in the name of its account, on the current runtime.
     pub(super) fn new(api: &Arc<ApiServer>, namespace: &Arc<str>) -> Self {
         let shared = Arc::<Shared>::default();
-        let reader = Reader {
-            shared: Arc::clone(&shared),
-            api: Access::new(Arc::clone(api), Identity::Daemon),
-            chance: Arc::clone(api),
-            namespace: Arc::clone(namespace),
-        };
+        let reader = Reader { shared: Arc::clone(&shared), api: Arc::clone(api), namespace: Arc::clone(namespace) };
         Self { shared, _reader: AbortOnDropHandle::new(tokio::spawn(reader.keep())) }
     }
 
@@ -102,7 +99,7 @@ impl Reader {
         let mut all = true;
         loop {
             let objects = self.objects(all);
-            let reads = stream::iter(objects).map(|(holder, name)| self.read(holder, name));
+            let reads = stream::iter(objects).map(|place| self.read(place));
             let changed = reads.buffer_unordered(AT_ONCE).fold(false, async |changed, now| changed | now).await;
             if changed {
                 self.shared.changed.notify_one();
@@ -116,22 +113,24 @@ impl Reader {
     }
 
     /// Returns the objects that have what is asked for, or of that only what has not been read.
-    fn objects(&self, all: bool) -> BTreeSet<(Holder, Arc<str>)> {
+    fn objects(&self, all: bool) -> BTreeSet<Place> {
         let known = self.shared.known.lock();
         let due = known.iter().filter(|(_, known)| all || known.is_none());
-        due.map(|(asked, _)| (asked.value.holder, Arc::clone(&asked.value.name))).collect()
+        due.map(|(asked, _)| place(asked)).collect()
     }
 
     async fn pause(&self) {
         let unread = self.shared.known.lock().values().any(Option::is_none);
         let pause = if unread { SOON } else { AGAIN };
-        sleep(self.chance.chance().jitter(pause)).await;
+        sleep(self.api.chance().jitter(pause)).await;
     }
 
     /// Reads an object, and says whether what is known has changed by it. What was known goes on for as long as nobody can be asked.
-    async fn read(&self, holder: Holder, name: Arc<str>) -> bool {
+    async fn read(&self, place: Place) -> bool {
+        let (holder, name, tenant) = &place;
         let gvk = Gvk { group: "".into(), version: "v1".into(), kind: holder.kind().into() };
-        let found = match self.api.get(&gvk, &ObjectRef::namespaced(&self.namespace, &name)).await {
+        let (api, namespace) = self.asking(tenant.as_deref());
+        let found = match api.get(&gvk, &ObjectRef::namespaced(namespace, name)).await {
             Ok(found) => Ok(found),
             Err(error) if error.is_outage() => {
                 tracing::debug!(object = %name, %error, "a value of `config` can't be read now");
@@ -140,14 +139,16 @@ impl Reader {
             Err(error) => Err(error.message),
         };
         let value = |Asked { operator, value }: &Asked| match &found {
-            Ok(Some(object)) => granted::value((holder, object.json()), &value.key, operator, &mut Budget::of_run()),
-            Ok(None) => Err(format!("there is none in the namespace {}", self.namespace)),
+            Ok(Some(object)) => {
+                let operator = tenant.as_ref().map_or(operator, |tenant| &tenant.operator);
+                granted::value((*holder, object.json()), &value.key, operator, &mut Budget::of_run())
+            }
+            Ok(None) => Err(format!("there is none in the namespace {namespace}")),
             Err(why) => Err(why.clone()),
         };
         let asked: Vec<Asked> = {
             let known = self.shared.known.lock();
-            let of = known.keys().filter(|asked| (asked.value.holder, &asked.value.name) == (holder, &name));
-            of.cloned().collect()
+            known.keys().filter(|asked| self::place(asked) == place).cloned().collect()
         };
         let mut changed = false;
         for asked in asked {
@@ -161,6 +162,22 @@ impl Reader {
         }
         changed
     }
+}
+
+impl Reader {
+    /// Returns the API server as it is asked for what is in a tenant's namespace or the daemon's own, and which that is.
+    fn asking<'a>(&'a self, tenant: Option<&'a Tenant>) -> (Access, &'a Arc<str>) {
+        let account = tenant.map(|tenant| ServiceAccount {
+            name: Arc::clone(&tenant.account),
+            namespace: Some(Arc::clone(&tenant.namespace)),
+        });
+        let who = Identity::of(account.as_ref(), &self.namespace);
+        (Access::new(Arc::clone(&self.api), who), tenant.map_or(&self.namespace, |tenant| &tenant.namespace))
+    }
+}
+
+fn place(Asked { value, .. }: &Asked) -> Place {
+    (value.holder, Arc::clone(&value.name), value.tenant.clone())
 }
 
 #[cfg(test)]
@@ -195,7 +212,7 @@ mod tests {
     }
 
     fn asked(operator: &str) -> Asked {
-        let value = ConfigValue { holder: Holder::ConfigMap, name: "looks".into(), key: "theme".into() };
+        let value = ConfigValue { holder: Holder::ConfigMap, name: "looks".into(), key: "theme".into(), tenant: None };
         Asked { operator: operator.into(), value }
     }
 

@@ -217,6 +217,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
 fn controller(workflow: Workflow) -> Controller {
     Controller {
         name: "web".into(),
+        own_name: "web".into(),
         plugin: "guest".into(),
         reconciler: Reconciler::Component,
         primary: gvk("sample.capstan.dev/v1", "WebPage"),
@@ -257,6 +258,7 @@ fn controller(workflow: Workflow) -> Controller {
         workflow,
         standalone: BTreeMap::new(),
         service_account: None,
+        home: None,
     }
 }
 

@@ -20,6 +20,7 @@ mod attacks;
 mod bad_input;
 mod base;
 mod bulk;
+mod ceilings;
 mod chart;
 mod clusters;
 mod compiling;

@@ -25,6 +25,7 @@ const MOST_DEPENDENTS: usize = 1024;
 /// What an operator that has more of them is told.
 const SHARED: &str = " in one operator: several operators may share a component";
 
+mod ceilings;
 mod clusters;
 mod component;
 mod conditions;
@@ -315,6 +316,7 @@ impl<'a> Check<'a> {
         self.not_too_many(*place);
         Some(Controller {
             name: Arc::clone(name),
+            own_name: Arc::clone(name),
             plugin: self.plugin_of(raw, *place, plugins),
             reconciler,
             primary: primary?,
@@ -355,6 +357,7 @@ impl<'a> Check<'a> {
             workflow,
             standalone,
             service_account: None,
+            home: None,
         })
     }
 

@@ -33,6 +33,8 @@ pub struct Image {
     pub authority: Option<Authority>,
     /// By whom it has to be signed; `None`: nobody, as far as the manifest is concerned.
     pub verify: Option<Verify>,
+    /// One of these keys has to have signed it as well, as the ceiling of the operator says; empty: nobody (`CE-4`).
+    pub ceiling: Vec<Key>,
 }
 
 /// By whom a component has to be signed (SG rules).
@@ -56,6 +58,9 @@ pub enum Authority {
 /// Where an operator says who has to sign.
 const VERIFY: &str = "component.verify";
 
+/// Where ceilings do.
+const CEILING: &str = "verifyKeys of its ceiling";
+
 impl Image {
     /// Returns the values of Secrets and `ConfigMap`s that it takes to ask for it.
     pub fn values(&self) -> impl Iterator<Item = &ConfigValue> {
@@ -66,11 +71,21 @@ impl Image {
         self.pull_secret.iter().chain(authority)
     }
 
-    /// Returns what is demanded of its signatures: what the manifest says, and what the daemon says of all.
+    /// Returns the same as [`Image::values`], to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut ConfigValue> {
+        let authority = match &mut self.authority {
+            Some(Authority::Held(value)) => Some(value),
+            Some(Authority::File(_)) | None => None,
+        };
+        self.pull_secret.iter_mut().chain(authority)
+    }
+
+    /// Returns what is demanded of its signatures: what the manifest says, its ceiling, and what the daemon says of all.
     pub fn demands(&self, floor: Option<&Demand>) -> Demands {
         let own = self.verify.as_ref().map(|verify| Demand { whose: VERIFY, keys: verify.keys.clone() });
+        let ceiling = (!self.ceiling.is_empty()).then(|| Demand { whose: CEILING, keys: self.ceiling.clone() });
         let signed_as = self.verify.as_ref().map(|verify| verify.signed_as.clone()).unwrap_or_default();
-        Demands { all: floor.cloned().into_iter().chain(own).collect(), signed_as }
+        Demands { all: floor.cloned().into_iter().chain(ceiling).chain(own).collect(), signed_as }
     }
 }
 

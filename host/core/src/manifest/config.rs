@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 pub use crate::granted::Holder;
 
-/// Where a value of `config` is, in the daemon's own namespace.
+/// Where a value of `config` is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigValue {
     /// In what.
@@ -14,6 +14,19 @@ pub struct ConfigValue {
     pub name: Arc<str>,
     /// The key of its data.
     pub key: Arc<str>,
+    /// In whose namespace it is; `None`: the daemon's own.
+    pub tenant: Option<Arc<Tenant>>,
+}
+
+/// An operator that lives in another namespace than the daemon's own (CE rules).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tenant {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The service account there, in whose name the daemon reads.
+    pub account: Arc<str>,
+    /// What the operator is called there.
+    pub operator: Arc<str>,
 }
 
 impl fmt::Display for ConfigValue {

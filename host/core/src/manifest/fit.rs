@@ -123,7 +123,7 @@ struct Search<'s, 'k> {
 
 impl Search<'_, '_> {
     fn controller(&mut self, controller: &Controller) -> Result<(), Exceeded> {
-        let base = join("spec.controllers", &controller.name);
+        let base = join("spec.controllers", &controller.own_name);
         let primary = At { gvk: &controller.primary, cluster: controller.cluster.as_ref() };
         self.version(&format!("{base}.primary.apiVersion"), primary);
         // Where secondaries follow them, they say something all the same.

@@ -51,6 +51,14 @@ impl Senders {
             Self::Anybody => None,
         }
     }
+
+    /// Returns the same, to be changed.
+    pub(crate) fn token_mut(&mut self) -> Option<&mut ConfigValue> {
+        match self {
+            Self::Token(value) => Some(value),
+            Self::Anybody => None,
+        }
+    }
 }
 
 impl BodyForm {

@@ -55,6 +55,15 @@ pub(super) struct PublicKey(pub(super) Result<signature::Key, String>);
 /// A repository in a registry, without tag and digest.
 pub(super) struct RepositoryName(pub(super) Arc<str>);
 
+/// A group of the API, empty for the core group.
+pub(super) struct GroupName(pub(super) Arc<str>);
+
+/// A resource by its plural, with a subresource or without.
+pub(super) struct ResourceName(pub(super) Arc<str>);
+
+/// A registry, or what is below a path in it.
+pub(super) struct RegistryPath(pub(super) Arc<str>);
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 /// The part of a key or finalizer after its `/`, as a regular expression.
 const TAG: &str = "[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?";
@@ -339,6 +348,49 @@ impl Form for RepositoryName {
 
     fn schema() -> Schema {
         json_schema!({ "title": "repository name", "type": "string", "pattern": "^[^/]+/[-_./a-z0-9]+$" })
+    }
+}
+
+impl Form for GroupName {
+    const WHAT: &'static str = "an API group such as `apps`, or `\"\"` for the core group";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let right = text.is_empty() || is_domain(text);
+        right.then(|| Self(text.into())).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "API group", "type": "string", "pattern": "^[-.a-z0-9]*$" })
+    }
+}
+
+impl Form for ResourceName {
+    const WHAT: &'static str = "a resource by its plural, such as `configmaps` or `pages/status`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let (plural, subresource) = text.split_once('/').map_or((text, None), |(plural, sub)| (plural, Some(sub)));
+        let right = is_label(plural) && subresource.is_none_or(is_label);
+        right.then(|| Self(text.into())).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "resource", "type": "string", "pattern": format!("^{LABEL}(/{LABEL})?$") })
+    }
+}
+
+impl Form for RegistryPath {
+    const WHAT: &'static str = "a registry such as `registry.example.com:5000`, or a path in it, `ghcr.io/org`";
+
+    fn text(text: &str) -> Result<Self, String> {
+        let text = text.strip_suffix('/').unwrap_or(text);
+        let reference = Reference::parse(&format!("{text}/any/one:latest"));
+        let name = reference.ok().map(|reference| reference.name());
+        let path = name.as_deref().and_then(|name| name.strip_suffix("/any/one"));
+        path.map(|path| Self(path.into())).ok_or_else(|| format!("expected {}", Self::WHAT))
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "title": "registry or path", "type": "string", "pattern": "^[-_.:a-z0-9]+(/[-_.a-z0-9]+)*/?$" })
     }
 }
 

@@ -32,8 +32,8 @@ struct Needs<'c> {
 /// Returns what the plugin `name` has to export for this manifest, in the order of the manifest's fields.
 pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
     let of = |controller: &Controller| {
-        let mut needs = Needs { controller: &controller.name, found: Vec::new() };
-        needs.add(Interface::Reconciler, None, format!("spec.controllers.{}.plugin", controller.name));
+        let mut needs = Needs { controller: &controller.own_name, found: Vec::new() };
+        needs.add(Interface::Reconciler, None, format!("spec.controllers.{}.plugin", controller.own_name));
         needs.controller(controller);
         needs.found
     };
@@ -42,7 +42,7 @@ pub fn needs(operator: &Operator, name: &str) -> Vec<Need> {
 
 /// Returns what a controller needs of its component beside the reconciler.
 pub(super) fn beside(controller: &Controller) -> Vec<Need> {
-    let mut needs = Needs { controller: &controller.name, found: Vec::new() };
+    let mut needs = Needs { controller: &controller.own_name, found: Vec::new() };
     needs.controller(controller);
     needs.found
 }
@@ -59,9 +59,9 @@ pub fn unwanted(operator: &Operator, name: &str) -> Vec<Need> {
     let all_events = users(operator, name).filter(|controller| controller.all_events());
     let need = |controller: &Controller| Need {
         interface: Interface::Cleaner,
-        controller: Arc::clone(&controller.name),
+        controller: Arc::clone(&controller.own_name),
         name: None,
-        field: format!("spec.controllers.{}.triggerOnAllEvents", controller.name),
+        field: format!("spec.controllers.{}.triggerOnAllEvents", controller.own_name),
     };
     all_events.map(need).collect()
 }
@@ -74,7 +74,7 @@ impl Needs<'_> {
     }
 
     fn controller(&mut self, controller: &Controller) {
-        let field = format!("spec.controllers.{}", controller.name);
+        let field = format!("spec.controllers.{}", controller.own_name);
         for (name, external) in &controller.externals {
             let needs: &[_] = match external.polled {
                 Polled::Together { .. } => &[(Interface::Poller, "poll")],

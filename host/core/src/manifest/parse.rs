@@ -1,14 +1,16 @@
 //! Turns a file into operators: all documents are read, and all that is wrong in any of them is reported at once.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::Operator;
 use super::check::{Check, Given, Written};
-use super::raw::Document;
+use super::raw::{self, Document};
+use super::{Ceiling, Operator};
 use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value};
 
 /// Returns the operators that the YAML documents of a file declare. `file` is named in errors, and its folder is where
@@ -66,13 +68,23 @@ impl Defaults {
     /// assert!(errors.to_string().starts_with("defaults.yaml:4:46: spec.controllers.retry.maxAttempts: found `0.5`, a number"));
     /// ```
     pub fn parse(text: &str, file: &Path) -> Result<Self, Errors> {
-        let read = documents(text, file, DEFAULTS, |document, check| check.defaults(document))?;
-        let [controllers] = <[_; 1]>::try_from(read).map_err(|read| {
-            let fault = Fault::new(0, format!("found {} documents; expected one", read.len()));
-            Errors::new(vec![Problem::new(file, text, &Place::start(), fault)])
-        })?;
-        Ok(Self(controllers))
+        one(documents(text, file, DEFAULTS, |document, check| check.defaults(document))?, text, file).map(Self)
     }
+}
+
+/// Returns the ceilings that a file with one document declares, by namespace.
+pub(super) fn ceilings(text: &str, file: &Path) -> Result<BTreeMap<Arc<str>, Arc<Ceiling>>, Errors> {
+    let take = |document: Slot<raw::ceilings::Document>, check: &mut Check<'_>| check.ceilings(&document);
+    one(documents(text, file, CEILINGS, take)?, text, file)
+}
+
+/// Returns what was read of the one document that a file may have.
+fn one<T>(read: Vec<T>, text: &str, file: &Path) -> Result<T, Errors> {
+    let [one] = <[_; 1]>::try_from(read).map_err(|read| {
+        let fault = Fault::new(0, format!("found {} documents; expected one", read.len()));
+        Errors::new(vec![Problem::new(file, text, &Place::start(), fault)])
+    })?;
+    Ok(one)
 }
 
 /// Returns the operator that an object of the cluster declares: what a document with its `metadata.name` and `spec` would, but for what names
@@ -114,6 +126,7 @@ const TOO_LARGE: &str = "it has more than 50000 fields and values, or more than 
 const API_VERSION: &str = "capstan.dev/v1alpha1";
 const OPERATOR: &str = "Operator";
 const DEFAULTS: &str = "Defaults";
+const CEILINGS: &str = "Ceilings";
 
 /// Reads the documents of a file, all of one kind, and takes something from each.
 fn documents<D: for<'de> Deserialize<'de>, T>(

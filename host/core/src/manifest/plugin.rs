@@ -164,6 +164,15 @@ impl Plugin {
         self.config_from.values().chain(image.into_iter().flat_map(Image::values))
     }
 
+    /// Returns the same as [`Plugin::values`], to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut ConfigValue> {
+        let image = match &mut self.component {
+            Some(Component::Registry(image)) => Some(image),
+            Some(Component::File(_)) | None => None,
+        };
+        self.config_from.values_mut().chain(image.into_iter().flat_map(Image::values_mut))
+    }
+
     /// Returns that of controllers which have templates in place of a component (`DT-7`).
     pub(super) fn of_templates() -> Self {
         Self {

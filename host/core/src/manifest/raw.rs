@@ -16,6 +16,7 @@ use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 use crate::yaml::{Entries, Leaf, ListOr, OrWord, Scalar, Slot, Word};
 
+pub(super) mod ceilings;
 mod clusters;
 mod component;
 mod config;
@@ -90,6 +91,13 @@ pub fn schema() -> Value {
 pub fn schema_of_defaults() -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<defaults::Document>();
     schema.insert("title".to_owned(), "Capstan defaults".into());
+    schema.to_value()
+}
+
+/// Returns the JSON schema of the daemon's ceilings.
+pub fn schema_of_ceilings() -> Value {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<ceilings::Document>();
+    schema.insert("title".to_owned(), "Capstan ceilings".into());
     schema.to_value()
 }
 

@@ -34,6 +34,9 @@ pub(super) struct Times(pub(super) u32);
 /// A count of sources that runs register.
 pub(super) struct Registered(pub(super) u32);
 
+/// How many of a kind there may be.
+pub(super) struct Counted(pub(super) u32);
+
 /// A factor from 1.
 pub(super) struct Factor(pub(super) f64);
 
@@ -189,6 +192,7 @@ macro_rules! numbers {
 // What is beyond is a slip of the pen, or meant to do harm: no machine has room for it.
 numbers!(
     Workers from 1 to 1024,
+    Counted from 1 to 10_000,
     Objects from 1 to 10_000,
     Priority from 1 to 100,
     Requests from 0 to 100_000,

@@ -162,10 +162,12 @@ impl Facts {
         !self.plugins.is_empty() && self.plugins.iter().all(|plugin| plugin.since.is_some())
     }
 
-    /// Whether nothing of it is in force, and nothing will be before it changes (`OP-5`).
-    pub fn is_stuck(&self) -> bool {
-        let failed = |plugin: &Plugin| plugin.problem.is_some() && !plugin.is_tried_again;
-        self.plugins.iter().all(|plugin| plugin.since.is_none()) && self.plugins.iter().any(failed)
+    /// Whether something that had been in force, as `was_in_force` says of plugins, is not, and will not be before it changes (`OP-5`).
+    pub fn is_stuck(&self, was_in_force: impl Fn(&str) -> bool) -> bool {
+        let failed = |plugin: &&Plugin| plugin.problem.is_some() && !plugin.is_tried_again;
+        let mut lacking = self.plugins.iter().filter(|plugin| plugin.since.is_none());
+        let refused = self.refused.is_some() && self.plugins.iter().all(|plugin| plugin.since.is_none());
+        refused || lacking.any(|plugin| failed(&plugin) && was_in_force(&plugin.name))
     }
 
     fn state(&self, loaded: &Loaded) -> State {
@@ -205,6 +207,10 @@ impl Facts {
         }
         if self.spec.len() > REMEMBERED {
             return Value::Null;
+        }
+        // What it is of its registry may not be known for a moment.
+        if self.plugins.iter().any(|plugin| !plugin.component.is_empty() && plugin.image.is_none()) {
+            return before["inForce"].clone();
         }
         let image = |plugin: &Plugin| Some((plugin.name.to_string(), plugin.image.clone()?.into()));
         let images: Map<String, Value> = self.plugins.iter().filter_map(image).collect();
@@ -392,9 +398,40 @@ mod tests {
         let versions = last["versions"].as_array().unwrap();
         assert_eq!((versions.len(), &last["version"]), (10, &json!(12)));
         assert_eq!(versions[0], json!({ "version": 3, "generation": 3, "digest": "0123456789ab", "time": "t3" }));
+        // Nor is it forgotten while nobody knows what it is of its registry.
+        let moved = Facts { generation: 12, ..facts(Plugin { image: None, ..plugin(State::Active) }) };
+        assert_eq!(status(&moved, &last, "t")["inForce"], last["inForce"]);
         // Of what is too long, the version is known, and not what it said.
         let long = "x".repeat(REMEMBERED + 1);
         let now = Facts { spec: long.into(), ..facts(plugin(State::Active)) };
         assert_eq!(status(&now, &last, "t")["inForce"], Value::Null);
+    }
+
+    #[test]
+    fn an_operator_is_stuck_if_something_that_was_in_force_can_not_be() {
+        // OP-5
+        let problem = Some(("check".to_owned(), "it is none".to_owned()));
+        let failed =
+            |name: &str| Plugin { name: name.into(), since: None, problem: problem.clone(), ..plugin(State::Failed) };
+        let loading = Plugin { since: None, ..plugin(State::Loading) };
+        let again = Plugin { is_tried_again: true, ..failed("web") };
+        let outdated = Plugin { problem: problem.clone(), ..plugin(State::Outdated) };
+        for (plugins, refused, expected) in [
+            (vec![failed("web")], false, true),
+            (vec![plugin(State::Active), failed("web")], false, true),
+            // It is new.
+            (vec![plugin(State::Active), failed("more")], false, false),
+            (vec![loading], false, false),
+            (vec![again], false, false),
+            (vec![outdated.clone()], false, false),
+            // The manifest is wrong, or others have its names by now.
+            (vec![], true, true),
+            (vec![outdated], true, false),
+            (vec![], false, false),
+        ] {
+            let refused = refused.then(|| ("Invalid", "a name is taken".to_owned()));
+            let now = Facts { plugins: plugins.clone(), refused, ..facts(plugin(State::Active)) };
+            assert_eq!(now.is_stuck(|name| name == "web"), expected, "{plugins:?}");
+        }
     }
 }

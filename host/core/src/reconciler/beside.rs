@@ -79,7 +79,7 @@ fn refused<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, CallError>> {
 impl Context for Beside {
     fn info(&self) -> RunInfo {
         RunInfo {
-            controller: Arc::clone(&self.controller.spec.name),
+            controller: Arc::clone(&self.controller.spec.own_name),
             primary: self.primary.as_ref().map(|primary| primary.key().clone()),
             beside: true,
             retry: None,

@@ -1,12 +1,15 @@
 //! Decides which sources a run may register and deregister: by their names, by what they are declared to be, by what the component answers to,
 //! and by its permissions (`ES-4`).
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::controller::Controller;
 use super::run::Run;
 use crate::guest::{CallError, CallReason};
-use crate::manifest::{Registration, described};
+use crate::manifest::{Namespaces, Registration, described};
 use crate::source::registered::Refused;
 
 /// The longest declaration, in bytes.
@@ -59,11 +62,14 @@ fn read(run: &Run, name: &str, declaration: &str) -> Result<Registration, CallEr
     }
     run.budget.lock().read(declaration).map_err(|error| invalid(error.to_string()))?;
     let Controller { spec, guest, .. } = &*run.controller;
-    let registration = Registration::parse(name, declaration, &spec.indexes).map_err(invalid)?;
+    let mut registration = Registration::parse(name, declaration, &spec.indexes).map_err(invalid)?;
+    if let (Some(home), Some(Namespaces::Own)) = (&spec.home, &registration.source.namespaces) {
+        registration.source.namespaces = Some(Namespaces::Listed(BTreeSet::from([Arc::clone(home)])));
+    }
     if spec.bounded.is_some() && registration.source.secondaries.is_some() {
         return Err(invalid("informer.secondaries: primaries are `bounded`, so that only the manifest says what leads from one that is forgotten: declare the source there".into()));
     }
-    let asked = (&spec.name, &registration.source);
+    let asked = (&spec.own_name, &registration.source);
     let exports = |interface| guest.exports(interface);
     let unanswered = described::unanswered(asked, exports, guest.description(), &mut run.budget.lock());
     match unanswered.map_err(|error| invalid(error.to_string()))? {

@@ -25,7 +25,8 @@ fn images_signed(folder: &Path, floor: Option<Demand>) -> Images {
 }
 
 fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
-    let secret = secret.map(|name| ConfigValue { holder: Holder::PullSecret, name: name.into(), key: "x".into() });
+    let secret =
+        secret.map(|name| ConfigValue { holder: Holder::PullSecret, name: name.into(), key: "x".into(), tenant: None });
     let image = Image {
         reference: Reference::parse(reference).unwrap(),
         pull_secret: secret,
@@ -33,6 +34,7 @@ fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
         insecure: true,
         authority: None,
         verify: None,
+        ceiling: Vec::new(),
     };
     (operator.into(), image)
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Defaults, Operator, object_path};
+use capstan_core::manifest::{Ceilings, Defaults, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
+use capstan_core::operator::tenant::Count;
 use capstan_core::rollout::File;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -15,11 +17,14 @@ use super::posted::{Posted, Revival};
 use crate::informer::pool::Subscription;
 
 /// How long those that are gone are remembered: they may have left something behind.
-const FAREWELL: Duration = Duration::from_mins(1);
+pub(super) const FAREWELL: Duration = Duration::from_mins(1);
 
 /// The operators of the cluster as they were read last.
 pub struct Known {
-    watched: Subscription,
+    /// By namespace.
+    watched: BTreeMap<Arc<str>, Subscription>,
+    /// What those of other namespaces than the daemon's own may have.
+    ceilings: Ceilings,
     all: Mutex<BTreeMap<PathBuf, Posted>>,
     /// Those that are gone, for a while: since when.
     gone: Mutex<Vec<(Instant, Posted)>>,
@@ -28,24 +33,34 @@ pub struct Known {
 }
 
 impl Known {
-    pub(super) fn new(watched: Subscription) -> Self {
-        Self { watched, all: Mutex::default(), gone: Mutex::default(), again: Notify::new() }
+    pub(super) fn new(watched: BTreeMap<Arc<str>, Subscription>, ceilings: Ceilings) -> Self {
+        Self { watched, ceilings, all: Mutex::default(), gone: Mutex::default(), again: Notify::new() }
     }
 
-    /// Whether all have been listed once.
+    /// Whether those of all namespaces have been listed once.
     pub(super) fn is_listed(&self) -> bool {
-        self.watched.is_filled()
+        self.watched.values().all(Subscription::is_filled)
+    }
+
+    /// Returns the objects of all namespaces that have been listed.
+    fn objects(&self) -> Vec<Object> {
+        let listed = self.watched.values().filter(|watched| watched.is_filled());
+        listed.flat_map(|watched| watched.cache.list()).collect()
+    }
+
+    /// Whether an object is there no more. One that is there but can't be read, for want of room, neither changes nor ends; nor does one of a namespace
+    /// that can't be listed.
+    fn is_gone(&self, key: &ObjectRef) -> bool {
+        let watched = key.namespace.as_ref().and_then(|namespace| self.watched.get(namespace));
+        let listed = watched.filter(|watched| watched.is_filled());
+        listed.is_some_and(|watched| watched.cache.get(key).is_none() && !watched.cache.is_unreadable(key))
     }
 
     /// Whether one of them is not as it was read last.
     pub(super) fn differs(&self) -> bool {
-        if !self.is_listed() {
-            return false;
-        }
-        let (all, cache) = (self.all.lock(), &self.watched.cache);
+        let all = self.all.lock();
         let is_read = |object: &Object| all.get(&object_path(object.key())).is_some_and(|posted| posted.is(object));
-        let is_gone = |posted: &Posted| cache.get(&posted.key).is_none() && !cache.is_unreadable(&posted.key);
-        all.values().any(is_gone) || !cache.list().iter().all(is_read)
+        all.values().any(|posted| self.is_gone(&posted.key)) || !self.objects().iter().all(is_read)
     }
 
     /// Waits until one is to be looked at again though it has not changed. If the future is dropped, nothing is lost.
@@ -53,26 +68,24 @@ impl Known {
         self.again.notified().await;
     }
 
-    /// Reads all of them, where `before` was wanted until now. Those come first that have been in force, then the oldest: so a name stays with
-    /// who has it (`OP-4`).
+    /// Reads all of them, where `before` was wanted until now. Those come first that have been in force as they are, then those that have been in
+    /// force otherwise, then the oldest: so a name stays with who has it (`OP-4`).
     pub(super) fn look(&self, before: &[Operator], defaults: &Defaults) -> Vec<File> {
         let mut all = self.all.lock();
-        if self.is_listed() {
-            let mut known = std::mem::take(&mut *all);
-            all.extend(self.watched.cache.list().iter().map(|object| {
-                let path = object_path(object.key());
-                let is_it = known.get(&path).is_some_and(|posted| posted.is(object));
-                let same = known.get(&path).is_some_and(|posted| posted.uid == object.header().uid);
-                // One that was made anew is another.
-                let posted = if same { known.remove(&path) } else { None };
-                (path, posted.filter(|_| is_it).unwrap_or_else(|| Posted::read(object, defaults)))
-            }));
-            // For want of room in the cache, an operator neither changes nor ends.
-            let unreadable = |(_, posted): &(PathBuf, Posted)| self.watched.cache.is_unreadable(&posted.key);
-            let (stays, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(unreadable);
-            all.extend(stays);
-            self.gone.lock().extend(gone.into_values().map(|posted| (Instant::now(), posted)));
-        }
+        let mut known = std::mem::take(&mut *all);
+        all.extend(self.objects().iter().map(|object| {
+            let path = object_path(object.key());
+            let is_it = known.get(&path).is_some_and(|posted| posted.is(object));
+            let same = known.get(&path).is_some_and(|posted| posted.uid == object.header().uid);
+            // One that was made anew is another.
+            let posted = if same { known.remove(&path) } else { None };
+            let read = || Posted::read(object, defaults, &self.ceilings);
+            (path, posted.filter(|_| is_it).unwrap_or_else(read))
+        }));
+        let stays = |(path, posted): &(PathBuf, Posted)| !all.contains_key(path) && !self.is_gone(&posted.key);
+        let (stays, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(stays);
+        all.extend(stays);
+        self.gone.lock().extend(gone.into_values().map(|posted| (Instant::now(), posted)));
         for posted in all.values_mut().filter(|posted| posted.content.is_err()) {
             let goes_on = before.iter().any(|operator| operator.origin.file() == posted.path);
             if !goes_on && posted.revival == Revival::Unneeded && posted.last_good.is_some() {
@@ -80,13 +93,18 @@ impl Known {
             }
         }
         let mut sorted: Vec<&Posted> = all.values().collect();
-        sorted.sort_by_key(|posted| (posted.last_good.is_none(), &posted.created, &posted.path));
-        let file = |posted: &&Posted| {
+        sorted.sort_by_key(|posted| {
+            let before = (!posted.is_as_in_force, posted.last_good.is_none());
+            (before, &posted.created, &posted.path)
+        });
+        let mut rooms = Rooms { ceilings: &self.ceilings, before, counts: BTreeMap::new() };
+        let file = |posted: &Posted| {
             let revived = posted.last_good.as_ref().filter(|_| posted.revival == Revival::UnderWay);
             let content = revived.map_or_else(|| posted.content.clone(), |operator| Ok(operator.clone()));
+            let content = rooms.take(posted, content);
             File { path: posted.path.clone(), content: content.map(|operator| vec![operator]) }
         };
-        sorted.iter().map(file).collect()
+        sorted.into_iter().map(file).collect()
     }
 
     /// Says whose names are taken, and why.
@@ -119,7 +137,7 @@ impl Known {
 
     /// Returns an object as it is cached now.
     pub(super) fn object(&self, key: &ObjectRef) -> Option<Object> {
-        self.watched.cache.get(key)
+        self.watched.get(key.namespace.as_ref()?)?.cache.get(key)
     }
 
     /// Sets whether the last good version of what was read is put in place first, and has all looked at again.
@@ -131,5 +149,30 @@ impl Known {
             posted.is_settled = false;
             self.again.notify_one();
         }
+    }
+}
+
+/// What is left of the room that ceilings have for the operators of a namespace (`CE-5`).
+struct Rooms<'k> {
+    ceilings: &'k Ceilings,
+    before: &'k [Operator],
+    counts: BTreeMap<Arc<str>, Count>,
+}
+
+impl Rooms<'_> {
+    /// Takes the room of an operator, if there is some. One that is not taken in goes on as it was, and has the room of that.
+    fn take(&mut self, posted: &Posted, content: Result<Operator, String>) -> Result<Operator, String> {
+        let namespace = posted.key.namespace.as_ref();
+        let Some((namespace, ceiling)) = namespace.and_then(|one| Some((one, self.ceilings.of(one)?))) else {
+            return content;
+        };
+        let count = self.counts.entry(Arc::clone(namespace)).or_default();
+        let named = |why: String| format!("{}: spec: {why}", posted.path.display());
+        let taken = content.and_then(|operator| count.add(&operator, ceiling).map(|()| operator).map_err(named));
+        if taken.is_err() {
+            let goes_on = self.before.iter().filter(|operator| operator.origin.file() == posted.path);
+            goes_on.for_each(|operator| drop(count.add(operator, ceiling)));
+        }
+        taken
     }
 }

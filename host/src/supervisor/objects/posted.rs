@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use capstan_core::budget::Budget;
-use capstan_core::manifest::{Component, Defaults, Operator, object_path, parse_object};
+use capstan_core::manifest::{Ceiling, Ceilings, Component, Defaults, Operator, object_path, parse_object};
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
+use capstan_core::operator::tenant;
 use capstan_core::registry::Digest;
 use capstan_core::text;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub(super) struct Posted {
     pub(super) object: Object,
     /// Its name.
     pub(super) key: ObjectRef,
+    /// What the operator is called in the daemon (`CE-2`).
+    pub(super) name: Arc<str>,
     /// What stands for its file.
     pub(super) path: PathBuf,
     /// Which object of this name it is.
@@ -31,6 +34,8 @@ pub(super) struct Posted {
     pub(super) spec: Arc<str>,
     /// The operator, or what is wrong with it.
     pub(super) content: Result<Operator, String>,
+    /// Whether it was in force last as it is.
+    pub(super) is_as_in_force: bool,
     /// What was in force last, as the status remembers it.
     pub(super) last_good: Option<Operator>,
     /// Why it is not heeded though there may be nothing wrong with it: a word for programs, and what is to be known.
@@ -60,18 +65,22 @@ pub(super) fn kind() -> Kind {
 
 impl Posted {
     /// Reads an object.
-    pub(super) fn read(object: &Object, defaults: &Defaults) -> Self {
+    pub(super) fn read(object: &Object, defaults: &Defaults, ceilings: &Ceilings) -> Self {
         let (key, header) = (object.key().clone(), object.header());
         let path = object_path(&key);
         let tree = object.tree(&mut Budget::of_run());
+        let ceiling = key.namespace.as_ref().and_then(|namespace| Some((namespace, &**ceilings.of(namespace)?)));
+        let read = Reading { path: &path, defaults, ceiling };
         let content = match &tree {
-            Ok(tree) => parse_object(tree, &path, defaults).map_err(|errors| text::block(&errors.to_string())),
+            Ok(tree) => read.operator(tree),
             Err(error) => Err(text::block(&format!("{}: {error}", path.display()))),
         };
         let tree = tree.unwrap_or_default();
         let field = |pointer: &str| tree.pointer(pointer).unwrap_or(&Value::Null);
         Self {
-            last_good: last_good(&tree, &path, defaults),
+            last_good: read.last_good(&tree),
+            is_as_in_force: header.generation.is_some()
+                && field("/status/inForce/generation").as_i64() == header.generation,
             created: field("/metadata/creationTimestamp").as_str().unwrap_or_default().to_owned(),
             spec: field("/spec").to_string().into(),
             uid: header.uid.clone(),
@@ -81,6 +90,9 @@ impl Posted {
             is_settled: false,
             object: object.clone(),
             content,
+            name: read
+                .ceiling
+                .map_or_else(|| Arc::clone(&key.name), |(namespace, _)| tenant::name(namespace, &key.name)),
             key,
             path,
         }
@@ -93,19 +105,43 @@ impl Posted {
     }
 }
 
-/// Returns the operator that was in force last, with components that never are anything else.
-fn last_good(object: &Value, path: &Path, defaults: &Defaults) -> Option<Operator> {
-    let remembered = object.pointer("/status/inForce")?;
-    let spec: Value = serde_json::from_str(remembered.get("spec")?.as_str()?).ok()?;
-    let then = json!({ "metadata": { "name": object.pointer("/metadata/name") }, "spec": spec });
-    let mut operator = parse_object(&then, path, defaults).ok()?;
-    for (name, plugin) in &mut operator.plugins {
-        if let Some(Component::Registry(image)) = &mut plugin.component {
-            let digest = Digest::parse(remembered.get("images")?.get(&**name)?.as_str()?).ok()?;
-            image.reference = image.reference.at(&digest);
-        }
+/// How operators are read out of an object.
+struct Reading<'o> {
+    path: &'o Path,
+    defaults: &'o Defaults,
+    /// The namespace, if that has a ceiling, and the ceiling.
+    ceiling: Option<(&'o Arc<str>, &'o Ceiling)>,
+}
+
+impl Reading<'_> {
+    /// Returns the operator that a text says, within its ceiling.
+    fn operator(&self, object: &Value) -> Result<Operator, String> {
+        let Self { path, defaults, ceiling } = self;
+        let operator = parse_object(object, path, defaults).map_err(|errors| text::block(&errors.to_string()))?;
+        let Some((namespace, ceiling)) = ceiling else {
+            return Ok(operator);
+        };
+        let named = |why: String| {
+            let lines: Vec<_> = why.lines().map(|line| format!("{}: {line}", path.display())).collect();
+            text::block(&lines.join("\n"))
+        };
+        tenant::housed(operator, namespace, ceiling).map_err(named)
     }
-    Some(operator)
+
+    /// Returns the operator that was in force last, with components that never are anything else.
+    fn last_good(&self, object: &Value) -> Option<Operator> {
+        let remembered = object.pointer("/status/inForce")?;
+        let spec: Value = serde_json::from_str(remembered.get("spec")?.as_str()?).ok()?;
+        let then = json!({ "metadata": { "name": object.pointer("/metadata/name") }, "spec": spec });
+        let mut operator = self.operator(&then).ok()?;
+        for (name, plugin) in &mut operator.plugins {
+            if let Some(Component::Registry(image)) = &mut plugin.component {
+                let digest = Digest::parse(remembered.get("images")?.get(&**name)?.as_str()?).ok()?;
+                image.reference = image.reference.at(&digest);
+            }
+        }
+        Some(operator)
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +168,9 @@ mod tests {
     #[test]
     fn an_object_is_read_as_a_manifest_is_but_may_name_no_files() {
         // OP-2
-        let read = |component: &Value| Posted::read(&object(&spec(component), &Value::Null), &Defaults::default());
+        let read = |component: &Value| {
+            Posted::read(&object(&spec(component), &Value::Null), &Defaults::default(), &Ceilings::default())
+        };
         let good = read(&json!({ "oci": "ghcr.io/org/web:1" }));
         assert_eq!((good.generation, &*good.uid, &*good.content.unwrap().name), (3, "1", "web"));
         for (component, expected) in [
@@ -161,7 +199,8 @@ mod tests {
         let then = spec(&json!({ "oci": "ghcr.io/org/web:1" })).to_string();
         let read = |in_force: Value| {
             let now = spec(&json!({ "oci": "ghcr.io/org/web:2" }));
-            Posted::read(&object(&now, &json!({ "inForce": in_force })), &Defaults::default()).last_good
+            Posted::read(&object(&now, &json!({ "inForce": in_force })), &Defaults::default(), &Ceilings::default())
+                .last_good
         };
         let last_good = read(json!({ "generation": 2, "spec": then, "images": { "web": digest } })).unwrap();
         let component = last_good.plugins["web"].component.as_ref().unwrap().to_string();

@@ -15,7 +15,7 @@ use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::known::Known;
+use super::known::{FAREWELL, Known};
 use super::posted::{Posted, Revival, kind};
 use crate::client::recorder::{Origin, Recorder};
 use crate::client::{Access, Identity};
@@ -105,18 +105,19 @@ impl Teller {
         told.retain(|path, told| {
             let stays = present.iter().any(|posted| (&posted.path, &posted.uid) == (path, &told.posted.uid));
             if !stays {
-                status.rival(&told.posted.key.name, None);
+                status.rival(&told.posted.name, None);
             }
             stays
         });
-        for Posted { key, object, .. } in known.gone() {
-            for message in status.take_left(&key.name) {
+        let heeded = present.iter().filter(|posted| posted.refused.is_none());
+        for Posted { name, object, .. } in heeded.chain(&known.gone()) {
+            for message in status.take_left(name, FAREWELL) {
                 let (api, dropped, gvk) = (api.clone(), dropped.clone(), kind().gvk);
                 let (plugin, controller) = ("operators".into(), "capstan".into());
                 let origin = Origin { api, plugin, controller, gvk, owner_reference: false, dropped };
                 // OP-8
                 let event = Event::warning("FinalizersLeft", message.clone(), message);
-                recorder.publish(&origin, &object, event, None);
+                recorder.publish(&origin, object, event, None);
             }
         }
     }
@@ -130,14 +131,15 @@ impl Teller {
         let told = self.told.get_mut(&posted.path).filter(|told| told.posted.uid == posted.uid);
         let before = match told {
             Some(told) if told.silent.is_some_and(|until| now < until) => return None,
-            Some(told) if object.version() <= told.version => {
+            Some(told) if told.silent.is_none() && object.version() <= told.version => {
                 if told.facts == facts {
                     return None;
                 }
                 told.status.clone()
             }
-            Some(told) => {
-                let (found, name) = (status_of(&object), &posted.key.name);
+            // Whoever said it before this daemon could is no other one.
+            Some(told) if told.version > Version::default() && object.version() > told.version => {
+                let (found, name) = (status_of(&object), &posted.name);
                 told.version = object.version();
                 let other = found.get("daemon").and_then(Value::as_str).filter(|daemon| **daemon != *self.daemon);
                 self.status.rival(name, other.map(str::to_owned));
@@ -148,7 +150,7 @@ impl Teller {
                 }
                 found
             }
-            None => status_of(&object),
+            Some(_) | None => status_of(&object),
         };
         let status = status(&facts, &before, &status::now().to_string());
         if status != before {
@@ -161,11 +163,10 @@ impl Teller {
 
     /// Returns what is known of an operator.
     fn facts(&self, posted: &Posted) -> Facts {
-        let Posted { key, path, generation, spec, revival, refused, .. } = posted;
+        let Posted { name, path, generation, spec, revival, refused, .. } = posted;
         let problem = self.status.problem_of(path).map(|problem| ("Invalid", of_fields(&problem, posted)));
         // Whoever has the name is another.
-        let (plugins, lacking) =
-            if refused.is_some() { Default::default() } else { self.status.of_operator(&key.name) };
+        let (plugins, lacking) = if refused.is_some() { Default::default() } else { self.status.of_operator(name) };
         Facts {
             generation: *generation,
             spec: Arc::clone(spec),
@@ -180,12 +181,16 @@ impl Teller {
 
     /// Has the last good version put in place if nothing is, and what is wanted can't be; then what is wanted is tried once more.
     fn revive(&self, posted: &Posted, facts: &Facts) {
+        let Some(last_good) = &posted.last_good else {
+            return;
+        };
+        let is_stuck = facts.is_stuck(|plugin| last_good.plugins.contains_key(plugin));
         match posted.revival {
-            Revival::Unneeded if posted.last_good.is_some() && facts.is_stuck() => {
+            Revival::Unneeded if is_stuck => {
                 tracing::warn!(operator = %posted.key, "nothing of the operator is in force: its last good version is put in place first");
                 self.known.revive(posted, Revival::UnderWay);
             }
-            Revival::UnderWay if facts.is_in_force() || facts.is_stuck() => self.known.revive(posted, Revival::Over),
+            Revival::UnderWay if facts.is_in_force() || is_stuck => self.known.revive(posted, Revival::Over),
             Revival::Unneeded | Revival::UnderWay | Revival::Over => {}
         }
     }
@@ -193,7 +198,10 @@ impl Teller {
     /// Remembers what was written, or that it could not be.
     fn written(&mut self, answer: &Result<Option<Object>, Error>, Draft { posted, facts, status }: Draft) {
         let (version, silent) = match answer {
-            Ok(written) => (written.as_ref().map(Object::version).unwrap_or_default(), None),
+            Ok(written) => {
+                self.status.rival(&posted.name, None);
+                (written.as_ref().map(Object::version).unwrap_or_default(), None)
+            }
             Err(error) => {
                 tracing::warn!(operator = %posted.key, %error, "the status of an operator can't be written; it is tried again");
                 (Version::default(), Some(Instant::now() + RETRY))

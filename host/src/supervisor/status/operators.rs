@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::manifest::Component as Source;
-use capstan_core::operator::status::Plugin;
-use capstan_core::registry::Digest;
+use capstan_core::operator::status::{Plugin, State};
+use capstan_core::registry::{Digest, Kind};
 
-use super::{Entry, Status, Unit};
+use tokio::time::Instant;
+
+use super::{Entry, Phase, Status, Unit};
 use crate::readiness::{Matter, Unready};
 use crate::supervisor::supply;
 
@@ -40,10 +43,15 @@ impl Status {
         let known = seen.as_ref().and_then(|seen| seen.known.as_ref());
         let digest = entry.in_force.as_ref().map(|now| now.plugin.digest()).filter(|digest| !digest.is_empty());
         let is_known = |component: &Digest| digest == Some(component.hex());
-        let problem = entry.problem.as_ref();
+        // What was wrong with a version before the one that is being loaded is over.
+        let problem = entry.problem.as_ref().filter(|_| entry.phase == Phase::Settled);
+        // The reference names what can't be used, and what it named before goes on.
+        let unusable = seen.as_ref().and_then(|seen| seen.problem.as_ref());
+        let unusable = unusable.filter(|problem| matches!(problem.kind, Kind::Wrong | Kind::Unsigned));
+        let unusable = unusable.filter(|_| problem.is_none() && entry.state(waiting) == State::Active);
         Plugin {
             name: Arc::clone(&unit.plugin),
-            state: entry.state(waiting),
+            state: if unusable.is_some() { State::Outdated } else { entry.state(waiting) },
             is_pulled: matches!(entry.component, Some(Source::Registry(_)))
                 && entry.in_force.is_none()
                 && known.is_none()
@@ -52,7 +60,9 @@ impl Status {
             image: known.filter(|known| is_known(&known.component)).map(|known| known.digest.to_string()),
             digest: digest.map(str::to_owned),
             since: entry.in_force.as_ref().map(|now| now.since.to_string()),
-            problem: problem.map(|problem| (problem.step.clone(), problem.message.clone())),
+            problem: problem
+                .map(|problem| (problem.step.clone(), problem.message.clone()))
+                .or_else(|| unusable.map(|problem| ("pull".to_owned(), problem.message.clone()))),
             is_tried_again: problem.is_some_and(|problem| supply::is_tried_again(&problem.step)),
         }
     }
@@ -75,18 +85,19 @@ impl Status {
     /// Says what an operator has left behind when it ended.
     pub(in crate::supervisor) fn left(&self, operator: &Arc<str>, what: String) {
         let mut left = self.left.lock();
-        left.push_back((Arc::clone(operator), what));
+        left.push_back((Instant::now(), Arc::clone(operator), what));
         // Those of files are told by nobody.
         let more = left.len().saturating_sub(LEFT);
         left.drain(..more);
     }
 
-    /// Takes what this operator has left behind.
-    pub(in crate::supervisor) fn take_left(&self, operator: &Arc<str>) -> Vec<String> {
+    /// Takes what this operator has left behind within a time: what was left before is no news of it.
+    pub(in crate::supervisor) fn take_left(&self, operator: &Arc<str>, within: Duration) -> Vec<String> {
         let mut left = self.left.lock();
-        let (own, others): (VecDeque<_>, _) = left.drain(..).partition(|(of, _)| of == operator);
+        left.retain(|(since, ..)| since.elapsed() < within);
+        let (own, others): (VecDeque<_>, _) = left.drain(..).partition(|(_, of, _)| of == operator);
         *left = others;
-        own.into_iter().map(|(_, what)| what).collect()
+        own.into_iter().map(|(.., what)| what).collect()
     }
 
     /// Returns the operators that other daemons run, too.

@@ -273,6 +273,43 @@ fn the_chart_gives_the_rights_that_the_daemon_prints() {
 }
 
 #[test]
+fn the_chart_gives_the_rights_that_the_daemon_prints_for_ceilings() {
+    // CE-3
+    let ceilings = json!({
+        "teams": {
+            "namespaces": ["team-b", "team-a"],
+            "serviceAccounts": ["shops", "pages"],
+            "rules": [
+                { "apiGroups": ["example.com"], "resources": ["pages", "pages/status"], "verbs": ["patch", "watch", "get", "list"] },
+                { "apiGroups": ["", "apps"], "resources": ["events"], "verbs": ["create", "watch"] },
+                { "apiGroups": [""], "resources": ["events"], "verbs": ["create", "get"] },
+            ],
+        },
+        "more": { "namespaces": ["c"], "serviceAccounts": ["pages"], "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }] },
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let document =
+        json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": ceilings } });
+    fs::write(&file, document.to_string()).unwrap();
+    let arguments = ["rbac", "-o", "json", "--namespace", "home", "--ceilings", file.path().to_str().unwrap()];
+    let (code, out, err) = run(&arguments);
+    assert_eq!(code, 0, "{err}");
+    let list: Value = serde_json::from_str(&out).unwrap();
+    let printed = sorted(list["items"].as_array().unwrap().clone());
+    assert_eq!(printed.len(), 29);
+    let values = json!({ "operatorObjects": { "enabled": true, "ceilings": ceilings } });
+    let mut objects = template("rbac.yaml", "home", &values).unwrap();
+    for object in &mut objects {
+        object["metadata"].as_object_mut().unwrap().remove("labels");
+    }
+    assert_eq!(sorted(objects), printed);
+    // The daemon is given the same document.
+    let map = template("ceilings.yaml", "home", &values).unwrap().remove(0);
+    let given: Value = serde_yaml::from_str(map["data"]["ceilings.yaml"].as_str().unwrap()).unwrap();
+    assert_eq!(given, document);
+}
+
+#[test]
 fn the_defaults_of_the_daemon_count_for_both() {
     // KD-5
     let thing = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind });

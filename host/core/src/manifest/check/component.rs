@@ -11,6 +11,7 @@ use super::super::units::Time;
 use super::super::{Authority, Component, ConfigValue, Holder, Image, Verify};
 use super::{Check, Written, get, located, time};
 use crate::granted::PULL_KEY;
+use crate::registry::signature::Key;
 use crate::yaml::{Leaf, Located, Scalar, Slot};
 
 /// From one time that a tag is asked for to the next, where nobody says otherwise, and at least.
@@ -53,6 +54,7 @@ impl Check<'_> {
                     holder: Holder::PullSecret,
                     name: Arc::clone(name),
                     key: PULL_KEY.into(),
+                    tenant: None,
                 };
                 return Some(Component::Registry(Image {
                     reference: reference.clone(),
@@ -61,6 +63,7 @@ impl Check<'_> {
                     insecure: get(insecure).copied().unwrap_or_default(),
                     authority: located(ca).and_then(|ca| self.authority(ca)),
                     verify: located(verify).and_then(|verify| self.verify(verify)),
+                    ceiling: Vec::new(),
                 }));
             }
         }
@@ -90,27 +93,17 @@ impl Check<'_> {
         let Located { value: raw::AuthorityKey { name, key }, place } = self.need(at, *place, what)?;
         let Scalar(HolderName(name)) = &self.need(name, *place, "name")?.value;
         let key = get(key).map_or_else(|| "ca.crt".into(), |Scalar(DataKey(key))| Arc::clone(key));
-        Some(Authority::Held(ConfigValue { holder, name: Arc::clone(name), key }))
+        Some(Authority::Held(ConfigValue { holder, name: Arc::clone(name), key, tenant: None }))
     }
 
     /// Returns by whom a component has to be signed.
     fn verify(&mut self, Located { value, place }: &Located<raw::Verify>) -> Option<Verify> {
         let raw::Verify { keys, signed_as } = value;
         let keys = self.need(keys, *place, "keys")?;
-        let items = self.items(&keys.value, keys.place);
         if !(1..=MOST).contains(&keys.value.len()) {
             self.fault(keys.place, format!("found {} keys; expected 1 to {MOST}", keys.value.len()));
         }
-        let mut known = Vec::new();
-        for Located { value: Scalar(PublicKey(key)), place } in items {
-            match key {
-                Ok(key) if known.contains(key) => {
-                    self.fault(*place, "found the same key a second time; once is enough");
-                }
-                Ok(key) => known.push(key.clone()),
-                Err(why) => self.fault(*place, why.clone()),
-            }
-        }
+        let known = self.public_keys(&keys.value, keys.place);
         let mut names = Vec::new();
         if let Some(Located { value, place }) = located(signed_as) {
             let items = self.items(value, *place);
@@ -123,6 +116,21 @@ impl Check<'_> {
             }));
         }
         Some(Verify { keys: known, signed_as: names })
+    }
+
+    /// Returns keys, and finds those that are there twice.
+    pub(super) fn public_keys(&mut self, keys: &[Leaf<PublicKey>], around: usize) -> Vec<Key> {
+        let mut known = Vec::new();
+        for Located { value: Scalar(PublicKey(key)), place } in self.items(keys, around) {
+            match key {
+                Ok(key) if known.contains(key) => {
+                    self.fault(*place, "found the same key a second time; once is enough");
+                }
+                Ok(key) => known.push(key.clone()),
+                Err(why) => self.fault(*place, why.clone()),
+            }
+        }
+        known
     }
 
     /// Returns a file of the daemon, relative to the folder of the manifest; objects of the cluster name none (`OP-2`).

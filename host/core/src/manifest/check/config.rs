@@ -51,6 +51,6 @@ impl Check<'_> {
         let Located { value: raw::ValueKey { name, key }, place } = self.need(at, value.place, what)?;
         let Located { value: Scalar(HolderName(name)), .. } = self.need(name, *place, "name")?;
         let key = get(key).map_or_else(|| Arc::clone(as_key), |Scalar(DataKey(key))| Arc::clone(key));
-        Some(ConfigValue { holder, name: Arc::clone(name), key })
+        Some(ConfigValue { holder, name: Arc::clone(name), key, tenant: None })
     }
 }

@@ -46,7 +46,7 @@ impl Check<'_> {
         let Located { value: raw::TokenKey { name, key }, place } = self.need(at, *place, "secret")?;
         let Located { value: Scalar(HolderName(name)), .. } = self.need(name, *place, "name")?;
         let key = get(key).map_or_else(|| TOKEN_KEY.into(), |Scalar(DataKey(key))| Arc::clone(key));
-        Some(Senders::Token(ConfigValue { holder: Holder::Secret, name: Arc::clone(name), key }))
+        Some(Senders::Token(ConfigValue { holder: Holder::Secret, name: Arc::clone(name), key, tenant: None }))
     }
 
     fn body_size(&mut self, field: &MaybeLeaf<Bytes>) -> u64 {

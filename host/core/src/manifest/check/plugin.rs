@@ -19,6 +19,14 @@ const MOST_KEPT: u64 = 64 << 20;
 /// The longest time that a call may take.
 const LONGEST_CALL: Duration = Duration::from_hours(1);
 
+/// Hosts that something may connect to, as they are written.
+pub(super) struct Hosts<'r> {
+    pub(super) http: &'r Maybe<Vec<Leaf<ToHttp>>>,
+    pub(super) tcp: &'r Maybe<Vec<Leaf<ToTcp>>>,
+    /// Which of them may have addresses of private networks.
+    pub(super) internal: &'r Maybe<Vec<Leaf<HostName>>>,
+}
+
 fn bytes(field: &MaybeLeaf<Bytes>, default: usize) -> usize {
     get(field).map_or(default, |Scalar(Bytes(n))| usize::try_from(*n).unwrap_or(usize::MAX))
 }
@@ -151,9 +159,16 @@ impl Check<'_> {
             return Capabilities::default();
         };
         let kubernetes = self.grants(&capabilities.kubernetes);
-        let mut http = self.destinations(&capabilities.http, |Scalar(ToHttp(to))| to);
-        let mut tcp = self.destinations(&capabilities.tcp, |Scalar(ToTcp(to))| to);
-        for (name, place) in self.internal(&capabilities.internal) {
+        let hosts = Hosts { http: &capabilities.http, tcp: &capabilities.tcp, internal: &capabilities.internal };
+        let (http, tcp) = self.hosts(hosts);
+        Capabilities { kubernetes, http, tcp }
+    }
+
+    /// Returns the hosts for HTTP and for TCP.
+    pub(super) fn hosts(&mut self, Hosts { http, tcp, internal }: Hosts<'_>) -> (Vec<Destination>, Vec<Destination>) {
+        let mut http = self.destinations(http, |Scalar(ToHttp(to))| to);
+        let mut tcp = self.destinations(tcp, |Scalar(ToTcp(to))| to);
+        for (name, place) in self.internal(internal) {
             let mut found = false;
             for entry in http.iter_mut().chain(&mut tcp) {
                 let same = matches!(&entry.host, Host::Name(host) if *host == name);
@@ -164,7 +179,7 @@ impl Check<'_> {
                 self.unknown_host(&name, place, http.iter().chain(&tcp));
             }
         }
-        Capabilities { kubernetes, http, tcp }
+        (http, tcp)
     }
 
     fn destinations<F>(

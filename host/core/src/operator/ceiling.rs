@@ -1,0 +1,361 @@
+//! Decides whether an operator of another namespace than the daemon's own stays within its ceiling, and says what is too much (CE rules).
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use crate::manifest::{Bytes, Ceiling, Component, Controller, Image, Limits, Namespaces, Operator, Plugin, Time};
+use crate::network::Destination;
+use crate::rbac::{self, Kinds, Reach, Rule};
+
+/// Returns what of an operator is more than its ceiling has, or reaches beyond its namespace: each with its field, and what would be right.
+pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Vec<String> {
+    let mut excess = Excess { namespace, ceiling, found: BTreeSet::new() };
+    for (name, plugin) in &operator.plugins {
+        excess.plugin(&format!("spec.plugins.{name}"), plugin);
+    }
+    for controller in operator.controllers.values() {
+        excess.account(controller);
+        excess.controller(&format!("spec.controllers.{}", controller.own_name), controller);
+    }
+    if excess.found.is_empty() {
+        excess.rights(operator);
+    }
+    excess.found.into_iter().collect()
+}
+
+/// What is found to be too much.
+struct Excess<'c> {
+    namespace: &'c Arc<str>,
+    ceiling: &'c Ceiling,
+    found: BTreeSet<String>,
+}
+
+// === impl Excess ===
+
+impl Excess<'_> {
+    /// Adds what is found in a field, and what would be right there.
+    fn add(&mut self, field: &str, found: impl Display, right: impl Display) {
+        self.found.insert(format!("{field}: found {found}; the ceiling `{}` permits {right}", self.ceiling.name));
+    }
+
+    fn plugin(&mut self, field: &str, plugin: &Plugin) {
+        match &plugin.component {
+            Some(Component::Registry(image)) => self.image(field, image),
+            Some(Component::File(_)) => self.add(&format!("{field}.component"), "a file", "components of registries"),
+            None => {}
+        }
+        self.limits(field, &plugin.limits);
+        let (ceiling, capabilities) = (self.ceiling, &plugin.capabilities);
+        self.hosts(&format!("{field}.capabilities.http"), &capabilities.http, &ceiling.http);
+        self.hosts(&format!("{field}.capabilities.tcp"), &capabilities.tcp, &ceiling.tcp);
+        for (at, grant) in capabilities.kubernetes.iter().enumerate() {
+            let field = format!("{field}.capabilities.kubernetes[{at}].namespaces");
+            self.namespaces(&field, grant.namespaces.as_ref());
+        }
+    }
+
+    fn image(&mut self, field: &str, Image { reference, .. }: &Image) {
+        let name = reference.name();
+        let is_below =
+            |path: &Arc<str>| name.strip_prefix(&**path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if !self.ceiling.registries.iter().any(is_below) {
+            let right = listed(&self.ceiling.registries, "no registry");
+            self.add(&format!("{field}.component.oci"), format_args!("`{name}`"), right);
+        }
+    }
+
+    fn limits(&mut self, field: &str, found: &Limits) {
+        let most = &self.ceiling.limits;
+        let mut add = |name: &str, is_more: bool, found: String, most: String| {
+            if is_more {
+                self.add(&format!("{field}.limits.{name}"), found, format_args!("{most} at most"));
+            }
+        };
+        let bytes = |bytes: u64| Bytes(bytes).to_string();
+        add("memory", found.memory > most.memory, bytes(found.memory), bytes(most.memory));
+        let times = [found.timeout, most.timeout].map(|time| Time(time).to_string());
+        let [shown, right] = times;
+        add("timeout", found.timeout > most.timeout, shown, right);
+        for (name, found, most) in [
+            ("concurrency", found.concurrency, most.concurrency),
+            ("requestsPerSecond", found.requests_per_second as usize, most.requests_per_second as usize),
+            ("connections", found.connections, most.connections),
+        ] {
+            add(name, found > most, found.to_string(), most.to_string());
+        }
+        if let Some(most) = most.cpu {
+            let shown = found.cpu.map_or_else(|| "none".to_owned(), |cpu| Time(cpu).to_string());
+            add("cpu", found.cpu.is_none_or(|cpu| cpu > most), shown, Time(most).to_string());
+        }
+    }
+
+    fn hosts(&mut self, field: &str, found: &[Destination], permitted: &[Destination]) {
+        for destination in found {
+            if !permitted.iter().any(|entry| entry.covers(destination)) {
+                let internal = if destination.internal { ", among `internal`" } else { "" };
+                let right = listed(permitted, "none");
+                self.add(field, format_args!("`{destination}`{internal}"), right);
+            }
+        }
+    }
+
+    /// Finds namespaces other than the operator's own.
+    fn namespaces(&mut self, field: &str, found: Option<&Namespaces>) {
+        let shown = match found {
+            None | Some(Namespaces::Own) => return,
+            Some(Namespaces::Listed(names)) if names.iter().eq([self.namespace]) => return,
+            Some(Namespaces::Listed(names)) => listed(names, ""),
+            Some(Namespaces::All) => "all namespaces".to_owned(),
+            Some(Namespaces::Selected(_)) => "a selector".to_owned(),
+        };
+        let right = format!("the namespace of the operator alone: `own`, which is {}", self.namespace);
+        self.add(field, shown, right);
+    }
+
+    fn account(&mut self, controller: &Controller) {
+        let accounts = &self.ceiling.service_accounts;
+        match &controller.service_account {
+            None => {
+                self.add("spec.serviceAccount", "none", format_args!("{}, and one is needed", listed(accounts, "")))
+            }
+            Some(account) if account.namespace.as_ref().is_some_and(|namespace| namespace != self.namespace) => {
+                let right = format!("accounts of the operator's namespace alone, {}", self.namespace);
+                self.add("spec.serviceAccount.namespace", account.namespace.as_deref().unwrap_or_default(), right);
+            }
+            Some(account) if !accounts.contains(&account.name) => {
+                self.add("spec.serviceAccount.name", format_args!("`{}`", account.name), listed(accounts, ""));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn controller(&mut self, field: &str, controller: &Controller) {
+        self.namespaces(&format!("{field}.namespaces"), Some(&controller.namespaces));
+        for (name, source) in &controller.sources {
+            self.namespaces(&format!("{field}.sources.{name}.informer.namespaces"), source.namespaces.as_ref());
+        }
+        if !controller.remotes.is_empty() {
+            self.add(field, "other clusters", "this one alone");
+        }
+        if !controller.inbound.is_empty() && !self.ceiling.inbound {
+            let names: BTreeSet<_> = controller.inbound.keys().collect();
+            self.add(&format!("{field}.sources"), format_args!("`inbound` of {}", listed(names, "")), "none");
+        }
+        let most = self.ceiling.limits.concurrency;
+        if controller.concurrency > most {
+            self.add(&format!("{field}.concurrency"), controller.concurrency, format_args!("{most} at most"));
+        }
+    }
+
+    /// Finds what it needs of the API server beyond the rules. It is in its namespace already.
+    fn rights(&mut self, operator: &Operator) {
+        let rights = rbac::rights(std::slice::from_ref(operator), self.namespace, &Kinds::default());
+        // What the daemon needs for its caches is among it.
+        for (reach, rules) in rights.accounts.into_values().flatten() {
+            let here = reach == Reach::Namespace(Arc::clone(self.namespace));
+            for rule in &rules {
+                self.rule(rule, here);
+            }
+        }
+        for (resource, names) in &rights.granted {
+            let rule = Rule { group: "".into(), resource: (*resource).to_owned(), verbs: vec![rbac::Verb::Get] };
+            if !names.is_empty() {
+                self.rule(&rule, true);
+            }
+        }
+    }
+
+    fn rule(&mut self, Rule { group, resource, verbs }: &Rule, here: bool) {
+        let dot = if group.is_empty() { "" } else { "." };
+        let what = format!("{resource}{dot}{group}");
+        if !here {
+            let found = format!("a need for {what} beyond the namespace {}", self.namespace);
+            self.add("spec", found, "what is in that alone");
+            return;
+        }
+        let permitted = self.ceiling.rules.get(&(Arc::clone(group), resource.as_str().into()));
+        let lacking: Vec<_> =
+            verbs.iter().filter(|verb| !permitted.is_some_and(|permitted| permitted.contains(verb))).collect();
+        if !lacking.is_empty() {
+            let names = listed(lacking.iter().map(|verb| verb.name()), "");
+            let right = permitted
+                .map_or_else(|| "nothing of it".to_owned(), |some| listed(some.iter().map(|verb| verb.name()), ""));
+            self.add("spec", format_args!("a need for {names} of {what}"), right);
+        }
+    }
+}
+
+/// Returns names with commas between them, or what stands for none.
+fn listed<T: Display>(names: impl IntoIterator<Item = T>, none: &str) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| name.to_string()).collect();
+    if names.is_empty() { none.to_owned() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::manifest::{Ceilings, Defaults, parse_object};
+
+    const CEILING: &str = "
+apiVersion: capstan.dev/v1alpha1
+kind: Ceilings
+spec:
+  ceilings:
+    teams:
+      namespaces: [team-a, team-b]
+      serviceAccounts: [pages, shops]
+      rules:
+        - { apiGroups: [example.com], resources: [pages, pages/status], verbs: [get, list, watch, patch] }
+        - { apiGroups: [\"\"], resources: [configmaps], verbs: [list, watch, create, patch, update] }
+        - { apiGroups: [\"\"], resources: [events], verbs: [get, create, patch] }
+      limits: { memory: 32Mi, cpu: 500ms, requestsPerSecond: 50 }
+      http: ['*.example.com']
+      registries: [ghcr.io/team-a]
+";
+
+    fn operator(changes: &[(&str, serde_json::Value)]) -> Operator {
+        let mut object = serde_json::json!({
+            "metadata": { "name": "web" },
+            "spec": {
+                "serviceAccount": { "name": "pages" },
+                "plugins": { "web": {
+                    "component": { "oci": "ghcr.io/team-a/web:1" },
+                    "limits": { "memory": "16Mi", "cpu": "100ms", "requestsPerSecond": 10 },
+                    "capabilities": { "http": ["api.example.com"] },
+                } },
+                "controllers": { "web": {
+                    "plugin": "web",
+                    "namespaces": "own",
+                    "primary": { "apiVersion": "example.com/v1", "kind": "Page" },
+                    "workflow": { "dependents": { "map": { "apiVersion": "v1", "kind": "ConfigMap" } } },
+                } },
+            },
+        });
+        for (pointer, value) in changes {
+            let (parent, name) = pointer.rsplit_once('/').unwrap();
+            let parent = object.pointer_mut(&format!("/spec{parent}")).unwrap();
+            parent.as_object_mut().unwrap().insert(name.to_owned(), value.clone());
+        }
+        parse_object(&object, Path::new("o"), &Defaults::default()).unwrap()
+    }
+
+    fn found(changes: &[(&str, serde_json::Value)]) -> Vec<String> {
+        let ceilings = Ceilings::parse(CEILING, Path::new("c")).unwrap();
+        excess(&operator(changes), &"team-a".into(), ceilings.of("team-a").unwrap())
+    }
+
+    #[test]
+    fn what_stays_below_a_ceiling_is_taken() {
+        // CE-1
+        assert_eq!(found(&[]), Vec::<String>::new());
+        assert_eq!(found(&[("/controllers/web/namespaces", serde_json::json!(["team-a"]))]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn kinds_that_live_in_no_namespace_are_beyond_a_ceiling() {
+        // CE-2
+        let namespaces = serde_json::json!({ "apiVersion": "v1", "kind": "Namespace" });
+        let found = found(&[("/controllers/web/primary", namespaces)]);
+        let of = |what: &str| {
+            format!(
+                "spec: found a need for {what} beyond the namespace team-a; the ceiling `teams` permits what is in that alone"
+            )
+        };
+        assert_eq!(found, ["events", "namespaces", "namespaces/status"].map(of));
+    }
+
+    #[test]
+    fn what_is_too_much_is_said_with_the_field() {
+        // CE-2, CE-3, CE-4
+        use serde_json::json;
+        let teams = "the ceiling `teams` permits";
+        for (field, value, expected) in [
+            (
+                "/controllers/web/namespaces",
+                json!("all"),
+                "spec.controllers.web.namespaces: found all namespaces; {} the namespace of the operator alone: `own`, which is team-a",
+            ),
+            (
+                "/controllers/web/namespaces",
+                json!(["team-b"]),
+                "spec.controllers.web.namespaces: found team-b; {} the namespace of the operator alone: `own`, which is team-a",
+            ),
+            (
+                "/controllers/web/namespaces",
+                json!({ "selector": "a=b" }),
+                "spec.controllers.web.namespaces: found a selector; {} the namespace of the operator alone: `own`, which is team-a",
+            ),
+            ("/controllers/web/concurrency", json!(9), "spec.controllers.web.concurrency: found 9; {} 8 at most"),
+            (
+                "/controllers/web/primary",
+                json!({ "apiVersion": "v1", "kind": "Secret" }),
+                "spec: found a need for get, list, watch, patch of secrets; {} nothing of it",
+            ),
+            (
+                "/controllers/web/workflow/dependents/map/onRename",
+                json!("delete"),
+                "spec: found a need for delete of configmaps; {} list, watch, create, update, patch",
+            ),
+            (
+                "/controllers/web/sources",
+                json!({ "s": { "informer": { "apiVersion": "v1", "kind": "ConfigMap", "namespaces": "all" } } }),
+                "spec.controllers.web.sources.s.informer.namespaces: found all namespaces; {} the namespace of the operator alone: `own`, which is team-a",
+            ),
+            ("/serviceAccount", json!({ "name": "admin" }), "spec.serviceAccount.name: found `admin`; {} pages, shops"),
+            (
+                "/serviceAccount",
+                json!({ "name": "pages", "namespace": "team-b" }),
+                "spec.serviceAccount.namespace: found team-b; {} accounts of the operator's namespace alone, team-a",
+            ),
+            ("/serviceAccount", json!(null), "spec.serviceAccount: found none; {} pages, shops, and one is needed"),
+            (
+                "/plugins/web/component",
+                json!({ "oci": "ghcr.io/team-ab/web:1" }),
+                "spec.plugins.web.component.oci: found `ghcr.io/team-ab/web`; {} ghcr.io/team-a",
+            ),
+            (
+                "/plugins/web/limits/memory",
+                json!("64Mi"),
+                "spec.plugins.web.limits.memory: found 64Mi; {} 32Mi at most",
+            ),
+            ("/plugins/web/limits/timeout", json!("10s"), "spec.plugins.web.limits.timeout: found 10s; {} 5s at most"),
+            ("/plugins/web/limits/cpu", json!(null), "spec.plugins.web.limits.cpu: found none; {} 500ms at most"),
+            (
+                "/plugins/web/limits/requestsPerSecond",
+                json!(51),
+                "spec.plugins.web.limits.requestsPerSecond: found 51; {} 50 at most",
+            ),
+            (
+                "/plugins/web/capabilities/http",
+                json!(["example.com"]),
+                "spec.plugins.web.capabilities.http: found `example.com`; {} *.example.com",
+            ),
+            (
+                "/plugins/web/capabilities/tcp",
+                json!(["db.example.com:1"]),
+                "spec.plugins.web.capabilities.tcp: found `db.example.com:1`; {} none",
+            ),
+            (
+                "/plugins/web/capabilities/kubernetes",
+                json!([{ "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["get"], "namespaces": "all" }]),
+                "spec.plugins.web.capabilities.kubernetes[0].namespaces: found all namespaces; {} the namespace of the operator alone: `own`, which is team-a",
+            ),
+            (
+                "/plugins/web/capabilities/kubernetes",
+                json!([{ "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["delete"] }]),
+                "spec: found a need for delete of configmaps; {} list, watch, create, update, patch",
+            ),
+            (
+                "/plugins/web/configFrom",
+                json!({ "a": { "secret": { "name": "s" } } }),
+                "spec: found a need for get of secrets; {} nothing of it",
+            ),
+        ] {
+            let found = found(&[(field, value)]);
+            assert_eq!(found.first(), Some(&expected.replace("{}", teams)), "{field}");
+        }
+    }
+}

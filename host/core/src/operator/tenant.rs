@@ -1,0 +1,277 @@
+//! Makes an operator of another namespace than the daemon's own one that shares no name and no namespace with others, and decides how many of them
+//! there may be (CE rules).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::ceiling;
+use crate::manifest::{Ceiling, Component, Controller, Namespaces, Operator, ServiceAccount, Tenant};
+
+/// The longest field manager; what conditions are written under is longer by some.
+const LONGEST_MANAGER: usize = 117;
+
+/// Returns what an operator of another namespace is called in the daemon: names with a dot are nobody else's.
+pub fn name(namespace: &str, name: &str) -> Arc<str> {
+    format!("{namespace}.{name}").into()
+}
+
+/// Returns an operator of this namespace as the daemon runs it: it is called `NAMESPACE.NAME`, as its controllers are; it writes under field managers
+/// that say so; and it reads Secrets and `ConfigMap`s of its namespace in the name of its account.
+///
+/// # Errors
+/// What is more than its ceiling has, with the fields, a line each.
+pub fn housed(operator: Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Result<Operator, String> {
+    let mut found = ceiling::excess(&operator, namespace, ceiling);
+    let housed = Housing::new(&operator, namespace, ceiling).house(operator);
+    for controller in housed.controllers.values().filter(|one| one.field_manager.len() > LONGEST_MANAGER) {
+        let manager = &controller.field_manager;
+        found.push(format!(
+            "spec.controllers.{}.fieldManager: `{manager}`, as it is called beside others, has {} bytes; expected at most {LONGEST_MANAGER}",
+            controller.own_name,
+            manager.len()
+        ));
+    }
+    if found.is_empty() { Ok(housed) } else { Err(found.join("\n")) }
+}
+
+/// How many operators, plugins and controllers a namespace has so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    operators: usize,
+    plugins: usize,
+    controllers: usize,
+}
+
+impl Count {
+    /// Adds an operator, if its ceiling has room for it.
+    ///
+    /// # Errors
+    /// What is too much.
+    pub fn add(&mut self, operator: &Operator, ceiling: &Ceiling) -> Result<(), String> {
+        let plugins = operator.plugins.values().filter(|plugin| plugin.component.is_some()).count();
+        let sum = Self {
+            operators: self.operators + 1,
+            plugins: self.plugins + plugins,
+            controllers: self.controllers + operator.controllers.len(),
+        };
+        for (what, found, most) in [
+            ("operators", sum.operators, ceiling.operators),
+            ("plugins", sum.plugins, ceiling.plugins),
+            ("controllers", sum.controllers, ceiling.controllers),
+        ] {
+            if found > most {
+                return Err(format!(
+                    "with it the namespace has {found} {what}; the ceiling `{}` permits {most}, and those that are older go first",
+                    ceiling.name
+                ));
+            }
+        }
+        *self = sum;
+        Ok(())
+    }
+}
+
+/// What makes an operator a tenant.
+struct Housing<'c> {
+    ceiling: &'c Ceiling,
+    tenant: Option<Arc<Tenant>>,
+    namespace: &'c Arc<str>,
+}
+
+impl<'c> Housing<'c> {
+    fn new(operator: &Operator, namespace: &'c Arc<str>, ceiling: &'c Ceiling) -> Self {
+        let account = operator.controllers.values().find_map(|controller| controller.service_account.as_ref());
+        let tenant = account.map(|account| {
+            Arc::new(Tenant {
+                namespace: Arc::clone(namespace),
+                account: Arc::clone(&account.name),
+                operator: Arc::clone(&operator.name),
+            })
+        });
+        Self { ceiling, tenant, namespace }
+    }
+
+    fn house(&self, operator: Operator) -> Operator {
+        let mut plugins = operator.plugins;
+        for plugin in plugins.values_mut() {
+            for value in plugin.values_mut() {
+                value.tenant.clone_from(&self.tenant);
+            }
+            for grant in &mut plugin.capabilities.kubernetes {
+                self.settle(grant.namespaces.as_mut());
+            }
+            if let Some(Component::Registry(image)) = &mut plugin.component {
+                image.ceiling.clone_from(&self.ceiling.keys);
+            }
+        }
+        let controllers = operator.controllers.into_values().map(|controller| self.controller(controller));
+        Operator {
+            name: name(self.namespace, &operator.name),
+            plugins,
+            controllers: controllers.map(|controller| (Arc::clone(&controller.name), controller)).collect(),
+            origin: operator.origin,
+        }
+    }
+
+    fn controller(&self, controller: Controller) -> Controller {
+        let mut controller = Controller {
+            name: name(self.namespace, &controller.own_name),
+            field_manager: format!("capstan.{}.{}", self.namespace, controller.field_manager).into(),
+            home: Some(Arc::clone(self.namespace)),
+            service_account: controller
+                .service_account
+                .map(|account| ServiceAccount { namespace: Some(Arc::clone(self.namespace)), ..account }),
+            ..controller
+        };
+        self.settle(Some(&mut controller.namespaces));
+        for source in controller.sources.values_mut() {
+            self.settle(source.namespaces.as_mut());
+        }
+        for inbound in controller.inbound.values_mut() {
+            if let Some(token) = inbound.senders.token_mut() {
+                token.tenant.clone_from(&self.tenant);
+            }
+        }
+        controller
+    }
+
+    /// Writes the namespace in place of `own`.
+    fn settle(&self, namespaces: Option<&mut Namespaces>) {
+        if let Some(own) = namespaces.filter(|namespaces| **namespaces == Namespaces::Own) {
+            *own = Namespaces::Listed(BTreeSet::from([Arc::clone(self.namespace)]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::manifest::{Ceilings, Defaults, Plugin, parse_object};
+
+    fn ceiling(more: &str) -> Arc<Ceiling> {
+        let text = format!(
+            "apiVersion: capstan.dev/v1alpha1\nkind: Ceilings\nspec:\n  ceilings:\n    teams:\n      namespaces: [team-a]\n      \
+             serviceAccounts: [pages]\n      registries: [ghcr.io]\n      inbound: true\n      rules:\n        - {{ apiGroups: [\"\"], resources: \
+             [configmaps, configmaps/status, secrets, events], verbs: [get, list, watch, create, patch] }}\n{more}"
+        );
+        Arc::clone(Ceilings::parse(&text, Path::new("c")).unwrap().of("team-a").unwrap())
+    }
+
+    fn operator(name: &str) -> Operator {
+        let object = serde_json::json!({
+            "metadata": { "name": name },
+            "spec": {
+                "serviceAccount": { "name": "pages" },
+                "plugins": { "web": {
+                    "component": { "oci": "ghcr.io/team-a/web:1", "pullSecret": "pull" },
+                    "configFrom": { "a": { "secret": { "name": "s" } } },
+                    "capabilities": { "kubernetes": [{ "apiVersion": "v1", "kind": "Secret", "verbs": ["get"], "namespaces": "own" }] },
+                } },
+                "controllers": { "web": {
+                    "plugin": "web",
+                    "namespaces": "own",
+                    "primary": { "apiVersion": "v1", "kind": "ConfigMap" },
+                    "sources": {
+                        "s": { "informer": { "apiVersion": "v1", "kind": "Secret", "namespaces": "own" } },
+                        "i": { "inbound": { "token": { "secret": { "name": "t" } } } },
+                    },
+                } },
+            },
+        });
+        parse_object(&object, Path::new("o"), &Defaults::default()).unwrap()
+    }
+
+    #[test]
+    fn a_tenant_shares_no_name_with_others_and_is_in_its_namespace_alone() {
+        // CE-2
+        let housed = housed(operator("web"), &"team-a".into(), &ceiling("")).unwrap();
+        assert_eq!(&*housed.name, "team-a.web");
+        let controller = &housed.controllers["team-a.web"];
+        let names =
+            [&controller.name, &controller.own_name, &controller.field_manager, controller.home.as_ref().unwrap()];
+        assert_eq!(names.map(|name| &**name), ["team-a.web", "web", "capstan.team-a.web", "team-a"]);
+        let account = controller.service_account.as_ref().unwrap();
+        assert_eq!((&*account.name, account.namespace.as_deref()), ("pages", Some("team-a")));
+        let here = Namespaces::Listed(BTreeSet::from(["team-a".into()]));
+        let plugin = &housed.plugins["web"];
+        assert_eq!(controller.namespaces, here);
+        assert_eq!(controller.sources["s"].namespaces, Some(here.clone()));
+        assert_eq!(plugin.capabilities.kubernetes[0].namespaces, Some(here));
+        let tokens = controller.inbound.values().filter_map(|inbound| inbound.senders.token());
+        for value in Plugin::values(plugin).chain(tokens) {
+            let tenant = value.tenant.as_ref().unwrap();
+            assert_eq!(
+                [&tenant.namespace, &tenant.account, &tenant.operator].map(|name| &**name),
+                ["team-a", "pages", "web"]
+            );
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_ceiling_are_demanded_beside_those_of_the_manifest() {
+        // CE-4
+        let pem = "-----BEGIN PUBLIC KEY-----\n          MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE5Tz4l6OjBrJ0ORXfhRVJUYzUaZKe\n          TMBIJ2BgL4SOhM9DfBMWmvZ3Wuw5rNbxQy5Nf9uHTB/xkFVMkV6n8Gk5Fw==\n          -----END PUBLIC KEY-----";
+        let keyed = ceiling(&format!("      verifyKeys:\n        - |\n          {pem}\n"));
+        let housed = housed(operator("web"), &"team-a".into(), &keyed).unwrap();
+        let Some(Component::Registry(image)) = &housed.plugins["web"].component else { panic!() };
+        let demands = image.demands(None);
+        assert_eq!(demands.all.iter().map(|demand| demand.whose).collect::<Vec<_>>(), ["verifyKeys of its ceiling"]);
+        assert_eq!(demands.all[0].keys, keyed.keys);
+    }
+
+    #[test]
+    fn a_field_manager_that_is_too_long_beside_others_is_told() {
+        let long = "a".repeat(63);
+        let object = serde_json::json!({
+            "metadata": { "name": "web" },
+            "spec": {
+                "serviceAccount": { "name": "pages" },
+                "controllers": { &long: { "namespaces": "own", "primary": { "apiVersion": "v1", "kind": "ConfigMap" }, "status": { "template": { "a": "b" } } } },
+            },
+        });
+        let operator = parse_object(&object, Path::new("o"), &Defaults::default()).unwrap();
+        let namespace: Arc<str> = "b".repeat(63).into();
+        let why = housed(operator, &namespace, &ceiling("")).unwrap_err();
+        assert_eq!(
+            why,
+            format!(
+                "spec.controllers.{long}.fieldManager: `capstan.{namespace}.{long}`, as it is called beside others, has 135 bytes; expected at most 117"
+            )
+        );
+    }
+
+    #[test]
+    fn a_namespace_has_no_more_operators_than_its_ceiling_permits() {
+        // CE-5
+        for (more, expected) in [
+            ("", Ok(())),
+            (
+                "      operators: 1\n",
+                Err(
+                    "with it the namespace has 2 operators; the ceiling `teams` permits 1, and those that are older go first",
+                ),
+            ),
+            (
+                "      plugins: 1\n",
+                Err(
+                    "with it the namespace has 2 plugins; the ceiling `teams` permits 1, and those that are older go first",
+                ),
+            ),
+            (
+                "      controllers: 1\n",
+                Err(
+                    "with it the namespace has 2 controllers; the ceiling `teams` permits 1, and those that are older go first",
+                ),
+            ),
+        ] {
+            let (ceiling, mut count) = (ceiling(more), Count::default());
+            count.add(&operator("one"), &ceiling).unwrap();
+            let found = count.add(&operator("two"), &ceiling);
+            assert_eq!(found.as_ref().map(|()| ()).map_err(String::as_str), expected);
+            // What is refused takes no room.
+            assert_eq!(count.add(&operator("three"), &ceiling).is_err(), expected.is_err());
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The arguments of `capstan rbac`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Documents, label, name, pair, segment};
+
+/// `capstan rbac`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  capstan rbac -m webpage.yaml --namespace capstan | kubectl apply -f -
+  capstan rbac --ceilings ceilings.yaml --namespace capstan
+  capstan rbac -m operators/ --plural Gateway.example.com=gateways --cluster-scoped Tenant.example.com
+
+No cluster is asked: plurals are guessed as kubectl guesses them, and kinds of others are taken to live in namespaces. Kinds are
+named Kind.group, or Kind in the core group.")]
+pub struct Rbac {
+    /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
+    #[arg(short, long = "manifest", value_name = "PATH", required_unless_present = "ceilings", value_delimiter = ',')]
+    pub manifests: Vec<PathBuf>,
+    /// The file that the daemon gets as its `--ceilings`: also the roles that these come to, for the daemon and for their accounts.
+    #[arg(long, value_name = "FILE")]
+    pub ceilings: Option<PathBuf>,
+    /// The file that the daemon gets as its `--defaults`.
+    #[arg(long, value_name = "FILE")]
+    pub defaults: Option<PathBuf>,
+    /// The format of the roles.
+    #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
+    pub output: Documents,
+    /// The namespace of the daemon and its service account: `own` in manifests.
+    #[arg(short, long, alias = "release-namespace", value_name = "NAME", default_value = "default", value_parser = label)]
+    pub namespace: String,
+    /// The daemon's service account.
+    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = name)]
+    pub service_account: String,
+    /// The name of roles and bindings.
+    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = segment)]
+    pub name: String,
+    /// A plural that can't be guessed; may be given several times.
+    #[arg(long = "plural", value_name = "KIND=NAME", value_parser = pair)]
+    pub plurals: Vec<(String, String)>,
+    /// A kind that lives in no namespace; those of Kubernetes itself are known. May be given several times.
+    #[arg(long, value_name = "KIND")]
+    pub cluster_scoped: Vec<String>,
+    /// A subresource that components write with the verbs that `capabilities.kubernetes` has for the kind; may be given
+    /// several times.
+    #[arg(long = "subresource", value_name = "KIND=NAME", value_parser = pair)]
+    pub subresources: Vec<(String, String)>,
+}
