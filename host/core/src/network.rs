@@ -121,6 +121,13 @@ impl Destination {
         scheme && port == Some(target.port) && self.host.names(&target.host)
     }
 
+    /// Whether it permits all that another entry does.
+    pub fn covers(&self, other: &Self) -> bool {
+        let scheme = self.scheme.is_none() || self.scheme == other.scheme;
+        let internal = self.internal || !other.internal;
+        scheme && internal && self.port == other.port && self.host.covers(&other.host)
+    }
+
     /// Returns the first entry that names what a component asks for; those with a host in full go before patterns.
     pub fn find<'a>(entries: &'a [Self], target: &Target) -> Option<&'a Self> {
         let mut fits = entries.iter().filter(|entry| entry.names(target));
@@ -190,6 +197,16 @@ impl Host {
             return right.then(|| Self::Below(domain.into())).ok_or_else(|| why.to_owned());
         }
         if is_host(text) { Ok(Self::Name(text.into())) } else { Err(format!("expected {RIGHT}, in lower case")) }
+    }
+
+    /// Whether it names all that another entry does.
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Below(domain), Self::Name(name) | Self::Below(name)) => {
+                self == other || name.strip_suffix(&**domain).is_some_and(|rest| rest.ends_with('.'))
+            }
+            (own, other) => own == other,
+        }
     }
 
     /// Whether it names a host, written as a [`Target`] has it.

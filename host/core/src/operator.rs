@@ -1,4 +1,8 @@
-//! What is decided of operators that are objects of the cluster: which names they may have, and what their status says.
+//! What is decided of operators: what a version of one wants more than another, whether it waits for an approval, which names those may have that
+//! are objects of the cluster, and what their status says.
 
+pub mod approval;
+pub mod difference;
 pub mod names;
 pub mod status;
+pub mod wants;

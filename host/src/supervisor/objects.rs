@@ -17,11 +17,13 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::supply::{Again, Content, Loader, Supply};
-use crate::informer::pool::Pool;
+use crate::client::Kind;
+use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{PageSize, Scope, Selectors, Subscriber};
 use known::Known;
 use posted::kind;
 
+pub mod approvals;
 pub mod known;
 mod posted;
 pub mod telling;
@@ -51,19 +53,7 @@ pub struct WithObjects {
 impl Objects {
     /// Watches the operators of a namespace, for which these defaults hold.
     pub fn watch(pool: &Pool, namespace: &Arc<str>, defaults: Defaults) -> Self {
-        let (sender, changed) = watch::channel(());
-        let listener = Arc::new(move |_| sender.send_modify(|()| ()));
-        let subscriber = Subscriber { source: Arc::new(Source::new(spec())), listener };
-        let scope = Scope {
-            gvk: kind().gvk,
-            namespace: Some(Arc::clone(namespace)),
-            cluster: None,
-            except: None,
-            selectors: Selectors::default(),
-            alone: None,
-            page: PageSize::default(),
-        };
-        let subscription = pool.join(&scope, &kind(), subscriber);
+        let (subscription, changed) = joined(pool, namespace, ("operators", &kind()));
         Self { known: Arc::new(Known::new(subscription)), defaults, changed }
     }
 
@@ -106,12 +96,33 @@ impl Objects {
     }
 }
 
+/// Watches the objects of one of the daemon's own kinds in a namespace. Who has the receiver is told that one has changed.
+fn joined(
+    pool: &Pool,
+    namespace: &Arc<str>,
+    (name, kind): (&'static str, &Kind),
+) -> (Subscription, watch::Receiver<()>) {
+    let (sender, changed) = watch::channel(());
+    let listener = Arc::new(move |_| sender.send_modify(|()| ()));
+    let subscriber = Subscriber { source: Arc::new(Source::new(spec(name, kind))), listener };
+    let scope = Scope {
+        gvk: kind.gvk.clone(),
+        namespace: Some(Arc::clone(namespace)),
+        cluster: None,
+        except: None,
+        selectors: Selectors::default(),
+        alone: None,
+        page: PageSize::default(),
+    };
+    (pool.join(&scope, kind, subscriber), changed)
+}
+
 /// Returns what is watched.
-fn spec() -> Spec {
+fn spec(name: &'static str, kind: &Kind) -> Spec {
     let filter = PrimaryFilter { generation_aware: false, finalizer: None };
     Spec {
-        name: "operators".into(),
-        gvk: kind().gvk,
+        name: name.into(),
+        gvk: kind.gvk.clone(),
         cluster: None,
         role: Role::Primary,
         filter: Filter::primary(filter, Filters::default()),
@@ -119,7 +130,7 @@ fn spec() -> Spec {
         fields: Keep::default().fields(),
         bounded: None,
         packed: false,
-        faults: Arc::new(Faults::new("operators", |_| {})),
+        faults: Arc::new(Faults::new(name, |_| {})),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads an operator out of an object of the cluster: what it says, and what its status remembers of what was in force.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub(super) struct Posted {
     pub(super) content: Result<Operator, String>,
     /// What was in force last, as the status remembers it.
     pub(super) last_good: Option<Operator>,
+    /// The digests of the components that were in force then, by plugin; `None` if that is not known.
+    pub(super) components: Option<BTreeMap<Arc<str>, Digest>>,
     /// Why it is not heeded though there may be nothing wrong with it: a word for programs, and what is to be known.
     pub(super) refused: Option<(&'static str, String)>,
     /// Whether its last good version is put in place first.
@@ -72,6 +75,7 @@ impl Posted {
         let field = |pointer: &str| tree.pointer(pointer).unwrap_or(&Value::Null);
         Self {
             last_good: last_good(&tree, &path, defaults),
+            components: components(&tree),
             created: field("/metadata/creationTimestamp").as_str().unwrap_or_default().to_owned(),
             spec: field("/spec").to_string().into(),
             uid: header.uid.clone(),
@@ -106,6 +110,15 @@ fn last_good(object: &Value, path: &Path, defaults: &Defaults) -> Option<Operato
         }
     }
     Some(operator)
+}
+
+/// Returns which components were in force last.
+fn components(object: &Value) -> Option<BTreeMap<Arc<str>, Digest>> {
+    let components = object.pointer("/status/inForce/components")?.as_object()?;
+    components
+        .iter()
+        .map(|(name, digest)| Some((name.as_str().into(), Digest::parse(digest.as_str()?).ok()?)))
+        .collect()
 }
 
 #[cfg(test)]
