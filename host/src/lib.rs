@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use capstan_core::{manifest, text};
+use capstan_core::{manifest, operator, text};
 use clap::CommandFactory;
 
 pub mod admin;
@@ -93,10 +93,7 @@ pub fn main(cli: Cli) -> ExitCode {
                 Kind::Ceilings => manifest::schema_of_ceilings(),
             }
         )),
-        Command::OperatorCrd { output } => print(&match output {
-            Documents::Yaml => serde_yaml::to_string(&manifest::definition()).unwrap_or_default(),
-            Documents::Json => format!("{:#}\n", manifest::definition()),
-        }),
+        Command::OperatorCrd { output } => print(&definitions(output)),
         Command::Completions { shell } => completions(shell),
         Command::CompileComponent { memory, cpu } => {
             let cpu = Duration::from_secs(cpu);
@@ -155,6 +152,17 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "capstan", &mut script);
     print(&String::from_utf8(script).context("the completion script")?)
+}
+
+/// Returns the definitions of operators and of their approvals.
+fn definitions(output: Documents) -> String {
+    let all = [manifest::definition(), operator::approval::definition()];
+    match output {
+        Documents::Yaml => all.map(|one| serde_yaml::to_string(&one).unwrap_or_default()).join("---\n"),
+        Documents::Json => {
+            format!("{:#}\n", serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": all }))
+        }
+    }
 }
 
 fn version(output: Output) -> String {

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use capstan_core::guest::{Answer, Call, Context, Description, Failure, Guest, Interface, Session};
 use capstan_core::manifest::{Limits, Permission};
+use capstan_core::operator::wants::About;
 use capstan_core::reconciler::memos::Memos;
 use capstan_core::room::{Holding, Room};
 use futures::future::BoxFuture;
@@ -65,6 +66,7 @@ struct Loaded {
     description: Option<Description>,
     /// The ways in which it can ask to write.
     writes: BTreeSet<Permission>,
+    about: About,
     /// One permit per run at a time (`limits.concurrency`); stands before the pool, whose exhaustion is an error.
     permits: Arc<Semaphore>,
     /// Where instances wait to be used again; none if each run gets a fresh one. An instance is started only if none
@@ -86,6 +88,9 @@ pub trait Component: Guest + fmt::Debug {
 
     /// Returns the ways in which it can ask to write, as the manifest would permit it.
     fn writes(&self) -> &BTreeSet<Permission>;
+
+    /// Returns what it imports and exports, and its size; `None` if templates are in its place.
+    fn about(&self) -> Option<&About>;
 
     /// Returns what it has done since it was loaded.
     fn usage(&self) -> Usage;
@@ -203,6 +208,10 @@ impl Component for Plugin {
 
     fn writes(&self) -> &BTreeSet<Permission> {
         &self.inner.writes
+    }
+
+    fn about(&self) -> Option<&About> {
+        Some(&self.inner.about)
     }
 
     fn usage(&self) -> Usage {

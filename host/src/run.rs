@@ -38,7 +38,9 @@ use crate::part::Part;
 use crate::plugin::Outside;
 use crate::readiness::{Matter, Unready};
 use crate::supervisor::Supervisor;
+use crate::supervisor::asking::Asking;
 use crate::supervisor::disk::Disk;
+use crate::supervisor::objects::approvals::Approvals;
 use crate::supervisor::objects::telling::Teller;
 use crate::supervisor::objects::{Objects, WithObjects};
 use crate::supervisor::status::{self, Status};
@@ -150,10 +152,11 @@ async fn serve(
     let images = operators::images(&args.source, outside.clone())?;
     let status = Arc::new(Status::pulling(images.clone()));
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside, images.clone())?;
-    let (supply, teller) = with_objects(supply(disk), (args, &status), &environment).await?;
+    let (supply, teller, asking) = with_objects(supply(disk), (args, &status), &environment).await?;
     let _teller = teller.map(|teller| AbortOnDropHandle::new(tokio::spawn(teller.run())));
     let supervisor = Supervisor::new(supply, Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .pulling(images)
+        .asking(asking)
         .capped(args.plugin_concurrency());
     let desk = Desk::new(&status, supervisor.tokens(), &metrics, environment.workers.runtime());
     let requests = match port {
@@ -202,22 +205,25 @@ async fn serve(
     Ok(())
 }
 
-/// Returns the supply with the operators of the cluster, if they are wanted, and who says how they are.
+/// Returns the supply with the operators of the cluster, if they are wanted, who says how they are, and who says whether versions are put in force.
 async fn with_objects(
     supply: Box<dyn Supply>,
     (args, status): (&args::Run, &Arc<Status>),
     environment: &Environment,
-) -> anyhow::Result<(Box<dyn Supply>, Option<Teller>)> {
+) -> anyhow::Result<(Box<dyn Supply>, Option<Teller>, Asking)> {
     let Environment { pool, home, .. } = environment;
     let Some(args::Operators::Cluster) = args.operators else {
-        return Ok((supply, None));
+        return Ok((supply, None, if args.unasked { Asking::Nobody } else { Asking::Nowhere }));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
     let ceilings = args.ceilings.as_deref().map(operators::ceilings).transpose()?.unwrap_or_default();
     let mut objects = Objects::watch(pool, &home.own, defaults, ceilings);
     let teller = Teller::new(objects.known(), Arc::clone(status), environment);
+    let floor = args.on_new_version.unwrap_or_default();
+    let approvals = Approvals::new(pool, &home.own, objects.known(), floor);
     objects.listed().await;
-    Ok((Box::new(WithObjects::new(supply, objects)), Some(teller)))
+    let supply = Box::new(WithObjects::new(supply, objects));
+    Ok((supply, Some(teller), Asking::Of(Arc::new(approvals))))
 }
 
 /// Makes sure that there is something to run. What is wrong with some of the manifests only, the supervisor tells.

@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use capstan_core::manifest::{Component as Source, Controller, Operator, Plugin};
-use capstan_core::permission::risk;
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
-use capstan_core::rollout::values::given;
+use capstan_core::rollout::values::{Given, given};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -20,6 +19,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+pub mod asking;
+mod bounds;
 pub mod disk;
 pub mod held;
 mod inbound;
@@ -35,6 +36,7 @@ use crate::backoff::until;
 use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
 use crate::registry::images::Images;
+use asking::{Asking, Judged};
 use leaving::Leaving;
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
@@ -49,6 +51,8 @@ pub struct Supervisor {
     values: Values,
     /// The components that are in registries.
     images: Images,
+    /// Who says whether versions may be put in force that want more.
+    asking: Asking,
     environment: Arc<Environment>,
     status: Arc<Status>,
     /// How many runs of one plugin may be under way.
@@ -104,6 +108,7 @@ impl Supervisor {
         Self {
             supply,
             images: Images::default(),
+            asking: Asking::default(),
             values: Values::new(&environment.api, &environment.home.own),
             environment,
             status,
@@ -120,12 +125,6 @@ impl Supervisor {
             tasks: JoinSet::new(),
             stop,
         }
-    }
-
-    /// Returns the supervisor with so many runs of one plugin at most, whatever its manifest says.
-    #[must_use]
-    pub fn capped(self, concurrency: usize) -> Self {
-        Self { concurrency, ..self }
     }
 
     /// Returns the supervisor with the components of registries.
@@ -159,6 +158,10 @@ impl Supervisor {
                     }
                     () = self.values.changed() => again = Some(Again::OnceChanged),
                     () = self.images.changed() => again = Some(Again::OnceChanged),
+                    () = self.asking.changed() => {
+                        self.heed_approvals();
+                        again = Some(Again::OnceChanged);
+                    }
                     () = self.environment.swapped.notified() => self.want_values(),
                     () = until(self.again_at) => {
                         self.again_at = None;
@@ -178,7 +181,7 @@ impl Supervisor {
 
     /// Reads all manifests.
     fn look(&mut self) {
-        let files = self.supply.manifests(&self.operators);
+        let files = self.asking.heard(self.supply.manifests(&self.operators));
         let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;
@@ -199,34 +202,15 @@ impl Supervisor {
         managers::learn(&self.operators, in_use.iter().map(|name| &**name), &self.environment);
     }
 
-    /// Tells of what new or changed manifests give components beyond what is to be seen.
-    fn warn_of_risks(&self, operators: &[Operator]) {
-        for operator in operators {
-            let before = self.operators.iter().find(|o| o.name == operator.name);
-            let known = before.map(risk::of).unwrap_or_default();
-            for risk in risk::of(operator).difference(&known) {
-                tracing::warn!(operator = %operator.name, "{risk}");
-            }
-        }
-    }
-
-    /// Bounds what operators may have at once, and tells those that want more.
-    fn cap(&mut self) {
-        let most = self.concurrency;
-        let capped = self.operators.iter_mut().flat_map(|o| o.cap_concurrency(most));
-        let capped: BTreeSet<_> = capped.collect();
-        for message in capped.difference(&self.capped) {
-            tracing::warn!("{message}");
-        }
-        self.capped = capped;
-    }
-
     /// Returns what is to be loaded: all that is not in force of the operators that have changed since they were tried.
     fn rollouts(&mut self, again: Again) -> Vec<Rollout> {
         let mut rollouts = Vec::new();
         for operator in &self.operators {
             let in_force = |unit: &Unit| self.in_force.get(unit).map(|version| &version.attempt);
-            let values = |plugin: &Plugin| given(&operator.name, plugin, |asked| self.values.known(asked));
+            // What is approved is awaited as values are.
+            let is_awaited = self.asking.is_awaited(operator, self.said_in_force(&operator.name));
+            let read = |plugin: &Plugin| given(&operator.name, plugin, |asked| self.values.known(asked));
+            let values = |plugin: &Plugin| if is_awaited { Given::Unread } else { read(plugin) };
             let content = |component: &Source| match component {
                 Source::File(path) => self.supply.content(path),
                 Source::Registry(image) => self.images.content(&operator.name, image),
@@ -261,7 +245,9 @@ impl Supervisor {
             self.tried.insert(Arc::clone(&operator.name), attempts.clone());
             let changes: Vec<_> =
                 attempts.into_iter().filter_map(|(unit, attempt)| self.change(unit, attempt)).collect();
-            if !changes.is_empty() {
+            if changes.is_empty() {
+                self.status.ask(&operator.name, None);
+            } else {
                 let attempts = changes.iter().map(|change| (change.unit.clone(), change.attempt.clone()));
                 let superseded = CancellationToken::new();
                 let loading = Loading { again: false, attempts: attempts.collect(), superseded: superseded.clone() };
@@ -314,7 +300,8 @@ impl Supervisor {
     /// Puts in place what was loaded for an operator: all of it, or nothing if something that runs would break. Says whether
     /// there is something to look at again.
     fn place(&mut self, loaded: Loaded) -> Option<Again> {
-        let Loaded { operator, units, _loader } = loaded;
+        let Loaded { operator: declared, units, _loader } = loaded;
+        let operator = Arc::clone(&declared.name);
         let loading = self.loading.remove(&operator);
         let again = loading.is_some_and(|loading| loading.again);
         let again = again.then_some(Again::OnceChanged);
@@ -352,16 +339,26 @@ impl Supervisor {
                 self.status.held_back(unit, &culprit);
             }
         } else {
-            self.stop_unwanted_of(&operator);
-            // Nothing is waited for: all runs that begin from here on see all of it.
-            for (unit, attempt, loaded) in units {
-                if let Ok(plugin) = loaded {
-                    self.put(unit, attempt, plugin);
+            match self.judge(&declared, &units) {
+                Judged { asked: Some(asked), .. } => self.have_wait(&operator, asked, &units),
+                Judged { asked: None, change } => {
+                    self.put_all(&operator, units);
+                    self.tell_change(&operator, change);
                 }
             }
-            self.retire();
         }
         again
+    }
+
+    fn put_all(&mut self, operator: &Arc<str>, units: Vec<Outcome>) {
+        self.stop_unwanted_of(operator);
+        // Nothing is waited for: all runs that begin from here on see all of it.
+        for (unit, attempt, loaded) in units {
+            if let Ok(plugin) = loaded {
+                self.put(unit, attempt, plugin);
+            }
+        }
+        self.retire();
     }
 
     /// Refuses a version that would leave finalizers on primaries which nobody removes any more.

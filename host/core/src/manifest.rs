@@ -78,6 +78,8 @@ pub struct Operator {
     pub plugins: BTreeMap<Arc<str>, Plugin>,
     /// The controllers, by name.
     pub controllers: BTreeMap<Arc<str>, Controller>,
+    /// Whether a version that wants more than the one in force waits for an approval (`AP-2`); default that it does not.
+    pub on_new_version: OnNewVersion,
     /// Where it is written, for messages.
     pub origin: Origin,
 }
@@ -105,6 +107,18 @@ pub enum OnStartError {
     GoOn,
     /// It fails, and stays so until its manifest changes. Others go on.
     Fail,
+}
+
+/// What becomes of a version of an operator that wants more than the one in force (AP rules).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline, transform = crate::yaml::words)]
+pub enum OnNewVersion {
+    /// It is put in force.
+    #[default]
+    Apply,
+    /// It waits until somebody approves it.
+    Ask,
 }
 
 /// A controller: one kind of primaries, reconciled by one plugin, or by templates alone.

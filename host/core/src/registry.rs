@@ -7,7 +7,6 @@ pub mod answer;
 pub mod artifact;
 pub mod challenge;
 pub mod credentials;
-pub mod difference;
 pub mod reference;
 pub mod referrers;
 pub mod schedule;

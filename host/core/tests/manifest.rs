@@ -483,4 +483,8 @@ fn the_chart_has_the_definition_of_operators() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/capstan/files/operators.yaml");
     let definition = serde_yaml::to_string(&capstan_core::manifest::definition()).unwrap();
     golden(&file, &format!("# Printed by `capstan operator-crd`.\n{definition}")).unwrap();
+    // AP-3
+    let file = file.with_file_name("approvals.yaml");
+    let definition = serde_yaml::to_string(&capstan_core::operator::approval::definition()).unwrap();
+    golden(&file, &format!("# Printed by `capstan operator-crd`, after that of operators.\n{definition}")).unwrap();
 }

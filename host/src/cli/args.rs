@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use capstan_core::manifest::OnNewVersion;
 use capstan_core::object::is_path_segment;
 use capstan_core::object::labels::{is_domain, is_label};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -101,12 +102,13 @@ Then, as the first line of a manifest:
         #[arg(value_enum, default_value_t = Kind::Operator)]
         kind: Kind,
     },
-    /// Print the definition (CRD) of operators that are objects of the cluster, which `capstan run --operators cluster` runs.
+    /// Print the definitions (CRDs) of operators that are objects of the cluster, which `capstan run --operators cluster` runs, and of their
+    /// approvals.
     #[command(after_help = "\
 Examples:
   capstan operator-crd | kubectl apply --server-side -f -")]
     OperatorCrd {
-        /// The format of the definition.
+        /// The format of the definitions; in JSON they are one list.
         #[arg(short, long, value_enum, default_value_t = Documents::Yaml)]
         output: Documents,
     },
@@ -170,6 +172,13 @@ pub struct Run {
     /// as well, each within what it permits.
     #[arg(long, value_name = "FILE", env = "CAPSTAN_CEILINGS", requires = "operators")]
     pub ceilings: Option<PathBuf>,
+    /// What becomes of versions that want more than the one in force, whatever their operators say: `ask` has each wait for
+    /// `capstan approve`. Without it, each operator says so by `onNewVersion`.
+    #[arg(long, value_parser = on_new_version, value_name = "apply|ask", env = "CAPSTAN_ON_NEW_VERSION", requires_if("ask", "operators"))]
+    pub on_new_version: Option<OnNewVersion>,
+    /// Nobody is asked, whatever operators say: this is `capstan dev`.
+    #[arg(skip)]
+    pub unasked: bool,
     /// The kubeconfig file; without it $KUBECONFIG, ~/.kube/config or, in a pod, the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -244,6 +253,14 @@ pub struct Run {
 pub enum Operators {
     /// Objects of the cluster.
     Cluster,
+}
+
+fn on_new_version(text: &str) -> Result<OnNewVersion, String> {
+    match text {
+        "apply" => Ok(OnNewVersion::Apply),
+        "ask" => Ok(OnNewVersion::Ask),
+        _ => Err("expected `apply` or `ask`".to_owned()),
+    }
 }
 
 impl Run {

@@ -144,7 +144,7 @@ fn daemon(args: &Dev, project: &Project) -> anyhow::Result<Run> {
     let Command::Run(run) = Cli::try_parse_from(line)?.command else {
         anyhow::bail!("the command line is none of `capstan run`");
     };
-    Ok(run)
+    Ok(Run { unasked: true, on_new_version: None, ..run })
 }
 
 fn checked(daemon: &Run) -> Check {

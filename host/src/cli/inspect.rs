@@ -6,27 +6,63 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use capstan_core::operator::difference::{Difference, difference};
+use capstan_core::operator::wants::{About, Wants};
 use capstan_core::registry::challenge::Access;
-use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::{Digest, Reference, artifact};
 
 use super::registry::{Facts, failed, session};
-use crate::cli::args::{Inspect, Registry};
-use crate::read;
+use crate::cli::args::{Inspect, Output, Registry};
+use crate::files::is_manifest;
 use crate::registry::interfaces;
+use crate::{operators, read};
 
 /// Looks, and prints what was found.
 ///
 /// # Errors
 /// If there is no component.
 pub async fn run(args: &Inspect) -> anyhow::Result<ExitCode> {
-    let facts = facts(&args.subject, &args.registry).await?;
     let shown = match &args.against {
-        Some(other) => difference(&self::facts(other, &args.registry).await?, &facts),
-        None => facts.shown(args.output)?,
+        Some(other) => told(&beside(other, args).await?, args.output)?,
+        None => facts(&args.subject, &args.registry).await?.shown(args.output)?,
     };
     std::io::stdout().write_all(shown.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what is otherwise in a component, or in the operator of a manifest, than in another one.
+async fn beside(other: &str, args: &Inspect) -> anyhow::Result<Difference> {
+    match (is_manifest(Path::new(other)), is_manifest(Path::new(&args.subject))) {
+        (true, true) => Ok(difference(&of_manifest(Path::new(other))?, &of_manifest(Path::new(&args.subject))?)),
+        (false, false) => {
+            let (before, after) = (facts(other, &args.registry).await?, facts(&args.subject, &args.registry).await?);
+            let wants = |Facts { interfaces, size, .. }| Wants::of_component(&About { interfaces, size });
+            Ok(difference(&wants(before), &wants(after)))
+        }
+        (true, false) | (false, true) => anyhow::bail!(
+            "{} and {other}: one is a manifest and the other one is not; expected two manifests or two components",
+            args.subject
+        ),
+    }
+}
+
+/// Returns what the operator of a manifest is given.
+fn of_manifest(file: &Path) -> anyhow::Result<Wants> {
+    let operators = operators::valid(&[file.to_owned()])?;
+    let [operator] = operators.as_slice() else {
+        anyhow::bail!("{}: found {} operators; expected one", file.display(), operators.len());
+    };
+    Ok(Wants::of_manifest(operator))
+}
+
+/// Returns a difference in a format.
+fn told(difference: &Difference, output: Output) -> anyhow::Result<String> {
+    Ok(match output {
+        Output::Json => format!("{}\n", serde_json::to_string_pretty(difference)?),
+        Output::Yaml => serde_yaml::to_string(difference)?,
+        Output::Table if difference.is_empty() => "no difference\n".to_owned(),
+        Output::Table => difference.all().iter().fold(String::new(), |text, line| text + line + "\n"),
+    })
 }
 
 async fn facts(subject: &str, registry: &Registry) -> anyhow::Result<Facts> {
@@ -38,19 +74,6 @@ async fn facts(subject: &str, registry: &Registry) -> anyhow::Result<Facts> {
         }
         Ok(_) | Err(_) => of_file(path),
     }
-}
-
-/// Returns what is otherwise in a component than in the one before.
-fn difference(before: &Facts, after: &Facts) -> String {
-    fn version(facts: &Facts) -> Version<'_> {
-        Version { interfaces: &facts.interfaces, size: facts.size }
-    }
-    let mut lines = difference::lines(version(before), version(after));
-    if lines.is_empty() {
-        let same = if before.component == after.component { "the same component" } else { "no difference" };
-        lines.push(same.to_owned());
-    }
-    lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
 async fn of_reference(reference: &Reference, registry: &Registry) -> anyhow::Result<Facts> {

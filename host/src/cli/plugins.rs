@@ -114,6 +114,7 @@ fn line(row: &Row, now: Timestamp) -> Vec<String> {
         State::Active => "active",
         State::Waiting => "waiting",
         State::Outdated => "outdated",
+        State::WaitingForApproval => "waiting for approval",
         State::Failed => "failed",
     };
     let since = row.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use capstan_core::guest::{Answer, Call, Cause, Description, Failure, Function, Interface};
 use capstan_core::manifest::needs::{needs, unwanted};
 use capstan_core::manifest::{self, Instances, Isolation, Operator};
+use capstan_core::operator::wants::About;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -41,7 +42,7 @@ pub use error::Error;
 pub use names::UNCHECKED;
 pub use wasm::Wasm;
 
-use offer::{chain, check_imports, find_exports, writes};
+use offer::{chain, check_imports, find_exports, named, writes};
 use whole::verify;
 
 /// How long something is compiled before the log says so, and again.
@@ -52,12 +53,14 @@ const NEXT_WORD: Duration = Duration::from_secs(10);
 struct Ready {
     code: Code,
     digest: String,
+    /// Its bytes.
+    size: u64,
 }
 
 /// What is found out about a component before it is compiled.
 enum Look {
     /// That is not necessary.
-    Kept(String, Box<Code>),
+    Kept(String, u64, Box<Code>),
     /// It may be: its digest, and what is in it.
     New(String, Vec<u8>),
 }
@@ -171,10 +174,10 @@ impl Loaded {
         facts: Facts,
         plugin: &manifest::Plugin,
     ) -> Result<Self, Error> {
-        let Ready { code, digest } = ready;
+        let Ready { code, digest, size } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
-        let writes = writes(pre.component());
+        let (writes, about) = (writes(pre.component()), About { interfaces: named(pre.component()), size });
         let interfaces = interfaces(&exports);
         let place = match plugin.isolation {
             Isolation::Shared => Place::Here(Parts {
@@ -209,6 +212,7 @@ impl Loaded {
             exports: interfaces,
             description: None,
             writes,
+            about,
             permits: Arc::new(Semaphore::new(concurrency)),
             idle,
             counters,
@@ -279,19 +283,20 @@ async fn compiled(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Rea
         look.await.map_err(|error| Error::of(path, error))?
     };
     let mut turn = None;
-    let (digest, code) = loop {
+    let (digest, size, code) = loop {
         match (look().await?, &turn) {
-            (Look::Kept(digest, code), _) => break (digest, *code),
+            (Look::Kept(digest, size, code), _) => break (digest, size, *code),
             (Look::New(digest, wasm), Some(turn)) => {
+                let size = wasm.len() as u64;
                 let say = |seconds| info!(component = %path.display(), seconds, "compiling; the result is kept for later starts");
                 let code = patiently(cache.compile(turn, engine, wasm, &digest), say).await;
-                break (digest, code.map_err(|error| Error::of(path, error))?);
+                break (digest, size, code.map_err(|error| Error::of(path, error))?);
             }
             (Look::New(..), None) => {}
         }
         turn = Some(cache.turn().await);
     };
-    Ok(Ready { code, digest })
+    Ok(Ready { code, digest, size })
 }
 
 /// Waits for something that may take long, and says after how many seconds it still goes on.
@@ -315,7 +320,7 @@ fn look(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Look, Error> 
     verify(&wasm, path)?;
     let digest = digest(&wasm);
     if let Some(code) = cache.recall(engine, &digest) {
-        return Ok(Look::Kept(digest, Box::new(code)));
+        return Ok(Look::Kept(digest, wasm.len() as u64, Box::new(code)));
     }
     bounds::check(&wasm).map_err(|refused| match refused {
         Refused::Malformed(reason) => Error::Compile { path: path.to_owned(), reason },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use capstan_core::guest::{Answer, Call, Context, Failure, Function, Guest, Interface, Session};
 use capstan_core::manifest::Permission;
+use capstan_core::operator::wants::About;
 use capstan_core::room::{Holding, Room};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -45,6 +46,10 @@ impl Component for Templates {
     fn writes(&self) -> &BTreeSet<Permission> {
         const NONE: &BTreeSet<Permission> = &BTreeSet::new();
         NONE
+    }
+
+    fn about(&self) -> Option<&About> {
+        None
     }
 
     fn usage(&self) -> Usage {

@@ -10,8 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use capstan_core::manifest::Image;
+use capstan_core::operator::difference::difference;
+use capstan_core::operator::wants::{About, Wants};
 use capstan_core::registry::challenge::Access;
-use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::signature::{Demand, Demands};
 use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
 use capstan_core::rollout::plan::Content;
@@ -423,17 +424,17 @@ impl Shared {
     fn compare(&self, (operator, reference): (&str, &Reference), before: &Digest, after: &Digest) {
         let about = |component: &Digest| {
             let bytes = self.kept().ok()?.read(component).ok()?;
-            Some((interfaces(&bytes).ok()?, bytes.len() as u64))
+            let about = About { interfaces: interfaces(&bytes).ok()?, size: bytes.len() as u64 };
+            Some(Wants::of_component(&about))
         };
         if before == after {
             return;
         }
-        let (Some((before, old)), Some((after, new))) = (about(before), about(after)) else {
+        let (Some(before), Some(after)) = (about(before), about(after)) else {
             return;
         };
-        let version = |interfaces, size| Version { interfaces, size };
-        let lines = difference::lines(version(&before, old), version(&after, new));
-        info!(%operator, %reference, difference = lines.join("; "), "a new version");
+        let lines = difference(&before, &after).all();
+        info!(%operator, %reference, difference = lines.join("; "), "the reference names another version");
     }
 }
 

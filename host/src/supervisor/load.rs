@@ -68,7 +68,8 @@ pub(super) type Outcome = (Unit, Attempt, Result<Arc<dyn Component>, Refusal>);
 
 /// The plugins that were loaded for an operator.
 pub(super) struct Loaded {
-    pub(super) operator: Arc<str>,
+    /// As it is declared.
+    pub(super) operator: Operator,
     /// `None` if something newer is to be loaded.
     pub(super) units: Option<Vec<Outcome>>,
     /// Dropped when the plugins are in place.
@@ -94,7 +95,7 @@ async fn load_unless_superseded(rollout: Rollout) -> Loaded {
         () = rollout.superseded.cancelled() => None,
         units = load_all(&rollout) => Some(units),
     };
-    Loaded { operator: Arc::clone(&rollout.operator.name), units, _loader: rollout.loader }
+    Loaded { operator: rollout.operator, units, _loader: rollout.loader }
 }
 
 async fn load_all(rollout: &Rollout) -> Vec<Outcome> {

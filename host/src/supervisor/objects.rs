@@ -17,11 +17,13 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::supply::{Again, Content, Loader, Supply};
-use crate::informer::pool::Pool;
+use crate::client::Kind;
+use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{PageSize, Scope, Selectors, Subscriber};
 use known::Known;
 use posted::kind;
 
+pub mod approvals;
 pub mod known;
 mod posted;
 pub mod telling;
@@ -52,20 +54,9 @@ impl Objects {
     /// Watches the operators of the daemon's own namespace, and of those that have ceilings. These defaults hold for them.
     pub fn watch(pool: &Pool, own: &Arc<str>, defaults: Defaults, ceilings: Ceilings) -> Self {
         let (sender, changed) = watch::channel(());
-        let listener = Arc::new(move |_| sender.send_modify(|()| ()));
-        let join = |namespace: &Arc<str>| {
-            let subscriber =
-                Subscriber { source: Arc::new(Source::new(spec())), listener: Arc::clone(&listener) as Arc<_> };
-            let scope = Scope {
-                gvk: kind().gvk,
-                namespace: Some(Arc::clone(namespace)),
-                cluster: None,
-                except: None,
-                selectors: Selectors::default(),
-                alone: None,
-                page: PageSize::default(),
-            };
-            (Arc::clone(namespace), pool.join(&scope, &kind(), subscriber))
+        let join = |namespace| {
+            let watched = joined(pool, namespace, ("operators", &kind()), sender.clone());
+            (Arc::clone(namespace), watched)
         };
         let watched = [own].into_iter().chain(ceilings.namespaces()).map(join).collect();
         Self { known: Arc::new(Known::new(watched, ceilings)), defaults, changed }
@@ -110,12 +101,33 @@ impl Objects {
     }
 }
 
+/// Watches the objects of one of the daemon's own kinds in a namespace, and tells when one has changed.
+fn joined(
+    pool: &Pool,
+    namespace: &Arc<str>,
+    (name, kind): (&'static str, &Kind),
+    sender: watch::Sender<()>,
+) -> Subscription {
+    let listener = Arc::new(move |_| sender.send_modify(|()| ()));
+    let subscriber = Subscriber { source: Arc::new(Source::new(spec(name, kind))), listener };
+    let scope = Scope {
+        gvk: kind.gvk.clone(),
+        namespace: Some(Arc::clone(namespace)),
+        cluster: None,
+        except: None,
+        selectors: Selectors::default(),
+        alone: None,
+        page: PageSize::default(),
+    };
+    pool.join(&scope, kind, subscriber)
+}
+
 /// Returns what is watched.
-fn spec() -> Spec {
+fn spec(name: &'static str, kind: &Kind) -> Spec {
     let filter = PrimaryFilter { generation_aware: false, finalizer: None };
     Spec {
-        name: "operators".into(),
-        gvk: kind().gvk,
+        name: name.into(),
+        gvk: kind.gvk.clone(),
         cluster: None,
         role: Role::Primary,
         filter: Filter::primary(filter, Filters::default()),
@@ -123,7 +135,7 @@ fn spec() -> Spec {
         fields: Keep::default().fields(),
         bounded: None,
         packed: false,
-        faults: Arc::new(Faults::new("operators", |_| {})),
+        faults: Arc::new(Faults::new(name, |_| {})),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::plugin::Usage;
 use crate::readiness::{Matter, Unready};
 use crate::registry::images::Images;
 
+mod asked;
 mod metrics;
 mod operators;
 mod registry;
@@ -40,6 +41,8 @@ pub struct Status {
     images: Images,
     /// The daemons that run operators, which are objects of the cluster, beside this one; by the operator.
     rivals: Mutex<BTreeMap<Arc<str>, String>>,
+    /// Which versions of operators wait for an approval, and what has changed with the last one.
+    judged: Mutex<BTreeMap<Arc<str>, asked::Judged>>,
     /// What operators that have ended have left behind, until it is told.
     left: Mutex<VecDeque<(Instant, Arc<str>, String)>>,
     /// The manifests have been looked at once.
@@ -94,7 +97,7 @@ struct InForce {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// Which step failed: `read`, `pull`, `compile`, `check`, `link`, `start`, `together` with another plugin, or `prepare`, which is the
-    /// daemon's own and is tried again.
+    /// daemon's own and is tried again; `approve` if it waits for an approval.
     pub step: String,
     /// What was wrong, and with which file.
     pub message: String,
@@ -262,6 +265,7 @@ impl Status {
 
     /// Forgets all plugins but these.
     pub(super) fn keep(&self, units: &BTreeSet<Unit>) {
+        self.judged.lock().retain(|operator, _| units.iter().any(|unit| unit.operator == *operator));
         self.plugins.lock().retain(|unit, _| {
             let keep = units.contains(unit);
             if !keep {
@@ -420,6 +424,7 @@ impl Entry {
     fn state(&self, waiting: Option<&String>) -> State {
         match (self.phase, &self.in_force, &self.problem) {
             (Phase::Loading, _, _) => State::Loading,
+            (Phase::Settled, _, Some(_)) if self.asks() => State::WaitingForApproval,
             (Phase::Settled, Some(_), None) if waiting.is_some() => State::Waiting,
             (Phase::Settled, Some(_), None) => State::Active,
             (Phase::Settled, Some(_), Some(_)) => State::Outdated,

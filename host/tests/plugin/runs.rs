@@ -210,6 +210,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
         name: "test".into(),
         plugins: BTreeMap::from([("guest".into(), plugin)]),
         controllers: BTreeMap::from([("web".into(), controller(workflow))]),
+        on_new_version: capstan_core::manifest::OnNewVersion::Apply,
         origin: capstan_core::manifest::Origin::default(),
     }
 }

@@ -92,7 +92,9 @@ impl Options {
     /// # Errors
     /// If the folders with these can't be read.
     pub fn of_scenarios(repository: &Path) -> Result<Self> {
-        let mut manifests = vec![repository.join("charts/capstan/files/operators.yaml")];
+        let mut manifests = ["operators", "approvals"]
+            .map(|name| repository.join(format!("charts/capstan/files/{name}.yaml")))
+            .to_vec();
         for folder in ["plugins", "tests/guests"].map(|folder| repository.join(folder)) {
             let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
             for entry in entries {

@@ -8,6 +8,8 @@ use scenarios::registry::Registry;
 use scenarios::{Daemon, Folder, LATER, Place, Start, capstan, component, repository};
 use serde_json::{Value, json};
 
+mod approvals;
+
 /// A place whose daemon takes operators out of its namespace.
 struct Desk {
     place: Place,

@@ -56,8 +56,9 @@ use fields::{
 };
 use source::Sources;
 
-/// The group and kind of operators that are objects of the cluster.
-const OPERATORS: (&str, &str) = ("capstan.dev", "Operator");
+/// The group of operators that are objects of the cluster, and the kinds of it that say what the daemon runs, with what they are called.
+const OWN_GROUP: &str = "capstan.dev";
+const OWN_KINDS: [(&str, &str); 2] = [("Operator", "operators"), ("OperatorApproval", "approvals of operators")];
 
 /// What is known while a document is checked.
 pub(super) struct Check<'a> {
@@ -185,8 +186,16 @@ impl<'a> Check<'a> {
             controller.service_account.clone_from(&account);
         }
         let Located { value: Scalar(Name(name)), place } = name?;
-        let origin = Origin { file: self.file.to_owned(), name: self.mark(*place), controllers: marks, components };
-        Some(Operator { name: Arc::clone(name), plugins, controllers, origin })
+        let asks = located(&spec.value.on_new_version);
+        let origin = Origin {
+            file: self.file.to_owned(),
+            name: self.mark(*place),
+            controllers: marks,
+            components,
+            on_new_version: asks.map(|asks| self.mark(asks.place)).unwrap_or_default(),
+        };
+        let on_new_version = asks.map(|asks| asks.value).unwrap_or_default();
+        Some(Operator { name: Arc::clone(name), plugins, controllers, on_new_version, origin })
     }
 
     fn service_account(&mut self, field: &Maybe<raw::ServiceAccount>) -> Option<ServiceAccount> {
@@ -278,9 +287,10 @@ impl<'a> Check<'a> {
         let api_version = self.need(api_version, around, "apiVersion");
         let kind = self.need(kind, around, "kind");
         let gvk = Gvk::parse(&api_version?.value.0.0, &kind?.value.0.0).ok()?;
-        // OP-7
-        if (&*gvk.group, &*gvk.kind) == OPERATORS {
-            self.fault(kind?.place, "found operators of Capstan itself, which say what the daemon runs: nothing that it runs may watch, read or write them; expected another kind");
+        // OP-7, AP-5
+        let own = OWN_KINDS.iter().find(|(own, _)| (&*gvk.group, &*gvk.kind) == (OWN_GROUP, own));
+        if let Some((_, what)) = own {
+            self.fault(kind?.place, format!("found {what} of Capstan itself, which say what the daemon runs: nothing that it runs may watch, read or write them; expected another kind"));
         }
         Some(gvk)
     }

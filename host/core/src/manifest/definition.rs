@@ -38,7 +38,12 @@ pub fn definition() -> Value {
     let column = |name: &str, kind: &str, path: &str, says: &str| json!({ "name": name, "type": kind, "jsonPath": path, "description": says });
     let ready = ".status.conditions[?(@.type==\"Ready\")].status";
     let columns = [
-        column("State", "string", ".status.state", "How it is: Loading, Active, Waiting, Outdated or Failed"),
+        column(
+            "State",
+            "string",
+            ".status.state",
+            "How it is: Loading, Active, Waiting, Outdated, WaitingForApproval or Failed",
+        ),
         column("Version", "integer", ".status.version", "Counts what has been in force"),
         column("Digest", "string", ".status.digest", "The components in force"),
         column("Ready", "string", ready, "Whether what it says is in force, and has all that it needs"),
@@ -104,6 +109,25 @@ fn condition() -> Value {
     })
 }
 
+/// Returns the schema of lines of text.
+fn lines(says: &str) -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "description": says })
+}
+
+/// Returns the schema of a version that waits.
+fn waiting() -> Value {
+    json!({
+        "type": "object",
+        "description": "The version that waits for an approval (`capstan approve`).",
+        "properties": {
+            "components": { "type": "object", "additionalProperties": { "type": "string" }, "description": "The digests of its components, by plugin." },
+            "given": text("The digest of all that its manifest gives it."),
+            "since": text("Since when it waits."),
+            "difference": lines("What is otherwise in it than in what is in force, line by line."),
+        },
+    })
+}
+
 /// Returns the schema of what the daemon says.
 fn status() -> Value {
     let plugin = json!({
@@ -137,6 +161,7 @@ fn status() -> Value {
             "generation": number("Its generation."),
             "spec": text("Its `spec`, as JSON."),
             "images": { "type": "object", "additionalProperties": { "type": "string" }, "description": "The digests of artifacts, by plugin." },
+            "components": { "type": "object", "additionalProperties": { "type": "string" }, "description": "The digests of components, by plugin." },
         },
     });
     let list = |name: &str, item: Value| json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [name], "items": item });
@@ -145,7 +170,7 @@ fn status() -> Value {
         "description": "What the daemon says of it.",
         "properties": {
             "observedGeneration": number("The generation that all of this is about."),
-            "state": text("How it is: Loading, Active, Waiting, Outdated or Failed."),
+            "state": text("How it is: Loading, Active, Waiting, Outdated, WaitingForApproval or Failed."),
             "version": number("The number of what is in force."),
             "digest": text("The components in force, shortened."),
             "daemon": text("Who says this: the daemon's pod."),
@@ -153,6 +178,8 @@ fn status() -> Value {
             "plugins": list("name", plugin),
             "versions": list("version", version),
             "inForce": in_force,
+            "waiting": waiting(),
+            "lastChange": lines("What was otherwise in the version that was put in force last, line by line."),
         },
     })
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name};
 use super::units::{Objects, Time, Times, Workers};
-use super::{OnStartError, StatusConditions};
+use super::{OnNewVersion, OnStartError, StatusConditions};
 use crate::cluster::FieldValidation;
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
@@ -165,6 +165,11 @@ pub(super) struct Spec {
     /// Who the operator is to the API server: what its controllers write, and what they read live, is asked for in the name of
     /// this service account, and they run only while it may list all that they watch. Without it, in the daemon's own.
     pub(super) service_account: Maybe<ServiceAccount>,
+    /// What becomes of a version, of a component or of this manifest, that wants more than the one in force: with `ask` it waits for
+    /// `capstan approve`, and so does the first one; what is in force decides, too, so that an edit can't go around it (`AP-2`). Needs a daemon
+    /// with `--operators cluster`, whose `--on-new-version ask` says so for all operators.
+    #[schemars(extend("default" = "apply"))]
+    pub(super) on_new_version: Maybe<OnNewVersion>,
 }
 
 /// A service account.

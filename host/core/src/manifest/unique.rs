@@ -17,6 +17,8 @@ pub struct Origin {
     pub(super) controllers: BTreeMap<Arc<str>, Mark>,
     /// Where the paths or references of components are, by plugin, and of which of the two.
     pub(super) components: BTreeMap<Arc<str>, ComponentMark>,
+    /// Where it says what becomes of new versions.
+    pub(super) on_new_version: Mark,
 }
 
 /// Where a component is named, and by which field.
@@ -32,6 +34,11 @@ impl Origin {
     pub fn component(&self, plugin: &str) -> String {
         let (mark, field) = self.components.get(plugin).copied().unwrap_or_default();
         format!("{}: {}.component.{field}", At { file: &self.file, mark }, yaml::join("spec.plugins", plugin))
+    }
+
+    /// Returns where it is said what becomes of new versions: `webpage.yaml:4:19: spec.onNewVersion`.
+    pub fn on_new_version(&self) -> String {
+        format!("{}: spec.onNewVersion", At { file: &self.file, mark: self.on_new_version })
     }
 }
 

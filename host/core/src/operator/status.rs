@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::approval::{APPROVAL_REQUIRED, Asked};
 use crate::text::said_within;
 
 /// How a plugin is, or an operator.
@@ -19,6 +20,8 @@ pub enum State {
     Waiting,
     /// A newer version was refused; the last good one is at work.
     Outdated,
+    /// A version wants more than the one in force, and waits for somebody's approval (`AP-2`); the one in force, if there is one, is at work.
+    WaitingForApproval,
     /// No version could be used yet.
     Failed,
 }
@@ -34,6 +37,10 @@ pub struct Facts {
     pub refused: Option<(&'static str, String)>,
     /// Whether its last good version is put in place first, as nothing is in force.
     pub is_revived: bool,
+    /// The version that waits for an approval.
+    pub asked: Option<Asked>,
+    /// What was otherwise in the version that was put in force last, line by line; `None`: this daemon has put none in place of another.
+    pub change: Option<Vec<String>>,
     /// Its plugins.
     pub plugins: Vec<Plugin>,
     /// What its controllers need and have not got.
@@ -82,6 +89,7 @@ const SHORT: usize = 12;
 /// Whether what is wanted is in force, and if not, why.
 enum Loaded {
     InForce,
+    Asked { message: String },
     Loading { reason: &'static str, message: String },
     Refused { reason: String, message: String },
 }
@@ -104,6 +112,8 @@ pub fn status(facts: &Facts, before: &Value, now: &str) -> Value {
     let goes_on = facts.is_in_force() && versions.last().is_some_and(|last| last["generation"] == facts.generation);
     say("versions", versions.into());
     say("plugins", facts.plugins.iter().map(Plugin::told).collect());
+    say("waiting", facts.waiting(&loaded));
+    say("lastChange", facts.change.clone().map_or_else(|| before["lastChange"].clone(), Value::from));
     say("inForce", facts.remembered(&loaded, before));
     let conditions = facts.conditions(&loaded, goes_on).map(|(kind, holds, reason, message)| {
         let mut known = before["conditions"].as_array().into_iter().flatten();
@@ -126,6 +136,9 @@ impl Loaded {
     fn of(facts: &Facts) -> Self {
         if let Some((reason, message)) = &facts.refused {
             return Self::Refused { reason: (*reason).to_owned(), message: message.clone() };
+        }
+        if let Some(asked) = &facts.asked {
+            return Self::Asked { message: asked.message() };
         }
         let failed = facts.plugins.iter().find_map(|plugin| Some((&plugin.name, plugin.problem.as_ref()?)));
         if let Some((name, (step, message))) = failed {
@@ -175,6 +188,7 @@ impl Facts {
         match loaded {
             Loaded::InForce if waits => State::Waiting,
             Loaded::InForce => State::Active,
+            Loaded::Asked { .. } => State::WaitingForApproval,
             Loaded::Loading { .. } => State::Loading,
             Loaded::Refused { .. } if self.is_in_force() => State::Outdated,
             Loaded::Refused { .. } => State::Failed,
@@ -200,6 +214,17 @@ impl Facts {
         versions.split_off(versions.len().saturating_sub(VERSIONS))
     }
 
+    /// Returns the version that waits for an approval, for who gives it.
+    fn waiting(&self, loaded: &Loaded) -> Value {
+        let (Loaded::Asked { .. }, Some(asked)) = (loaded, &self.asked) else {
+            return Value::Null;
+        };
+        let mut waiting = asked.version.told();
+        waiting.insert("since".to_owned(), asked.since.clone().into());
+        waiting.insert("difference".to_owned(), asked.difference.clone().into());
+        Value::Object(waiting)
+    }
+
     /// Returns what is in force as it was wanted, so that another daemon can start with it (`OP-5`).
     fn remembered(&self, loaded: &Loaded, before: &Value) -> Value {
         if !matches!(loaded, Loaded::InForce) {
@@ -214,7 +239,10 @@ impl Facts {
         }
         let image = |plugin: &Plugin| Some((plugin.name.to_string(), plugin.image.clone()?.into()));
         let images: Map<String, Value> = self.plugins.iter().filter_map(image).collect();
-        json!({ "generation": self.generation, "spec": &*self.spec, "images": images })
+        let component =
+            |plugin: &Plugin| Some((plugin.name.to_string(), format!("sha256:{}", plugin.digest.as_ref()?).into()));
+        let components: Map<String, Value> = self.plugins.iter().filter_map(component).collect();
+        json!({ "generation": self.generation, "spec": &*self.spec, "images": images, "components": components })
     }
 
     /// Returns the conditions: type, status, reason and message. What is in force `goes_on` while another component of the same manifest is
@@ -222,7 +250,10 @@ impl Facts {
     fn conditions(&self, loaded: &Loaded, goes_on: bool) -> [(&'static str, &'static str, String, String); 3] {
         let good = || "what it says is in force".to_owned();
         let is_loaded = match loaded {
-            Loaded::Loading { .. } if goes_on => ("Loaded", "True", "InForce".to_owned(), good()),
+            Loaded::Loading { .. } | Loaded::Asked { .. } if goes_on => {
+                ("Loaded", "True", "InForce".to_owned(), good())
+            }
+            Loaded::Asked { message } => ("Loaded", "False", APPROVAL_REQUIRED.to_owned(), message.clone()),
             Loaded::InForce => ("Loaded", "True", "InForce".to_owned(), good()),
             Loaded::Loading { reason, message } => ("Loaded", "False", (*reason).to_owned(), message.clone()),
             Loaded::Refused { reason, message } => ("Loaded", "False", reason.clone(), message.clone()),
@@ -239,6 +270,7 @@ impl Facts {
         let (holds, reason, message) = match (loaded, &self.leaving) {
             (_, Some(why)) => ("True", "Leaving", why.clone()),
             (Loaded::Loading { reason, message }, None) => ("True", *reason, message.clone()),
+            (Loaded::Asked { message }, None) => ("True", APPROVAL_REQUIRED, message.clone()),
             (Loaded::Refused { .. }, None) => ("False", "Refused", "it stays as it is until it changes".to_owned()),
             (Loaded::InForce, None) if !self.lacking.is_empty() => ("True", "Waiting", self.lacking.join("; ")),
             (Loaded::InForce, None) => ("False", "Settled", good()),
@@ -267,7 +299,11 @@ impl Plugin {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::operator::approval::Identity;
+    use crate::registry::Digest;
 
     fn plugin(state: State) -> Plugin {
         Plugin {
@@ -289,6 +325,8 @@ mod tests {
             spec: "{}".into(),
             refused: None,
             is_revived: false,
+            asked: None,
+            change: None,
             plugins: vec![plugin],
             lacking: Vec::new(),
             leaving: None,
@@ -357,6 +395,55 @@ mod tests {
     }
 
     #[test]
+    fn a_version_that_waits_for_an_approval_is_told_with_what_it_wants_and_how_it_is_approved() {
+        // AP-2, AP-6
+        let digest = Digest::sha256(b"a");
+        let version = Identity { components: BTreeMap::from([("web".into(), digest.clone())]), given: digest.clone() };
+        let asked = Asked {
+            version: version.clone(),
+            difference: vec!["plugin web: import + x:y/z@1.0.0 (more)".to_owned()],
+            wants_more: true,
+            since: "t2".to_owned(),
+            command: "capstan approve web -n capstan".to_owned(),
+        };
+        let problem = Some(("approve".to_owned(), asked.message()));
+        let first = status(&facts(plugin(State::Active)), &Value::Null, "t1");
+        let waiting = |plugin, generation| Facts { asked: Some(asked.clone()), generation, ..facts(plugin) };
+        let held = Plugin { problem, ..plugin(State::WaitingForApproval) };
+        let absent = Plugin { since: None, digest: None, ..held.clone() };
+        for (facts, before, expected) in [
+            // Another component of the same manifest, another manifest, the first version.
+            (
+                waiting(held.clone(), 2),
+                &first,
+                "WaitingForApproval 1 0123456789ab: Loaded=True InForce, Ready=True Running, Progressing=True ApprovalRequired",
+            ),
+            (
+                waiting(held, 3),
+                &first,
+                "WaitingForApproval 1 0123456789ab: Loaded=False ApprovalRequired, Ready=False ApprovalRequired, Progressing=True ApprovalRequired",
+            ),
+            (
+                waiting(absent, 2),
+                &Value::Null,
+                "WaitingForApproval null -: Loaded=False ApprovalRequired, Ready=False ApprovalRequired, Progressing=True ApprovalRequired",
+            ),
+        ] {
+            let status = status(&facts, before, "t3");
+            assert_eq!(told(&status), expected);
+            assert_eq!(status["inForce"], before["inForce"]);
+            assert_eq!(Identity::read(&status["waiting"]), Some(version.clone()));
+            let message = "it wants more than what is in force: plugin web: import + x:y/z@1.0.0 (more); approve it by `capstan approve web -n capstan`";
+            assert_eq!(status["conditions"][2]["message"], message);
+        }
+        // Once it is in force, that is what has changed last, also for the next daemon.
+        let changed = Facts { change: Some(asked.difference), ..facts(plugin(State::Active)) };
+        let second = status(&changed, &first, "t3");
+        assert_eq!((&second["waiting"], &second["lastChange"]), (&Value::Null, &json!(changed.change)));
+        assert_eq!(status(&facts(plugin(State::Active)), &second, "t4")["lastChange"], second["lastChange"]);
+    }
+
+    #[test]
     fn an_operator_stays_ready_while_another_component_of_it_is_loaded_and_not_while_another_manifest_is() {
         // OP-3
         let first = status(&facts(plugin(State::Active)), &Value::Null, "t1");
@@ -383,7 +470,10 @@ mod tests {
         };
         assert_eq!(times(&second), ["t2", "t2", "t1"]);
         assert_eq!(second["conditions"][1]["message"], "the last good version goes on: spec.x: wrong");
-        assert_eq!(second["inForce"], json!({ "generation": 2, "spec": "{}", "images": { "web": "sha256:1" } }));
+        assert_eq!(
+            second["inForce"],
+            json!({ "generation": 2, "spec": "{}", "images": { "web": "sha256:1" }, "components": { "web": "sha256:0123456789abcdef" } })
+        );
         assert_eq!((&second["version"], &second["observedGeneration"]), (&json!(1), &json!(3)));
     }
 

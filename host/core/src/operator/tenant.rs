@@ -109,6 +109,7 @@ impl<'c> Housing<'c> {
             name: name(self.namespace, &operator.name),
             plugins,
             controllers: controllers.map(|controller| (Arc::clone(&controller.name), controller)).collect(),
+            on_new_version: operator.on_new_version,
             origin: operator.origin,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::values::Given;
-use crate::manifest::{Component, Controller, Image, Operator, Plugin};
+use crate::manifest::{Component, Controller, Image, OnNewVersion, Operator, Plugin};
 
 /// A plugin of an operator: what is loaded and replaced as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +42,8 @@ pub struct Attempt {
     pub component: Content,
     /// The values of its `config` that are elsewhere.
     pub values: Given,
+    /// What becomes of versions of its operator that want more: a change of that is one of the version, too (`AP-2`).
+    pub on_new_version: OnNewVersion,
 }
 
 /// The plugins of an operator as they are to be.
@@ -82,6 +84,7 @@ pub fn attempts<'a>(
             controllers: controllers.map(|(name, controller)| (Arc::clone(name), controller.clone())).collect(),
             component: plugin.component.as_ref().map_or(Content::Whole("".into()), &content),
             values: values(plugin),
+            on_new_version: operator.on_new_version,
         };
         // Where all that differs is a file that is being written, what is in force stays.
         let stays = in_force(&unit).filter(|now| attempt.component == Content::Half && attempt.is_declared_as(now));
@@ -150,7 +153,10 @@ impl Attempt {
 
     /// Whether manifests say the same of both, and the values that these name are the same.
     pub fn is_declared_as(&self, other: &Self) -> bool {
-        self.plugin == other.plugin && self.controllers == other.controllers && self.values == other.values
+        self.plugin == other.plugin
+            && self.controllers == other.controllers
+            && self.values == other.values
+            && self.on_new_version == other.on_new_version
     }
 }
 

@@ -59,16 +59,17 @@ pub struct Pull {
 Examples:
   capstan inspect ghcr.io/org/webpage:1.2
   capstan inspect webpage.wasm -o json
-  capstan inspect webpage.wasm --against ghcr.io/org/webpage:1.2     what is new in it: imports, exports, versions, size
+  capstan inspect webpage.wasm --against ghcr.io/org/webpage:1.2     what is new in it: imports, exports, contract, size
+  capstan inspect new.yaml --against webpage.yaml     what a manifest gives its operator beside another one: rights, hosts, limits
 
-Of a reference, the component itself is not pulled.
+What wants more than there was comes first, and says so. Of a reference, the component itself is not pulled.
 Exit status: 0 success, 1 there is no component (the message says why), 2 wrong usage.")]
 pub struct Inspect {
-    /// A component's file, or a reference.
+    /// A component's file, or a reference; with --against also a manifest (*.yaml, *.yml) of one operator.
     #[arg(value_name = "FILE|REFERENCE")]
     pub subject: String,
     /// Another one, a file or a reference: says only what is otherwise than there, line by line.
-    #[arg(long, value_name = "FILE|REFERENCE", conflicts_with = "output")]
+    #[arg(long, value_name = "FILE|REFERENCE")]
     pub against: Option<String>,
     /// The format of the answer.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]

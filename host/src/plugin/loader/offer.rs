@@ -5,6 +5,7 @@ use std::path::Path;
 
 use capstan_core::guest::Interface;
 use capstan_core::manifest::Permission;
+use capstan_core::registry::artifact::Interfaces;
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{Component, Linker};
 
@@ -30,6 +31,15 @@ pub(super) fn writes(component: &Component) -> BTreeSet<Permission> {
         }
     }
     writes
+}
+
+/// Returns the names of what a component imports and exports.
+pub(super) fn named(component: &Component) -> Interfaces {
+    let (engine, ty) = (component.engine(), component.component_type());
+    Interfaces {
+        imports: ty.imports(engine).map(|(name, _)| name.to_owned()).collect(),
+        exports: ty.exports(engine).map(|(name, _)| name.to_owned()).collect(),
+    }
 }
 
 /// Returns what a function of `operations` needs; none if that is nothing that a manifest can give.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use capstan_core::manifest::{Ceilings, Defaults, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
 use capstan_core::operator::tenant::Count;
+use capstan_core::registry::Digest;
 use capstan_core::rollout::File;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -133,6 +134,13 @@ impl Known {
     /// Returns those that have been taken in.
     pub(super) fn settled(&self) -> Vec<Posted> {
         self.all.lock().values().filter(|posted| posted.is_settled).cloned().collect()
+    }
+
+    /// Returns what was in force of the operator that is this object, as its status says: what it was given, and its components.
+    pub(in crate::supervisor) fn last_in_force(&self, path: &Path) -> Option<(Operator, BTreeMap<Arc<str>, Digest>)> {
+        let all = self.all.lock();
+        let posted = all.get(path)?;
+        posted.last_good.clone().zip(posted.components.clone())
     }
 
     /// Returns an object as it is cached now.

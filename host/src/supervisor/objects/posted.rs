@@ -1,5 +1,6 @@
 //! Reads an operator out of an object of the cluster: what it says, and what its status remembers of what was in force.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub(super) struct Posted {
     pub(super) is_as_in_force: bool,
     /// What was in force last, as the status remembers it.
     pub(super) last_good: Option<Operator>,
+    /// The digests of the components that were in force then, by plugin; `None` if that is not known.
+    pub(super) components: Option<BTreeMap<Arc<str>, Digest>>,
     /// Why it is not heeded though there may be nothing wrong with it: a word for programs, and what is to be known.
     pub(super) refused: Option<(&'static str, String)>,
     /// Whether its last good version is put in place first.
@@ -81,6 +84,7 @@ impl Posted {
             last_good: read.last_good(&tree),
             is_as_in_force: header.generation.is_some()
                 && field("/status/inForce/generation").as_i64() == header.generation,
+            components: components(&tree),
             created: field("/metadata/creationTimestamp").as_str().unwrap_or_default().to_owned(),
             spec: field("/spec").to_string().into(),
             uid: header.uid.clone(),
@@ -142,6 +146,15 @@ impl Reading<'_> {
         }
         Some(operator)
     }
+}
+
+/// Returns which components were in force last.
+fn components(object: &Value) -> Option<BTreeMap<Arc<str>, Digest>> {
+    let components = object.pointer("/status/inForce/components")?.as_object()?;
+    components
+        .iter()
+        .map(|(name, digest)| Some((name.as_str().into(), Digest::parse(digest.as_str()?).ok()?)))
+        .collect()
 }
 
 #[cfg(test)]

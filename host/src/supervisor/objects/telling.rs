@@ -9,6 +9,7 @@ use capstan_core::budget::Budget;
 use capstan_core::cluster::{Cluster as _, Error, Target, Verb, Write};
 use capstan_core::guest::Event;
 use capstan_core::object::{Object, Version};
+use capstan_core::operator::approval::APPROVAL_REQUIRED;
 use capstan_core::operator::status::{Facts, status};
 use futures::{StreamExt as _, stream};
 use prometheus_client::metrics::counter::Counter;
@@ -101,7 +102,7 @@ impl Teller {
 
     /// Forgets those that are gone, and tells what they have left behind (`OP-8`).
     fn bury(&mut self, present: &[Posted]) {
-        let Self { known, status, told, recorder, api, dropped, .. } = self;
+        let Self { status, told, .. } = &mut *self;
         told.retain(|path, told| {
             let stays = present.iter().any(|posted| (&posted.path, &posted.uid) == (path, &told.posted.uid));
             if !stays {
@@ -109,17 +110,22 @@ impl Teller {
             }
             stays
         });
+        let gone = self.known.gone();
         let heeded = present.iter().filter(|posted| posted.refused.is_none());
-        for Posted { name, object, .. } in heeded.chain(&known.gone()) {
-            for message in status.take_left(name, FAREWELL) {
-                let (api, dropped, gvk) = (api.clone(), dropped.clone(), kind().gvk);
-                let (plugin, controller) = ("operators".into(), "capstan".into());
-                let origin = Origin { api, plugin, controller, gvk, owner_reference: false, dropped };
+        for Posted { name, object, .. } in heeded.chain(&gone) {
+            for message in self.status.take_left(name, FAREWELL) {
                 // OP-8
-                let event = Event::warning("FinalizersLeft", message.clone(), message);
-                recorder.publish(&origin, object, event, None);
+                self.record(object, Event::warning("FinalizersLeft", message.clone(), message));
             }
         }
+    }
+
+    /// Records an Event about an operator.
+    fn record(&self, object: &Object, event: Event) {
+        let (api, dropped, gvk) = (self.api.clone(), self.dropped.clone(), kind().gvk);
+        let (plugin, controller) = ("operators".into(), "capstan".into());
+        let origin = Origin { api, plugin, controller, gvk, owner_reference: false, dropped };
+        self.recorder.publish(&origin, object, event, None);
     }
 
     /// Returns what is to be written of an object; none if nothing is new.
@@ -153,6 +159,12 @@ impl Teller {
             Some(_) | None => status_of(&object),
         };
         let status = status(&facts, &before, &status::now().to_string());
+        let is_told = before.pointer("/waiting/given") == status.pointer("/waiting/given")
+            && before.pointer("/waiting/components") == status.pointer("/waiting/components");
+        if let Some(asked) = facts.asked.as_ref().filter(|_| !is_told && status.get("waiting").is_some()) {
+            // AP-6
+            self.record(&object, Event::warning(APPROVAL_REQUIRED, asked.message(), asked.message()));
+        }
         if status != before {
             return Some(Draft { posted, facts, status });
         }
@@ -172,6 +184,8 @@ impl Teller {
             spec: Arc::clone(spec),
             refused: refused.clone().or(problem),
             is_revived: *revival == Revival::UnderWay,
+            asked: if refused.is_some() { None } else { self.status.asked(name) },
+            change: self.status.change(name),
             plugins,
             lacking,
             leaving: None,

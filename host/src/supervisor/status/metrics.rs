@@ -39,7 +39,12 @@ const COUNTERS: [Metric<u64>; 8] = [
     ),
 ];
 
-const GAUGES: [Metric<i64>; 3] = [
+const GAUGES: [Metric<i64>; 4] = [
+    (
+        "plugin_approval_required",
+        "1 if what the manifest says wants more than what is in force, and waits for `capstan approve`",
+        |entry| Some(i64::from(entry.asks())),
+    ),
     ("plugin_in_force", "1 if what the manifest says is in force, 0 if another version is, or none", |entry| {
         Some(i64::from(entry.is_in_force()))
     }),
