@@ -365,7 +365,7 @@ impl Session for Script {
             Call::Start => unreachable!("nothing is loaded"),
             Call::Validate { old, .. } => {
                 assert_eq!(old, None);
-                self.asking("validate", self.validate.clone().map(Answer::Validate))
+                self.asking("validate", self.validate.clone().map(|problems| Answer::Validate(Found { problems })))
             }
             Call::Initialize { .. } => {
                 self.answer("initialize".to_owned(), self.initialize.clone().map(Answer::Initialize))
