@@ -73,10 +73,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         .filter(|source| filtered && context.filters(source, key, primary))
         .map(|source| source.begin(key.clone(), |triggers| (context.tell)(triggers)));
     let answer = context.cluster.write(write).await;
-    // The object that is made is the component's own, but not one of which only a subresource is.
-    let own = matches!(request.verb, Body::Create(_)) && request.target.subresource.is_none();
-    let told = |error| if own { error } else { discreet(context, primary, &request.target, error) };
-    let answer = answer.map_err(|error| refused(told(error)))?;
+    let answer = answer.map_err(|error| refused(told(context, primary, &request, error)))?;
     let answer =
         answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
     match (window, source) {
@@ -197,6 +194,13 @@ pub fn compare(
             managed_fields::compare(&question, budget).map_err(|e| CallError::new(CallReason::Other, e.to_string()))
         }
     }
+}
+
+/// Returns why a write was refused, as its component may be told.
+fn told(context: &WriteContext<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
+    // What is made is its own, but not where that is a subresource of what is there.
+    let own = matches!(request.verb, Body::Create(_)) && request.target.subresource.is_none();
+    if own { error } else { discreet(context, primary, &request.target, error) }
 }
 
 /// Returns an error without the API server's message if the component may not see the object: the message quotes the
