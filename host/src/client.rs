@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Error, Reason, Target, Write};
+use capstan_core::health::DAEMON;
 use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::room::Room;
@@ -124,7 +125,7 @@ impl ApiServer {
             managers: RwLock::new(managers),
             pulse: Pulse::default(),
             chance: Chance::default(),
-            transit: Transit::new(Room::default(), "the daemon".into()),
+            transit: Transit::new(Room::default(), DAEMON.into()),
             publishing: Arc::default(),
         }
     }
@@ -285,7 +286,7 @@ impl ApiServer {
             answer.unwrap_or_else(|_| Err(about.late(TIMEOUT)))
         };
         let lost = || about.unreachable(&"it was away, and may not answer any more");
-        self.pulse.follow(access, in_time, lost).await.map_err(|error| self.way.named(error))
+        self.pulse.follow((access, about.sender()), in_time, lost).await.map_err(|error| self.way.named(error))
     }
 
     /// Sends a request; again, for a while, if the API server is too busy.
@@ -356,7 +357,8 @@ impl Access {
         Self { api, who, transit }
     }
 
-    /// Lets its answers count for this account until they are read: those of others find memory beside them.
+    /// Lets its requests count for this account: answers until they are read, as those of others find memory beside them; and what
+    /// fails, or is warned of.
     #[must_use]
     pub fn counting_for(self, account: Arc<str>) -> Self {
         Self { transit: self.transit.of(account), ..self }
@@ -366,9 +368,13 @@ impl Access {
         let Self { api, who, transit } = self;
         fits(&write.target)?;
         let kind = api.resolve(&write.target.gvk).await?;
-        let (about, mut load) = (About::write(who, &write), transit.load());
+        let (about, mut load) = (About::write(who, &write).of(transit.account()), transit.load());
         let asked = request::write(who, &kind, &write, manner);
-        let answer = api.request(&about, pulse::Kind::Write, asked, &mut load).await;
+        let access = match manner {
+            request::Manner::CarriedOut => pulse::Kind::Write,
+            request::Manner::DryRun => pulse::Kind::DryRun,
+        };
+        let answer = api.request(&about, access, asked, &mut load).await;
         let written = about.written(&write.verb, answer, &api.managers());
         if manner == request::Manner::CarriedOut {
             runs::wrote(&write.target, &write.verb, written.as_ref().map(|_| ()));
@@ -392,7 +398,7 @@ impl Cluster for Access {
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
             let kind = api.resolve(gvk).await?;
-            let (about, mut load) = (About::new(who, "get", gvk, Some(key)), transit.load());
+            let (about, mut load) = (About::new(who, "get", gvk, Some(key)).of(transit.account()), transit.load());
             match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target), &mut load).await {
                 Ok(bytes) => about.object(&bytes, &api.managers()).map(Some),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
@@ -407,7 +413,7 @@ impl Cluster for Access {
             let Self { api, who, transit } = self;
             fits(&Target::object(gvk.clone(), key.clone()))?;
             let kind = api.resolve(gvk).await?;
-            let (about, mut load) = (About::new(who, "look at", gvk, Some(key)), transit.load());
+            let (about, mut load) = (About::new(who, "look at", gvk, Some(key)).of(transit.account()), transit.load());
             let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key), &mut load).await;
             let found = about.first(&answer?)?;
             Ok(found.filter(|object| object.key() == key))
@@ -620,7 +626,7 @@ pub(crate) mod tests {
             Answer(Some(200), vec![Step::Comes(body)])
         });
         let room = Room::new(12 << 20);
-        let transit = Transit::new(room.clone(), "the daemon".into());
+        let transit = Transit::new(room.clone(), DAEMON.into());
         let api = Arc::new(ApiServer::new(client, Managers::default()).taking(transit));
         let kind = config_maps();
         let web = Access::new(Arc::clone(&api), Identity::Daemon).counting_for("operator web".into());
@@ -709,10 +715,11 @@ pub(crate) mod tests {
     async fn an_api_server_that_fails_at_all_requests_is_told() {
         let api = Arc::new(answering("503 Service Unavailable", 0).await);
         failure(&api).await;
-        assert_eq!(api.pulse.trouble(), None, "not at once");
+        assert_eq!(api.pulse.troubles(), [], "not at once");
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(11)).await;
-        let trouble = api.pulse.trouble().unwrap();
-        assert!(trouble.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"), "{trouble}");
+        let [trouble] = &api.pulse.troubles()[..] else { panic!("{:?}", api.pulse.troubles()) };
+        assert!(trouble.why.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"), "{trouble:?}");
+        assert_eq!(trouble.account, None);
     }
 }

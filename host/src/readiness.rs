@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use capstan_core::health::Trouble;
+
 /// How long the start may take. What is on its way then does not hold up whoever waits for the daemon.
 const START: Duration = Duration::from_mins(1);
 
@@ -38,6 +40,15 @@ pub struct Asked {
 }
 
 impl Unready {
+    /// Returns a trouble with the API server. What concerns one operator is the daemon's as well if that is `alone`: nobody is kept from
+    /// anything by it who could do more.
+    pub fn of_server(Trouble { account, why }: Trouble, alone: bool) -> Self {
+        match account.filter(|_| !alone) {
+            Some(account) => Self { what: account.to_string(), why, matter: Matter::Operator },
+            None => Self { what: "the API server".to_owned(), why, matter: Matter::Daemon },
+        }
+    }
+
     fn line(&self) -> String {
         let Self { what, why, .. } = self;
         format!("{what}: {why}\n")
@@ -96,6 +107,19 @@ mod tests {
             }
         }
         assert_eq!(answer(&[], true, HERE), Ok("ok\n".to_owned()));
+    }
+
+    #[test]
+    fn what_keeps_one_operator_from_writing_keeps_the_daemon_from_nothing_unless_there_is_no_other() {
+        let trouble = |account: Option<&str>| Trouble { account: account.map(Into::into), why: "HTTP 500".to_owned() };
+        for (account, alone, what, matter) in [
+            (None, false, "the API server", Matter::Daemon),
+            (Some("operator web"), false, "operator web", Matter::Operator),
+            (Some("operator web"), true, "the API server", Matter::Daemon),
+        ] {
+            let told = Unready { what: what.to_owned(), why: "HTTP 500".to_owned(), matter };
+            assert_eq!(Unready::of_server(trouble(account), alone), told);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use capstan_core::health::DAEMON;
 use capstan_core::network::plain;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
@@ -113,7 +114,7 @@ async fn serve(
     let home = home(args, namespace);
     let gate = Gate::new(client.clone());
     let memory = Memory::new(args.cache_size, args.cache_memory());
-    let transit = memory.transit("the daemon".into());
+    let transit = memory.transit(DAEMON.into());
     let api = Arc::new(ApiServer::new(client, Managers::default()).taking(transit));
     let metrics = Arc::new(Metrics::default());
     let (recorder, writer) = recorder::recorder(identity());
@@ -305,7 +306,8 @@ fn question(status: &Arc<Status>, environment: &Environment) -> control::Questio
     let (api, clusters) = (Arc::clone(&environment.api), Arc::clone(&environment.clusters));
     Box::new(move || {
         let told = |what, why, matter| Unready { what, why, matter };
-        let server = api.pulse().trouble().map(|why| told("the API server".to_owned(), why, Matter::Daemon));
+        let alone = status.operators().len() < 2;
+        let server = api.pulse().troubles().into_iter().map(|trouble| Unready::of_server(trouble, alone));
         let failing = |pool: &Pool| {
             let needed = pool.states().into_iter().filter(|seen| seen.needed);
             let failing = needed.filter_map(|seen| match seen.state {

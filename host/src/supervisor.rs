@@ -22,6 +22,7 @@ use tracing::Instrument;
 pub mod asking;
 mod bounds;
 pub mod disk;
+mod finalizers;
 pub mod held;
 mod inbound;
 mod leaving;
@@ -40,7 +41,7 @@ use asking::{Asking, Judged};
 use leaving::Leaving;
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
-use supply::{Again, Component, Drain, Refusal, Supply, Unit};
+use supply::{Again, Component, Drain, Supply, Unit};
 pub use values::Tokens;
 use values::Values;
 
@@ -310,13 +311,7 @@ impl Supervisor {
             self.tried.remove(&operator);
             return again;
         };
-        let units: Vec<Outcome> = units
-            .into_iter()
-            .map(|(unit, attempt, loaded)| {
-                let loaded = loaded.and_then(|plugin| self.keeps_finalizers(&attempt, &*plugin).map(|()| plugin));
-                (unit, attempt, loaded)
-            })
-            .collect();
+        let units = self.with_safe_finalizers(&operator, units);
         let mut culprit = None;
         for (unit, attempt, loaded) in &units {
             let Err(refusal) = loaded else { continue };
@@ -359,37 +354,6 @@ impl Supervisor {
             }
         }
         self.retire();
-    }
-
-    /// Refuses a version that would leave finalizers on primaries which nobody removes any more.
-    fn keeps_finalizers(&self, attempt: &Attempt, plugin: &dyn Component) -> Result<(), Refusal> {
-        for (name, spec) in &attempt.controllers {
-            let Some(Running { handle, .. }) = self.controllers.get(name) else {
-                continue;
-            };
-            let behind = handle.left_behind(spec, plugin, &self.environment).map_err(|doubt| {
-                let message = format!(
-                    "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again, or name it in `finalizers: {{ formerly: […] }}` in spec.controllers.{name}"
-                );
-                Refusal::new("finalizers", &message)
-            })?;
-            let Some((finalizer, primaries)) = behind.first_key_value() else {
-                continue;
-            };
-            let names: Vec<_> = behind.keys().map(|name| &**name).collect();
-            // AE-1
-            let cure = if spec.all_events() {
-                format!("`finalizer: {finalizer}` in spec.controllers.{name}, and let `reconcile` remove it")
-            } else {
-                let names = names.join(", ");
-                format!("`finalizers: {{ formerly: [{names}] }}` in spec.controllers.{name}, then each run removes it")
-            };
-            let message = format!(
-                "check controller {name}: {primaries} primaries carry the finalizer {finalizer}, which the new version neither uses nor names, so that they could not be deleted any more; say {cure}"
-            );
-            return Err(Refusal::new("check", &message));
-        }
-        Ok(())
     }
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Arc<dyn Component>) {

@@ -165,6 +165,20 @@ impl Error {
         }
         Self { message: kept_back(self.code, &self.fields), ..self }
     }
+
+    /// Returns it for somebody who may not see the object: without what the API server says of that, and admission, which quote it as
+    /// they like.
+    #[must_use]
+    pub(crate) fn unseen(self, gvk: &Gvk, key: &ObjectRef) -> Self {
+        if quotes_nothing(self.code, &self.message) {
+            return self;
+        }
+        let (fields, code) = (of_fields(&self.fields), self.code);
+        let message = format!(
+            "{gvk} {key}: refused{fields} (HTTP {code}); why is told to those who may see the object, which takes `get`"
+        );
+        Self { message, ..self }
+    }
 }
 
 /// Returns true if a refusal with this status is about rights, names or versions alone, whatever the object holds.
@@ -172,14 +186,25 @@ pub fn quotes_nothing(code: u16, text: &str) -> bool {
     match code {
         0 | 401 | 404 | 409 | 429 => true,
         // So says RBAC; whatever else forbids it says what it likes.
-        403 => text.contains(" cannot ") && text.contains(" resource \""),
+        403 => !Says::of(text).denied && is_of_rbac(text),
         _ => false,
     }
 }
 
+/// Whether it reads like `secrets "a" is forbidden: User "u" cannot patch resource "secrets" in API group "" in the namespace "n"`.
+fn is_of_rbac(text: &str) -> bool {
+    let rest = text.split_once("is forbidden: User \"").and_then(|(_, user)| user.split_once("\" cannot "));
+    rest.is_some_and(|(_, what)| what.contains(" resource \""))
+}
+
 /// Returns what is said in place of a refusal that may quote a Secret (`SSA-7`).
 pub fn kept_back(code: u16, fields: &str) -> String {
-    // A key of a mapping comes from the object.
+    let fields = of_fields(fields);
+    format!("the API server refuses it{fields} (HTTP {code}); what it says may quote a Secret, and is kept back")
+}
+
+/// Returns ` for` and the fields, without keys of mappings in them, which come from the object; nothing if there are none.
+fn of_fields(fields: &str) -> String {
     let mut depth = 0_u32;
     let named: String = fields
         .chars()
@@ -190,8 +215,7 @@ pub fn kept_back(code: u16, fields: &str) -> String {
             kept
         })
         .collect();
-    let fields = if named.is_empty() { String::new() } else { format!(" for {named}") };
-    format!("the API server refuses it{fields} (HTTP {code}); what it says may quote a Secret, and is kept back")
+    if named.is_empty() { named } else { format!(" for {named}") }
 }
 
 /// The reasons for which a request fails.

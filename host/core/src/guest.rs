@@ -5,7 +5,6 @@
 //! process and back derive serde's traits. Lists in them that a component writes are bounded, because a few bytes may
 //! stand for a long list.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::wire;
 
 mod call;
 mod context;
+mod invalid;
 
 pub use call::{Answer, Call, Function, Interface, Session};
 pub use context::{
@@ -25,6 +25,7 @@ pub use context::{
     NodeFailure, NodeResult, ObjectTarget, Operation, Page, Place, Query, RunInfo, Selection, WorkflowCall,
     WorkflowResult, WriteMode, WriteOptions, WriteRequest, WriteVerb,
 };
+pub use invalid::{Found, Invalid};
 
 /// A loaded component.
 pub trait Guest: Send + Sync + 'static {
@@ -147,24 +148,6 @@ pub enum FailureOrigin {
     Invalid,
     /// Anything else.
     Other,
-}
-
-/// What is wrong with a primary (`VA-1`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Invalid {
-    /// The field, as people write it; `None` for the primary as a whole.
-    pub field: Option<String>,
-    /// What was found, and what would be right.
-    pub message: String,
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.field {
-            Some(field) => write!(f, "{field}: {}", self.message),
-            None => f.write_str(&self.message),
-        }
-    }
 }
 
 /// The classes of failures, by which retries may differ (`RT-7`). An outage of the API server is none of them.

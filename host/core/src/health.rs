@@ -1,9 +1,13 @@
 //! Decides from its answers whether the API server works: when to send a probe, when it is down, when it is back.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+mod requests;
+
+use requests::Requests;
 
 /// The silence after which the API server is sent a probe.
 const QUIET: Duration = Duration::from_secs(5);
@@ -14,8 +18,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The time after which failures and missing answers are reported.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time for which failing writes are reported after the last of them: a key whose writes fail is retried sooner.
+/// The time for which failures are reported after the last of them: a key whose writes fail is retried sooner.
 const MEMORY: Duration = Duration::from_secs(30);
+
+/// The account of the daemon's own requests.
+pub const DAEMON: &str = "the daemon";
 
 /// The state of the API server, as far as it is known.
 #[derive(Debug)]
@@ -28,27 +35,25 @@ pub struct Health {
     down: bool,
     /// The last failure; `None` if there was none since the last sign of life.
     why: Option<String>,
-    writes: Writes,
+    requests: Requests,
 }
 
-/// The state of writes.
-#[derive(Debug, Default)]
-struct Writes {
-    /// When the writes under way began, by their number.
-    waiting: BTreeMap<u64, Instant>,
-    number: u64,
-    /// When a write was answered last.
-    answered: Option<Instant>,
-    /// The failures since the last answer.
-    failures: Option<Failures>,
+/// Whose a request is, and what it is about, as far as that says something of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The operator that it is sent for, or [`DAEMON`].
+    pub account: Arc<str>,
+    /// The API group.
+    pub group: Arc<str>,
 }
 
-/// Failed writes without an answered one between them.
-#[derive(Debug)]
-struct Failures {
-    first: Instant,
-    last: Instant,
-    why: String,
+/// Something that is wrong for so long that it has to be reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Whose requests it is about; `None`: it is the API server's, and so everybody's.
+    pub account: Option<Arc<str>>,
+    /// The explanation.
+    pub why: String,
 }
 
 /// The result of a sign of life: was the API server down until now?
@@ -63,7 +68,7 @@ pub enum Sign {
 impl Health {
     /// Returns the state at the start: the API server works.
     pub fn new(now: Instant) -> Self {
-        Self { heard: now, asked: now, down: false, why: None, writes: Writes::default() }
+        Self { heard: now, asked: now, down: false, why: None, requests: Requests::default() }
     }
 
     /// Records a sign of life.
@@ -79,28 +84,19 @@ impl Health {
     }
 
     /// Records that a write begins, and returns its number.
-    pub fn begin_write(&mut self, now: Instant) -> u64 {
-        let Writes { waiting, number, .. } = &mut self.writes;
-        *number += 1;
-        waiting.insert(*number, now);
-        *number
+    pub fn begin_write(&mut self, sender: Sender, now: Instant) -> u64 {
+        self.requests.begin_write(sender, now)
     }
 
-    /// Records that a write is over: answered, failed for this reason, or cancelled by its caller (`None`).
+    /// Records that a write is over: answered, failed for this reason, or without saying anything of the API server (`None`), as its
+    /// caller has cancelled it.
     pub fn end_write(&mut self, number: u64, ended: Option<Result<(), &str>>, now: Instant) {
-        let writes = &mut self.writes;
-        writes.waiting.remove(&number);
-        match ended {
-            None => {}
-            Some(Ok(())) => {
-                writes.answered = Some(now);
-                writes.failures = None;
-            }
-            Some(Err(why)) => {
-                let first = writes.failures.as_ref().map_or(now, |failures| failures.first);
-                writes.failures = Some(Failures { first, last: now, why: why.to_owned() });
-            }
-        }
+        self.requests.end_write(number, ended, now);
+    }
+
+    /// Records that a read was answered, or failed.
+    pub fn end_read(&mut self, sender: &Sender, answered: bool, now: Instant) {
+        self.requests.end_read(sender, answered, now);
     }
 
     /// Returns true if the last that was heard of it is that it did not answer, or failed.
@@ -128,24 +124,17 @@ impl Health {
         !std::mem::replace(&mut self.down, true)
     }
 
-    /// Returns the trouble that lasts for so long that it has to be reported; `None` if there is none.
-    pub fn trouble(&self, now: Instant) -> Option<String> {
+    /// Returns the troubles that last for so long that they have to be reported: one if it is everybody's.
+    pub fn troubles(&self, now: Instant) -> Vec<Trouble> {
         let quiet = now.saturating_duration_since(self.heard);
         if quiet > PATIENCE {
             let why = self.why.as_deref().unwrap_or("requests are not answered");
-            return Some(format!("nothing heard of it for {} s: {why}", quiet.as_secs()));
+            return vec![Trouble {
+                account: None,
+                why: format!("nothing heard of it for {} s: {why}", quiet.as_secs()),
+            }];
         }
-        let Writes { waiting, answered, failures, .. } = &self.writes;
-        if let Some(Failures { first, last, why }) = failures {
-            let lasts = now.saturating_duration_since(*first);
-            if lasts > PATIENCE && now.saturating_duration_since(*last) < MEMORY {
-                return Some(format!("all writes fail for {} s: {why}", lasts.as_secs()));
-            }
-        }
-        let oldest = waiting.values().next()?;
-        let waits = now.saturating_duration_since(*oldest);
-        let overtaken = answered.is_some_and(|answered| answered > *oldest);
-        (waits > PATIENCE && !overtaken).then(|| format!("writes are not answered for {} s", waits.as_secs()))
+        self.requests.troubles(now)
     }
 }
 
@@ -189,51 +178,12 @@ mod tests {
     fn silence_is_told_after_ten_seconds_with_its_reason() {
         let start = Instant::now();
         let mut health = Health::new(start);
-        assert_eq!(health.trouble(at(start, 10)), None);
-        let text = "nothing heard of it for 11 s: requests are not answered";
-        assert_eq!(health.trouble(at(start, 11)).as_deref(), Some(text));
+        let all = |why: &str| vec![Trouble { account: None, why: why.to_owned() }];
+        assert_eq!(health.troubles(at(start, 10)), []);
+        assert_eq!(health.troubles(at(start, 11)), all("nothing heard of it for 11 s: requests are not answered"));
         health.failed("refused");
-        let text = "nothing heard of it for 12 s: refused";
-        assert_eq!(health.trouble(at(start, 12)).as_deref(), Some(text));
+        assert_eq!(health.troubles(at(start, 12)), all("nothing heard of it for 12 s: refused"));
         health.heard(at(start, 12));
-        assert_eq!(health.trouble(at(start, 13)), None);
-    }
-
-    #[test]
-    fn writes_that_fail_are_told_while_everything_else_works() {
-        let start = Instant::now();
-        let mut health = Health::new(start);
-        let mut write = |second, ended| {
-            let now = at(start, second);
-            health.heard(now);
-            let number = health.begin_write(now);
-            health.end_write(number, Some(ended), now);
-            health.trouble(now)
-        };
-        assert_eq!(write(1, Err("HTTP 503")), None);
-        assert_eq!(write(11, Err("HTTP 503")), None);
-        let text = "all writes fail for 11 s: HTTP 503";
-        assert_eq!(write(12, Err("HTTP 503")).as_deref(), Some(text));
-        assert_eq!(write(13, Ok(())), None);
-        assert_eq!(write(24, Err("HTTP 503")), None);
-        write(35, Err("HTTP 503"));
-        health.heard(at(start, 70));
-        assert_eq!(health.trouble(at(start, 70)), None, "nobody writes any more");
-    }
-
-    #[test]
-    fn writes_that_hang_are_told_unless_others_overtake_them() {
-        let start = Instant::now();
-        let mut health = Health::new(start);
-        let slow = health.begin_write(start);
-        health.heard(at(start, 11));
-        let text = "writes are not answered for 11 s";
-        assert_eq!(health.trouble(at(start, 11)).as_deref(), Some(text));
-        let quick = health.begin_write(at(start, 11));
-        health.end_write(quick, Some(Ok(())), at(start, 11));
-        assert_eq!(health.trouble(at(start, 12)), None);
-        health.end_write(slow, None, at(start, 12));
-        health.heard(at(start, 30));
-        assert_eq!(health.trouble(at(start, 30)), None);
+        assert_eq!(health.troubles(at(start, 13)), []);
     }
 }

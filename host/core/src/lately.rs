@@ -43,6 +43,11 @@ impl<K: Eq + Hash, V> Lately<K, V> {
         self.known.len()
     }
 
+    /// Returns true if nothing is remembered any more.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.known.values().all(|(until, _)| now >= *until)
+    }
+
     /// Forgets a value.
     pub fn forget(&mut self, key: &K) {
         self.known.remove(key);
@@ -68,5 +73,6 @@ mod tests {
         assert!(lately.put("c", 5, at(10)), "there is room again");
         lately.forget(&"b");
         assert_eq!(found(&lately, 10), [None, None, Some(5)]);
+        assert_eq!([19, 20].map(|seconds| lately.is_over(at(seconds))), [false, true]);
     }
 }

@@ -29,6 +29,7 @@ pub mod described;
 mod destinations;
 pub mod events;
 pub mod filters;
+mod finalizers;
 pub mod fit;
 pub mod inbound;
 mod keep;
@@ -57,6 +58,7 @@ pub use dependent::{
 };
 pub use events::Events;
 pub use filters::Filters;
+pub use finalizers::{Clash, Finalizing, Where};
 pub use inbound::Inbound;
 pub use keep::{Bound, Keep, Stored};
 pub use mapping::{ByIndex, Keys, Mapper, MappingKeys, Secondaries};

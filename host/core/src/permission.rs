@@ -55,11 +55,11 @@ impl Home {
     /// The daemon's manifests, components and keys, its pod and its account are in its namespace, and another
     /// controller may create such objects there from custom resources. So components may write nothing there but
     /// their own primaries, and objects of built-in kinds are not even watched. The namespace itself is out of reach,
-    /// too.
+    /// too, and not watched: as a primary, it would be written by the daemon for them.
     pub fn bars(&self, gvk: &Gvk, key: &ObjectRef, primary: Option<&Gvk>) -> Option<String> {
         let closed = self.closed.as_deref()?;
         let inside = key.namespace.as_deref() == Some(closed);
-        let itself = *gvk.group == *"" && *gvk.kind == *"Namespace" && *key.name == *closed;
+        let itself = gvk.is_namespace() && *key.name == *closed;
         let own = primary == Some(gvk) && !is_built_in(gvk);
         ((inside && !own) || itself).then(|| {
             format!(
@@ -68,7 +68,8 @@ impl Home {
         })
     }
 
-    /// Returns the namespace in which objects of this kind are not watched; `None` if there is none.
+    /// Returns the namespace in which objects of this kind are not watched; of the kind Namespace the one that is not watched itself.
+    /// `None` if there is none.
     pub fn unwatched(&self, gvk: &Gvk) -> Option<&Arc<str>> {
         self.closed.as_ref().filter(|_| is_built_in(gvk))
     }

@@ -1,6 +1,7 @@
 //! Decides how values cross between processes: types that serde can't encode by itself, and bounds on lists, because
-//! a few bytes may stand for a long list.
+//! a few bytes may stand for a long list, or for many in one another.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,9 +28,32 @@ pub mod shared {
     }
 }
 
+thread_local! {
+    /// The memory that elements of lists may still take, in bytes; `None`: nobody counts it.
+    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Reads something in which the elements of all lists together, texts in them aside, take no more memory than this, in bytes. A list in
+/// a list would else take that of many.
+pub fn within<T>(bytes: usize, read: impl FnOnce() -> T) -> T {
+    struct Before(Option<usize>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            LEFT.set(self.0);
+        }
+    }
+    let _before = Before(LEFT.replace(Some(bytes)));
+    read()
+}
+
 /// Reads a list of bounded length.
 pub fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    from.deserialize_seq(List(PhantomData))
+    at_most::<FEW, D, T>(from)
+}
+
+/// Reads a list of at most `MOST` elements.
+pub fn at_most<'de, const MOST: usize, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(List::<MOST, T>(PhantomData))
 }
 
 /// Reads a map of bounded length; of several pairs with the same name, the last one counts.
@@ -37,21 +61,21 @@ pub fn few_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, 
     from.deserialize_map(Pairs)
 }
 
-struct List<T>(PhantomData<T>);
+struct List<const MOST: usize, T>(PhantomData<T>);
 
 struct Pairs;
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for List<MOST, T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {FEW}")
+        write!(f, "a list of at most {MOST}")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
         let mut list = Vec::new();
         while let Some(element) = from.next_element()? {
-            bounded::<A::Error>(list.len(), &self)?;
+            bounded::<A::Error>((list.len(), MOST), size_of::<T>(), &self)?;
             list.push(element);
         }
         Ok(list)
@@ -69,7 +93,7 @@ impl<'de> Visitor<'de> for Pairs {
         let mut pairs = BTreeMap::new();
         let mut count = 0;
         while let Some((name, value)) = from.next_entry()? {
-            bounded::<A::Error>(count, &self)?;
+            bounded::<A::Error>((count, FEW), size_of::<(String, String)>(), &self)?;
             pairs.insert(name, value);
             count += 1;
         }
@@ -77,8 +101,19 @@ impl<'de> Visitor<'de> for Pairs {
     }
 }
 
-fn bounded<E: Error>(length: usize, expected: &dyn serde::de::Expected) -> Result<(), E> {
-    if length < FEW { Ok(()) } else { Err(E::invalid_length(length + 1, expected)) }
+/// Refuses one more element of so many bytes, if it is one too many or takes too much.
+fn bounded<E: Error>(
+    (length, most): (usize, usize),
+    bytes: usize,
+    expected: &dyn serde::de::Expected,
+) -> Result<(), E> {
+    if length >= most {
+        return Err(E::invalid_length(length + 1, expected));
+    }
+    let left =
+        LEFT.get().map(|left| left.checked_sub(bytes).ok_or_else(|| E::custom("lists of too many elements in all")));
+    LEFT.set(left.transpose()?);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -106,5 +141,15 @@ mod tests {
             let why = refused.unwrap_err().to_string();
             assert!(why.starts_with("invalid length 65537, expected "), "{why}");
         }
+    }
+
+    #[test]
+    fn all_lists_of_one_frame_together_take_no_more_than_they_may() {
+        assert!(within(100, || list(100)).is_ok());
+        let two = |bytes| within(bytes, || list(60).and_then(|_| list(40)));
+        assert!(two(100).is_ok());
+        assert_eq!(two(99).unwrap_err().to_string(), "lists of too many elements in all");
+        assert!(within(47, || pairs(1)).is_err() && within(48, || pairs(1)).is_ok());
+        assert!(list(200).is_ok(), "nobody counts any more");
     }
 }

@@ -73,7 +73,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         .filter(|source| filtered && context.filters(source, key, primary))
         .map(|source| source.begin(key.clone(), |triggers| (context.tell)(triggers)));
     let answer = context.cluster.write(write).await;
-    let answer = answer.map_err(|error| refused(discreet(context, primary, &request, error)))?;
+    let answer = answer.map_err(|error| refused(told(context, primary, &request, error)))?;
     let answer =
         answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
     match (window, source) {
@@ -136,14 +136,19 @@ fn name_only(gvk: &Gvk, object: &Object) -> String {
 ///
 /// # Errors
 /// As [`CallReason`] says. An object that does not exist is not an error.
-pub async fn remove(context: &WriteContext<'_>, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
+pub async fn remove(
+    context: &WriteContext<'_>,
+    primary: &Object,
+    target: ObjectTarget,
+    deletion: Deletion,
+) -> Result<(), CallError> {
     let target = Target::object(target.gvk, target.key);
     check_target(context, &target)?;
     context.permissions.permit(Permission::Delete, &target.gvk, &target.key)?;
-    let gvk = target.gvk.clone();
-    let left = context.cluster.write(Write::own(target, Verb::Delete(deletion))).await.map_err(refused)?;
+    let left = context.cluster.write(Write::own(target.clone(), Verb::Delete(deletion))).await;
+    let left = left.map_err(|error| refused(discreet(context, primary, &target, error)))?;
     if let Some(left) = left {
-        for source in sources(context, &gvk) {
+        for source in sources(context, &target.gvk) {
             source.put(left.clone());
         }
     }
@@ -191,29 +196,22 @@ pub fn compare(
     }
 }
 
+/// Returns why a write was refused, as its component may be told.
+fn told(context: &WriteContext<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
+    // What is made is its own, but not where that is a subresource of what is there.
+    let own = matches!(request.verb, Body::Create(_)) && request.target.subresource.is_none();
+    if own { error } else { discreet(context, primary, &request.target, error) }
+}
+
 /// Returns an error without the API server's message if the component may not see the object: the message quotes the
-/// rejected document, and for a patch also the object before it.
-fn discreet(context: &WriteContext<'_>, primary: &Object, request: &Request, error: cluster::Error) -> cluster::Error {
-    let Target { gvk, key, .. } = &request.target;
-    let quotes = error.code == 422 || matches!(error.reason, Reason::Rejected | Reason::Invalid);
-    let own = matches!(request.verb, Body::Create(_)) || error.code == 0;
-    let target = ObjectTarget { gvk: gvk.clone(), key: key.clone() };
-    let sees = || match cached(context, primary, &target) {
+/// rejected document, for a patch also the object before it, and where admission refuses it whatever that likes.
+fn discreet(context: &WriteContext<'_>, primary: &Object, target: &Target, error: cluster::Error) -> cluster::Error {
+    let Target { gvk, key, .. } = target;
+    let sees = match cached(context, primary, &ObjectTarget { gvk: gvk.clone(), key: key.clone() }) {
         Some(object) => context.may_see(primary, gvk, &object),
         None => context.permissions.may_read(gvk, key.namespace.as_deref()),
     };
-    if !quotes || own || sees() {
-        return error;
-    }
-    let fields = match &*error.fields {
-        "" => String::new(),
-        fields => format!(" for {fields}"),
-    };
-    let message = format!(
-        "{gvk} {key}: refused{fields} (HTTP {}); why is told to those who may see the object, which takes `get`",
-        error.code
-    );
-    cluster::Error { message, ..error }
+    if sees { error } else { error.unseen(gvk, key) }
 }
 
 /// Maps an API error to the contract's [`CallError`].

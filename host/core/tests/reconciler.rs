@@ -365,7 +365,7 @@ impl Session for Script {
             Call::Start => unreachable!("nothing is loaded"),
             Call::Validate { old, .. } => {
                 assert_eq!(old, None);
-                self.asking("validate", self.validate.clone().map(Answer::Validate))
+                self.asking("validate", self.validate.clone().map(|problems| Answer::Validate(Found { problems })))
             }
             Call::Initialize { .. } => {
                 self.answer("initialize".to_owned(), self.initialize.clone().map(Answer::Initialize))
@@ -1814,6 +1814,66 @@ async fn writes_end_where_the_controller_does_and_show_nothing_of_others() {
         ]
     );
     assert_eq!(writes, ["patch ConfigMap safe", "create ConfigMap new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_shows_nothing_of_an_object_that_the_component_may_not_see() {
+    async fn ask(run: Arc<dyn Context>) -> Vec<String> {
+        let nothing = || "{}".to_owned();
+        let of = ObjectTarget { gvk: config_map(), key: ObjectRef::namespaced("n", "safe") };
+        let removed = run.remove(of, Deletion::default()).await.unwrap_err();
+        vec![
+            written(&run, WriteVerb::Create(document("n", "new", json!({})))).await,
+            written(&run, WriteVerb::MergePatch(target("n", "safe"), nothing())).await,
+            removed.message,
+        ]
+    }
+    let rights = r#"configmaps "safe" is forbidden: User "u" cannot patch resource "configmaps" in API group "" in the namespace "n""#;
+    let denied = r#"admission webhook "w" denied the request: label team=s3cr3t: User "u" cannot patch resource "a""#;
+    let violates = r#"configmaps "safe" is forbidden: s3cr3t is no value for k"#;
+    let own = "verbs: [create, patch, delete]";
+    let all = "verbs: [create, patch, delete, get]";
+    for (verbs, (code, text), seen) in [
+        (own, (403, denied), false),
+        (own, (403, violates), false),
+        (own, (500, "failed calling webhook: s3cr3t"), false),
+        (own, (422, "s3cr3t"), false),
+        (own, (403, rights), true),
+        (own, (409, "it has changed"), true),
+        (all, (403, denied), true),
+    ] {
+        let mut bench = asking(&format!("{{ apiVersion: v1, kind: ConfigMap, {verbs} }}"), EXPLICITLY, ask);
+        map(&mut bench, &ObjectRef::namespaced("n", "safe"), None);
+        let reason = if code == 403 { Reason::Forbidden } else { Reason::Rejected };
+        let mut refusal = Error::new(reason, code, text);
+        refusal.fields = "data[s3cr3t], metadata.labels".to_owned();
+        bench.server.failures.lock().extend(std::iter::repeat_n(refusal, 3));
+        let (answers, _) = asked_and_written(&bench).await;
+        let [created, patched, removed] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(*created, format!("Rejected: {text}"), "it is its own");
+        let unseen = format!(
+            "v1 ConfigMap n/safe: refused for data, metadata.labels (HTTP {code}); why is told to those who may see the object, which takes `get`"
+        );
+        let expected = if seen { text } else { &unseen };
+        assert_eq!(*patched, format!("Rejected: {expected}"), "{verbs} {code} {text}");
+        assert_eq!(*removed, expected, "{verbs} {code} {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_shows_nothing_of_an_object_that_is_to_be_adopted_and_may_not_be_seen() {
+    let fields =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, serverSideApply: true, adopt: true } } }";
+    let grant = "{ apiVersion: v1, kind: ConfigMap, verbs: [get] }";
+    let unseen = "the workflow failed: cm: v1 ConfigMap n/a: refused (HTTP 403); why is told to those who may see the object, which takes `get`";
+    for (grants, expected) in [("", unseen), (grant, "the workflow failed: cm: w denied the request: s3cr3t")] {
+        let mut bench = Bench::granted(Script::default(), grants, fields);
+        bench.server.put(&config_map(), json!({ "metadata": { "name": "a", "namespace": "n", "uid": "map" } }));
+        bench.page(json!({ "uid": "page" }));
+        let denied = Error::new(Reason::Forbidden, 403, "w denied the request: s3cr3t");
+        *bench.server.failures.lock() = vec![denied, conflict("it exists")];
+        assert_eq!(bench.ended().await.0.error.as_deref(), Some(expected), "{grants}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

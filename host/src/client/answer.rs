@@ -2,10 +2,12 @@
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use capstan_core::cluster::{Error, Reason, Says, Verb, Write, kept_back, quotes_nothing};
+use capstan_core::health::{DAEMON, Sender};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::text::{LONGEST, said_within};
 use http::StatusCode;
@@ -38,6 +40,8 @@ pub(super) struct About<'a> {
     pub(super) key: Option<&'a ObjectRef>,
     /// Whether what the API server says may quote a Secret (`SSA-7`, `DT-4`).
     pub(super) quotes_secret: bool,
+    /// Whom it is sent for, who may share `who` with others; `None`: the daemon.
+    account: Option<&'a Arc<str>>,
 }
 
 /// A list, of which the first object counts: the others take no memory.
@@ -91,7 +95,18 @@ impl Display for About<'_> {
 
 impl<'a> About<'a> {
     pub(super) fn new(who: &'a Identity, verb: &'a str, gvk: &'a Gvk, key: Option<&'a ObjectRef>) -> Self {
-        Self { who, verb, gvk, key, quotes_secret: gvk.is_secret() }
+        Self { who, verb, gvk, key, quotes_secret: gvk.is_secret(), account: None }
+    }
+
+    /// Returns the same as of this account.
+    pub(super) fn of(self, account: &'a Arc<str>) -> Self {
+        Self { account: Some(account), ..self }
+    }
+
+    /// Returns whose request it is, as far as that says something of the API server.
+    pub(super) fn sender(&self) -> Sender {
+        let account = self.account.map_or_else(|| DAEMON.into(), Arc::clone);
+        Sender { account, group: Arc::clone(&self.gvk.group) }
     }
 
     pub(super) fn write(who: &'a Identity, Write { target, verb, shows_secret, .. }: &'a Write) -> Self {

@@ -125,7 +125,7 @@ impl ApiServer {
     /// Says what is wrong with the API server for so long that somebody should know.
     pub fn trouble(&self) -> Option<String> {
         let closed = self.closed().map(|why| why.to_string());
-        closed.or_else(|| self.pulse.trouble())
+        closed.or_else(|| self.pulse.troubles().into_iter().next().map(|trouble| trouble.why))
     }
 
     /// Refuses what nothing leads to, although something may be known of it.

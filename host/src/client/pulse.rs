@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::Error;
-use capstan_core::health::{Health, Sign};
+use capstan_core::health::{Health, Sender, Sign, Trouble};
 use http::{Method, StatusCode};
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -32,11 +32,13 @@ pub struct Pulse {
     cluster: Option<Arc<str>>,
 }
 
-/// Whether a request changes something.
+/// What an answer to a request says of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
     Write,
+    /// A write that is not carried out: that it is answered does not say that others are.
+    DryRun,
 }
 
 /// A request that is under way, and is given up if it is dropped.
@@ -72,9 +74,9 @@ impl Pulse {
         }
     }
 
-    /// Says what is wrong with the API server for so long that somebody should know.
-    pub fn trouble(&self) -> Option<String> {
-        self.health.lock().trouble(Instant::now())
+    /// Says what is wrong for so long that somebody should know: with the API server, or with the writes of some.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.health.lock().troubles(Instant::now())
     }
 
     /// Says whether the last that was heard of the API server is a failure.
@@ -90,13 +92,14 @@ impl Pulse {
     /// Waits for what a request leads to, unless the API server was away meanwhile: then nobody may be left who would answer.
     pub(super) async fn follow<T>(
         &self,
-        kind: Kind,
+        (kind, sender): (Kind, Sender),
         exchange: impl Future<Output = Result<T, Error>>,
         lost: impl FnOnce() -> Error,
     ) -> Result<T, Error> {
         let began = Instant::now();
-        let mut waiting =
-            Waiting { pulse: self, write: (kind == Kind::Write).then(|| self.health.lock().begin_write(began)) };
+        let writes = kind != Kind::Read;
+        let write = writes.then(|| self.health.lock().begin_write(sender.clone(), began));
+        let mut waiting = Waiting { pulse: self, write };
         let mut returns = self.returns();
         let returned = async { while returns.changed().await.is_ok() && began.elapsed() < YOUNG {} };
         let answer = tokio::select! {
@@ -108,9 +111,13 @@ impl Pulse {
         // Without credentials that it takes, nothing can be done either; those of another cluster are read again.
         let nobody = |error: &Error| self.cluster.is_none() && error.code == 401;
         let trouble = answer.as_ref().err().filter(|error| error.is_outage() || nobody(error));
-        if let Some(number) = waiting.write.take() {
-            let ended = trouble.map_or(Ok(()), |error| Err(error.message.as_str()));
-            self.health.lock().end_write(number, Some(ended), Instant::now());
+        let (why, now) = (trouble.map(|error| error.message.as_str()), Instant::now());
+        match waiting.write.take() {
+            Some(number) => {
+                let answered = (kind == Kind::Write).then_some(Ok(()));
+                self.health.lock().end_write(number, why.map(Err).or(answered), now);
+            }
+            None => self.health.lock().end_read(&sender, why.is_none(), now),
         }
         match trouble {
             Some(error) => self.health.lock().failed(&error.message),

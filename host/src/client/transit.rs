@@ -55,6 +55,11 @@ impl Transit {
         Self { room: self.room.clone(), account }
     }
 
+    /// Returns who takes it.
+    pub(crate) fn account(&self) -> &Arc<str> {
+        &self.account
+    }
+
     /// Returns the budget of a run for documents that are made of what has come in.
     pub(crate) fn budget(&self) -> Budget {
         Budget::borrowing(Box::new(self.room.holding(&self.account)))

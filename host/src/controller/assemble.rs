@@ -61,8 +61,10 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
     let per_second = plugin.limits.requests_per_second.min(environment.requests_per_second);
     let unit = (operator, &spec.plugin);
     let who = declared.who(environment);
+    let account: Arc<str> = format!("operator {operator}").into();
+    let access = |api: &Arc<ApiServer>, who| Access::new(Arc::clone(api), who).counting_for(Arc::clone(&account));
     let metered = |api: &Arc<ApiServer>, who: Identity| {
-        let api = Access::new(Arc::clone(api), who).counting_for(format!("operator {operator}").into());
+        let api = access(api, who);
         environment.meters.api_of(unit, per_second, api, counters.throttled.clone())
     };
     let own = declared.site(environment).api;
@@ -92,7 +94,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         edition,
         settings: settings(spec, environment),
         holder: environment.holder.clone(),
-        events: events(declared, environment, Access::new(own, who), counters.dropped),
+        events: events(declared, environment, access(&own, who), counters.dropped),
         conditions,
         spec: spec.clone(),
     }

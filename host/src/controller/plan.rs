@@ -118,6 +118,12 @@ impl Plan {
         self.scopes().any(|(scope, ..)| same(scope) && within(&scope.namespace))
     }
 
+    /// Returns the namespace that is left out of the primaries itself, where those are namespaces.
+    pub(super) fn leaves_out(&self) -> Option<&Arc<str>> {
+        let (scope, _) = self.primaries.scopes.first().filter(|(scope, _)| scope.gvk.is_namespace())?;
+        scope.except.as_ref()
+    }
+
     /// Leaves out what may not be read, which `why` says of a kind of the daemon's cluster in a namespace or everywhere (none).
     pub(super) fn deny(&mut self, why: impl Fn(&Kind, Option<&str>) -> Option<String>) {
         for planned in self.secondaries.values_mut().chain([&mut self.primaries]) {
@@ -318,7 +324,8 @@ impl Watch<'_> {
             Namespaces::Selected(selected) => selected.found.iter().flat_map(|names| names.iter()).map(Some).collect(),
         };
         let scope = |namespace: Option<&Arc<str>>| {
-            let except = closed.filter(|_| namespace.is_none() && kind.scope == ObjectScope::Namespaced).cloned();
+            let has_it = kind.scope == ObjectScope::Namespaced || gvk.is_namespace();
+            let except = closed.filter(|_| namespace.is_none() && has_it).cloned();
             let scope = Scope {
                 gvk: gvk.clone(),
                 namespace: namespace.cloned(),
@@ -435,13 +442,28 @@ mod tests {
                 vec!["primaries: sample.dev/v1 Page in a sample.dev/v1 Page in home", "s: v1 ConfigMap in a"],
             ),
             ("[a]", informer(CM, ", namespaces: all"), closed, vec![in_a, "s: v1 ConfigMap outside of home"]),
-            ("[a]", informer(namespace, ""), closed, vec![in_a, "s: v1 Namespace"]),
+            ("[a]", informer(namespace, ""), closed, vec![in_a, "s: v1 Namespace without home"]),
+            ("[a]", informer(namespace, ""), open, vec![in_a, "s: v1 Namespace"]),
             ("[a]", informer(theme, ""), open, vec![in_a, "s: (not served)"]),
             // PO-4
             ("[a]", informer(CM, ", shared: false"), open, vec![in_a, "s: v1 ConfigMap in a for pages/s alone"]),
         ] {
             let fields = format!("namespaces: {namespaces}, {more}");
             assert_eq!(told(&plan(&fields, home)), expected, "{fields} {home:?}");
+        }
+    }
+
+    #[test]
+    fn the_daemons_own_namespace_is_no_primary() {
+        let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: a }\nspec:\n  plugins: { p: { component: { path: p.wasm } } }\n  controllers:\n    spaces: { plugin: p, primary: { apiVersion: v1, kind: Namespace }, labelSelector: x=y }\n";
+        let operator = manifest::parse(text, Path::new("a.yaml")).unwrap().remove(0);
+        let (kinds, missing) = kinds();
+        let open = Home { own: "home".into(), closed: None };
+        let closed = Home { closed: Some("home".into()), ..open.clone() };
+        for (home, expected) in [(open, "v1 Namespace where x=y"), (closed, "v1 Namespace without home where x=y")] {
+            let plan = Plan::new(&operator.controllers["spaces"], None, (&kinds, &missing), &home, &Arc::default());
+            assert_eq!(told(&plan), [format!("primaries: {expected}")]);
+            assert_eq!(plan.leaves_out(), home.closed.as_ref());
         }
     }
 

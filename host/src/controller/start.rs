@@ -84,6 +84,9 @@ pub(super) async fn prepare(
     let finalizer = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
     let used = declared.needs_finalizer().then(|| Arc::clone(&finalizer));
     let mut plan = Plan::new(spec, used, (&kinds, &missing), &environment.home, &handle.faults);
+    if let Some(namespace) = plan.leaves_out() {
+        tracing::info!(%namespace, "nothing is done for the daemon's own namespace, which its user can open by --allow-own-namespace");
+    }
     let mut rights = Rights::of(&declared.who(environment), &plan, &environment.api);
     let denied = match &mut rights {
         Some(rights) => match patience.rights(rights, &wait).await {

@@ -54,7 +54,7 @@ pub struct Scope {
     pub namespace: Option<Arc<str>>,
     /// The cluster, as `operator/name`; none = that of the daemon.
     pub cluster: Option<Arc<str>>,
-    /// Where all namespaces are watched: the one that is left out.
+    /// Where all namespaces are watched: the one in which nothing is; of the kind Namespace, the one that is left out itself.
     pub except: Option<Arc<str>>,
     /// What selects objects.
     pub selectors: Selectors,
@@ -416,7 +416,8 @@ impl Scope {
     /// Returns what is asked for of its objects.
     fn asks(&self, form: Form, request: impl FnOnce(&Selection<'_>) -> Asked) -> Asked {
         let Self { namespace, except, selectors: Selectors { labels, fields, shard }, .. } = self;
-        let except = except.as_ref().map(|except| format!("metadata.namespace!={except}"));
+        let field = if self.gvk.is_namespace() { "name" } else { "namespace" };
+        let except = except.as_ref().map(|except| format!("metadata.{field}!={except}"));
         let fields: Vec<&str> = except.as_deref().into_iter().chain(fields.as_deref()).collect();
         let fields = (!fields.is_empty()).then(|| fields.join(","));
         let [namespace, labels] = [namespace, labels].map(Option::as_deref);
@@ -448,7 +449,7 @@ impl fmt::Display for Scope {
             write!(f, " in {namespace}")?;
         }
         if let Some(except) = &self.except {
-            write!(f, " outside of {except}")?;
+            write!(f, " {} {except}", if self.gvk.is_namespace() { "without" } else { "outside of" })?;
         }
         let Selectors { labels, fields, shard } = &self.selectors;
         let all = [labels.as_deref(), fields.as_deref(), shard.as_ref().map(Shard::as_str)];
@@ -686,6 +687,13 @@ pub(crate) mod tests {
             scope.to_string(),
             format!("v1 ConfigMap outside of closed where a=b and metadata.name!=x and {upper}")
         );
+        let namespaces = Scope { gvk: capstan_core::object::Gvk::parse("v1", "Namespace").unwrap(), ..scope };
+        namespaces
+            .asks(Form::Whole, |which| {
+                assert_eq!(which.fields, Some("metadata.name!=closed,metadata.name!=x"));
+                Ok(http::Request::default())
+            })
+            .unwrap();
     }
 
     #[test]

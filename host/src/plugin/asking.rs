@@ -96,7 +96,7 @@ impl Asking {
         let Facts { memo, limits, room, unit, .. } = &*self.facts;
         match (lifetime, memo) {
             (Lifetime::Plugin, Some(memo)) => {
-                let holding = || Some(room.holding(unit));
+                let holding = || Some(room.holding(unit).lasting());
                 let bound = (limits.memo_plugin, "limits.memo.plugin");
                 memo.lock().keep(key, value, bound, holding)
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capstan_core::cpu;
-use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Function, Named};
+use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Found, Function, Named};
 use capstan_core::room::Holding;
 use tokio::time::Instant;
 use wasmtime::component::{
@@ -350,7 +350,10 @@ impl Instance {
             Call::DecideRetry { primary, ref failed } => self.decide(primary, &(&**failed).into()).await?,
             Call::Validate { primary, old } => {
                 let answer = self.ask::<_, Vec<validator::Problem>>(Function::Validate, (primary, old)).await?;
-                answer.map(|found| Answer::Validate(found.into_iter().map(Into::into).collect()))
+                answer.map(|found| {
+                    let problems = found.into_iter().take(Found::MOST).map(Into::into).collect();
+                    Answer::Validate(Found { problems })
+                })
             }
             Call::Initialize { primary } => {
                 self.ask::<_, ()>(Function::Initialize, (primary,)).await?.map(Answer::Initialize)

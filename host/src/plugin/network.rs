@@ -26,6 +26,7 @@ use crate::metrics::Connections;
 use crate::tls;
 
 mod body;
+mod here;
 pub(super) mod http;
 pub(super) mod outside;
 pub(super) mod tcp;

@@ -287,7 +287,7 @@ impl Process {
         let setup = frame(&setup).map_err(io::Error::other)?;
         self.control.write_all(&setup).await?;
         let ready = receive(&mut self.control, READY).await?;
-        postcard::from_bytes(&ready).map_err(io::Error::other)
+        frames::read(&ready).map_err(io::Error::other)
     }
 
     /// Returns a lane without an instance.

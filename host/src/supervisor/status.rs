@@ -327,6 +327,11 @@ impl Status {
         self.controllers.lock().values().cloned().collect()
     }
 
+    /// Returns the operators that there are.
+    pub fn operators(&self) -> BTreeSet<Arc<str>> {
+        self.plugins.lock().keys().map(|unit| Arc::clone(&unit.operator)).collect()
+    }
+
     /// Lists what the manifests name and is not in force in any version.
     pub fn unready(&self) -> Vec<Unready> {
         let loading = |what| Unready { what, why: "being loaded".to_owned(), matter: Matter::Start };

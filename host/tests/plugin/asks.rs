@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan::plugin::Plugin;
+use capstan::plugin::engine::Engine;
 use capstan::plugin::loader::CodeCache;
 use capstan_core::guest::{
     CallReason, Cause, Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureClass,
@@ -13,6 +14,7 @@ use capstan_core::guest::{
 };
 use capstan_core::manifest::{Instances, Limits};
 use capstan_core::object::ObjectRef;
+use capstan_core::room::Room;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
@@ -28,14 +30,17 @@ async fn probe(limits: Limits) -> Plugin {
 
 /// Loads the probe with instances that are treated like that.
 pub async fn probe_as(limits: Limits, instances: Instances) -> Plugin {
+    probe_in(&engine(&limits), limits, instances).await
+}
+
+async fn probe_in(engine: &Engine, limits: Limits, instances: Instances) -> Plugin {
     // Compiled once, by the first test.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));
-    let engine = engine(&limits);
     let mut operator = operator(&sample("probe"), limits);
     operator.plugins.get_mut("guest").unwrap().instances = instances;
     let _turn = TURN.lock().await;
-    Plugin::load(&engine, &cache, &operator, "guest").await.unwrap()
+    Plugin::load(engine, &cache, &operator, "guest").await.unwrap()
 }
 
 fn primary(spec: &Value) -> String {
@@ -353,6 +358,22 @@ async fn a_plugins_memos_outlive_its_runs_and_are_bounded() {
         seen(&plugin, &run, put).await,
         refused("exhausted", "memo \"long\" would make 31 bytes, 20 are allowed (limits.memo.plugin)")
     );
+}
+
+#[tokio::test]
+async fn a_plugins_memos_leave_memory_to_its_calls() {
+    let limits = Limits { memo_plugin: 32 << 20, ..Limits::default() };
+    let engine = engine(&limits).with_room(Room::new(48 << 20));
+    let (plugin, run) = (probe_in(&engine, limits, Instances::Fresh).await, script());
+    let put = |key: &str| {
+        let value = "x".repeat(5 << 19);
+        json!({ "memo": { "lifetime": "plugin", "put": key, "value": value }, "mayFail": true })
+    };
+    for key in ["a", "b"] {
+        assert_eq!(seen(&plugin, &run, put(key)).await["refused"], Value::Null, "{key}");
+    }
+    let no_room = refused("exhausted", "memo \"c\": there is no memory for it (--plugin-memory)");
+    assert_eq!(seen(&plugin, &run, put("c")).await, no_room, "they have an eighth");
 }
 
 #[tokio::test]

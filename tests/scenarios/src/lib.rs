@@ -230,9 +230,12 @@ capabilities:
     /// Returns a manifest whose operator and controller have other names than the others of this place.
     pub fn renamed(&self, manifest: &str, suffix: &str) -> String {
         let name = self.namespace.name();
+        // LC-3: beside the other it needs one of its own.
+        let own = format!("      finalizer: {suffix}.test.capstan.dev/finalizer\n");
+        let own = if manifest.contains("finalizer:") { "" } else { &own };
         manifest
             .replace(&format!("name: {name}"), &format!("name: {name}-{suffix}"))
-            .replace(&format!("    {name}:\n"), &format!("    {name}-{suffix}:\n"))
+            .replace(&format!("    {name}:\n"), &format!("    {name}-{suffix}:\n{own}"))
     }
 
     /// Returns a manifest of one controller with one plugin.

@@ -56,6 +56,26 @@ fn s012_cleanup_runs_once_and_the_resource_goes() {
 }
 
 #[test]
+fn two_controllers_of_a_kind_clean_up_each_behind_a_finalizer_of_its_own() {
+    // LC-3
+    let place = Place::new("two-finalizers");
+    let folder = Folder::new();
+    folder.put("first.yaml", place.probe_manifest(CLEANER));
+    let daemon = folder.daemon(&place);
+    let second = |finalizer: &str| place.renamed(&place.probe_manifest(finalizer), "second");
+    folder.put("second.yaml", second(CLEANER));
+    daemon.await_lacking(&["so that a primary of both would go once one of them has cleaned up"]);
+    folder.put("second.yaml", second("finalizer: second.test.capstan.dev/finalizer\n"));
+    let daemon = daemon.until_ready();
+    let says = json!([{ "log": { "message": "cleaned up" } }]);
+    place.probe("p", json!({ "cleanup": { "do": says } }));
+    place.await_object(&place.probes(), "p", "both finalizers", |p| finalizers(p) == 2);
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    assert_eq!(daemon.log().matches("cleaned up").count(), 2);
+}
+
+#[test]
 fn s012_cleanup_comes_back_until_it_lets_the_resource_go() {
     let place = Place::new("s012b");
     let daemon = place.daemon(&place.probe_manifest(CLEANER));

@@ -190,6 +190,24 @@ fn an_api_server_that_only_takes_no_writes_uses_up_no_attempt_either() {
 }
 
 #[test]
+fn writes_that_fail_for_one_operator_alone_keep_the_daemon_ready() {
+    let place = Place::new("one-fails");
+    let other = place.renamed(&place.probe_manifest("labelSelector: other"), "other");
+    let own = place.probe_manifest("labelSelector: own");
+    let daemon = place.daemon(&format!("{own}---\n{other}"));
+    place.labelled_probe("p", "own", json!({ "reconcile": { "status": { "t": 1 }, "reschedule": 100 } }));
+    place.await_object(&place.probes(), "p", "its status", |probe| probe["status"]["t"] == 1);
+    let outage = NoWrites::begin(&place);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "status": { "t": 2 } } } }));
+    let line = format!("operator {}: all its writes fail for", place.namespace.name());
+    daemon.await_lacking(&[&line]);
+    assert_eq!(daemon.get("/readyz"), (200, "ok\n".to_owned()));
+    drop(outage);
+    place.await_within(LATER, &place.probes(), "p", "its status", |probe| probe["status"]["t"] == 2);
+    daemon.until_ready();
+}
+
+#[test]
 fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
     // ER-6
     let place = Place::new("events");

@@ -1,7 +1,7 @@
 //! What a component can't do, whatever it tries: beyond its grants, beyond its namespaces, and by a verb that means another.
 
-use cluster::Namespace;
-use scenarios::{Daemon, Place, Start};
+use cluster::{Namespace, wait};
+use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Value, json};
 
 const PRIMARY: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
@@ -172,6 +172,102 @@ fn nothing_reaches_the_daemons_own_namespace() {
     let daemon = start().arguments(&["--namespace", home, "--allow-own-namespace"]).run(&two.place).until_ready();
     two.place.await_object(&maps, "safe", "a patch", |map| map["data"]["v"] == "taken");
     drop(daemon);
+}
+
+#[test]
+fn the_daemons_own_namespace_is_no_primary_of_anybody() {
+    // IN-1
+    let two = Two::new("space");
+    let (own, home) = (two.name(), two.other.name());
+    let space = |name: &str| two.place.cluster.api().get(&format!("/api/v1/namespaces/{name}")).unwrap();
+    let label = json!({ "metadata": { "labels": { "test.capstan.dev/space": own } } });
+    for name in [own, home] {
+        two.place.cluster.api().merge(&format!("/api/v1/namespaces/{name}"), &label).unwrap();
+    }
+    let fields = format!("labelSelector: test.capstan.dev/space={own}\nfinalizer: {own}.test.capstan.dev/f\n");
+    let manifest = two.place.manifest("probe", "{ apiVersion: v1, kind: Namespace }", "", &fields);
+    let manifest = manifest.replace(&format!("namespaces: [{own}]"), "namespaces: all");
+    let daemon = Start::new(&manifest).arguments(&["--namespace", home]).run(&two.place).until_ready();
+    daemon.await_line("nothing is done for the daemon's own namespace");
+    let has_it = |name: &str| !space(name)["metadata"]["finalizers"].is_null();
+    wait::until(SOON, "the finalizer of the other", || has_it(own).then_some(())).unwrap();
+    daemon.await_quiet();
+    assert!(!has_it(home), "{}", space(home));
+    assert!(daemon.stop().success());
+    // Nobody would remove it any more.
+    let none = json!({ "metadata": { "finalizers": null } });
+    two.place.cluster.api().merge(&format!("/api/v1/namespaces/{own}"), &none).unwrap();
+}
+
+/// Has admission refuse all changes of config maps in a namespace, and say what they hold, until it is dropped.
+struct Telling<'a> {
+    place: &'a Place,
+    paths: [String; 2],
+}
+
+impl<'a> Telling<'a> {
+    fn begin(place: &'a Place, map: &str) -> Self {
+        const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+        let (api, name) = (place.cluster.api(), place.namespace.name());
+        let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE", "DELETE"], "resources": ["configmaps"] });
+        let here = json!({ "matchLabels": { "kubernetes.io/metadata.name": name } });
+        let says = json!({ "expression": "false", "messageExpression": "'it holds ' + oldObject.data.v", "reason": "Forbidden" });
+        let policy = json!({
+            "matchConstraints": { "namespaceSelector": here, "resourceRules": [rule] },
+            "validations": [says],
+        });
+        let binding = json!({ "policyName": name, "validationActions": ["Deny"] });
+        let paths = [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)].map(
+            |(plural, spec)| {
+                let path = format!("{GROUP}/{plural}");
+                api.create(&path, &json!({ "metadata": { "name": name }, "spec": spec })).unwrap();
+                format!("{path}/{name}")
+            },
+        );
+        // The API server takes a moment to know of it.
+        let patch = json!({ "metadata": { "labels": { "touched": "yes" } } });
+        wait::until(LATER, "a refusal", || {
+            let refused = api.merge(map, &patch).err().filter(|error| error.code() == Some(403));
+            refused.map(drop)
+        })
+        .unwrap();
+        Self { place, paths }
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            self.place.cluster.api().delete(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_refusal_by_admission_tells_of_an_object_only_whoever_may_see_it() {
+    let two = Two::new("telling");
+    let maps = two.place.config_maps();
+    two.place.create("v1", "ConfigMap", &maps, "safe", json!({ "data": { "v": "s3cr3t" } }));
+    let _telling = Telling::begin(&two.place, &format!("{maps}/safe"));
+    let target = target("ConfigMap", two.name(), "safe");
+    let patch = json!({ "verb": "mergePatch", "mode": "plain", "target": target, "patch": { "data": { "w": "x" } } });
+    let steps = json!([
+        { "write": patch, "mayFail": true, "as": "patched" },
+        { "write": { "verb": "remove", "target": target }, "mayFail": true, "as": "removed" },
+    ]);
+    for (verbs, seen) in [("patch, delete", false), ("get, patch, delete", true)] {
+        let daemon = two.daemon(&format!("{{ apiVersion: v1, kind: ConfigMap, verbs: [{verbs}] }}"), "");
+        let status = two.seen(steps.clone());
+        for step in ["patched", "removed"] {
+            assert_eq!(status[step]["refused"], "rejected", "{verbs} {step}: {status}");
+            let message = status[step]["message"].as_str().unwrap();
+            assert_eq!(message.contains("it holds s3cr3t"), seen, "{verbs} {step}: {message}");
+            assert_eq!(message.contains("why is told to those who may see the object"), !seen, "{message}");
+        }
+        two.place.delete(&two.place.probes(), "p");
+        two.place.await_gone(&two.place.probes(), "p");
+        drop(daemon);
+    }
 }
 
 #[test]

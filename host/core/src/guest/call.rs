@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Changed, ConditionResult, Created, DeleteControl, Description, DesiredSet, ErrorControl, FailedRun, Failure,
-    FailureInfo, InboundAnswer, InboundRequest, Invalid, MatchResult, Named, NextRetry, PolledAll, PolledOne,
+    FailureInfo, Found, InboundAnswer, InboundRequest, MatchResult, Named, NextRetry, PolledAll, PolledOne,
     UpdateControl,
 };
 
@@ -140,7 +140,7 @@ exports! {
 
     Validator "validator" {
         /// Says what is wrong with a primary; `old` is what it was before, where an update is to be admitted.
-        Validate "validate": validate(primary: &'a str, old: Option<&'a str>) -> Vec<Invalid>;
+        Validate "validate": validate(primary: &'a str, old: Option<&'a str>) -> Found;
     }
 
     Initializer "initializer" {

@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Controller, Operator};
+use super::{Clash, Controller, Finalizing, Operator, Where};
+use crate::kinds;
 use crate::object::ObjectRef;
 use crate::yaml::{self, At, Errors, Mark, Problem};
 
@@ -62,7 +63,8 @@ impl PartialEq for Origin {
 }
 
 /// Checks operators that one daemon is to run: no two have the same name, no two of their controllers (`LC-1`), no two
-/// write under the same field manager, and no two controllers keep the conditions of the same primaries (`SC-3`).
+/// write under the same field manager, no two controllers keep the conditions of the same primaries (`SC-3`), and none takes another
+/// one's finalizer away, as far as the manifests say (`LC-3`).
 ///
 /// # Errors
 /// [`Errors`] with each second use of a name, at its place, which name the first.
@@ -71,7 +73,7 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
     let mut names = BTreeMap::new();
     let mut controllers = BTreeMap::new();
     let mut managers = BTreeMap::<&Arc<str>, Writer<'_>>::new();
-    let mut keepers = Vec::new();
+    let (mut keepers, mut others) = (Vec::new(), Vec::new());
     for Operator { name, origin, controllers: declared, .. } in operators {
         let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
             let site = Site { file: origin.file.clone(), mark };
@@ -88,6 +90,7 @@ pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
             if spec.keeps_conditions() && spec.cluster.is_none() {
                 shared.extend(second_keeper(&mut keepers, spec, Site { file: origin.file.clone(), mark }));
             }
+            shared.extend(second_finalizer(&mut others, spec, Site { file: origin.file.clone(), mark }));
         }
     }
     problems.extend(shared);
@@ -136,6 +139,30 @@ fn second_keeper<'a>(keepers: &mut Vec<(&'a Controller, Site)>, spec: &'a Contro
         spec.primary, first.name,
     );
     Some(problem)
+}
+
+/// Finds a controller that lets primaries go before another one has cleaned up, or the other way round.
+fn second_finalizer<'a>(others: &mut Vec<(&'a Controller, Site)>, spec: &'a Controller, site: Site) -> Option<Problem> {
+    let place = Where { scope: kinds::scope(&spec.primary), own: None };
+    let clashing = others.iter().filter(|(other, _)| other.name != spec.name).find_map(|(other, at)| {
+        let (one, other) = (Finalizing::declared(spec), Finalizing::declared(other));
+        Some((one.clash(other, place)?, other, at))
+    });
+    let problem = clashing.map(|(clash, other, at)| {
+        let field = if clash == Clash::Formerly { "finalizers.formerly" } else { "finalizer" };
+        let path = format!("spec.controllers.{}.{field}", spec.name);
+        let message = clash.message(
+            spec,
+            &format!("controller `{}` at {at}", other.spec.name),
+            match clash {
+                Clash::Formerly => other.name,
+                Clash::Shared | Clash::FormerlyOfOther => spec.finalizer.as_deref(),
+            },
+        );
+        Problem { message, ..second("", "", &site, at, path) }
+    });
+    others.push((spec, site));
+    problem
 }
 
 /// Who writes under a field manager.
@@ -236,6 +263,55 @@ mod tests {
             "a.yaml:7:5: spec.controllers.two.statusConditions: found `standard` for the same a.dev/v1 Page as in controller `one` at \
              a.yaml:7:5, so that each would undo what the other writes; expected it in one of them"
         );
+    }
+
+    #[test]
+    fn two_controllers_do_not_take_each_others_finalizers_away() {
+        // LC-3
+        let with = |name: &str, fields: &str| {
+            let text = format!(
+                "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+                 {name}: {{ plugin: p, primary: {{ apiVersion: a.dev/v1, kind: Page }}{fields} }}\n"
+            );
+            parse(&text, Path::new("a.yaml")).unwrap().remove(0)
+        };
+        let deletes = |more: &str| {
+            format!(
+                ", workflow: {{ dependents: {{ m: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false }} }} }}{more}"
+            )
+        };
+        let own = ", finalizer: a.dev/f";
+        for (one, two, expected) in [
+            (deletes(""), String::new(), None),
+            (deletes(""), deletes(own), None),
+            (deletes(", namespaces: [a]"), deletes(", namespaces: [b]"), None),
+            (
+                deletes(""),
+                deletes(""),
+                Some(
+                    "finalizer: found the default finalizer of a.dev/v1 Page, as controller `one` at a.yaml:7:5 uses it, so that a primary of both would go once one of them has cleaned up; expected another `finalizer` in one of them, or namespaces or selectors without a common primary",
+                ),
+            ),
+            (
+                deletes(own),
+                ", finalizers: { formerly: [a.dev/f] }".to_owned(),
+                Some(
+                    "finalizers.formerly: found the finalizer a.dev/f, which controller `one` at a.yaml:7:5 uses, so that its primaries would lose it before it has cleaned up; expected none that is in use, or namespaces or selectors without a common primary",
+                ),
+            ),
+            (
+                ", finalizers: { formerly: [a.dev/f] }".to_owned(),
+                deletes(own),
+                Some(
+                    "finalizer: found the finalizer a.dev/f, which controller `one` at a.yaml:7:5 has under `finalizers.formerly`, so that primaries would lose it before they are cleaned up; expected another `finalizer`, or namespaces or selectors without a common primary",
+                ),
+            ),
+        ] {
+            let told = check_together(&[with("one", &one), with("two", &two)]).err().map(|errors| errors.to_string());
+            let expected = expected.map(|text| format!("a.yaml:7:5: spec.controllers.two.{text}"));
+            assert_eq!(told, expected, "{one} {two}");
+        }
     }
 
     #[test]

@@ -85,6 +85,36 @@ impl Selector {
             Requirement::Less(key, bound) => number(key).is_some_and(|value| value < *bound),
         })
     }
+
+    /// Returns true if there are plainly no labels that meet both, because they want what can't be of one of them.
+    pub fn excludes(&self, other: &Self) -> bool {
+        self.0.iter().any(|one| other.0.iter().any(|other| one.denies(other) || other.denies(one)))
+    }
+}
+
+impl Requirement {
+    fn key(&self) -> &str {
+        match self {
+            Self::Exists(key)
+            | Self::Absent(key)
+            | Self::In(key, _)
+            | Self::NotIn(key, _)
+            | Self::Greater(key, _)
+            | Self::Less(key, _) => key,
+        }
+    }
+
+    /// Whether no value of the label meets both, seen from this one.
+    fn denies(&self, other: &Self) -> bool {
+        let same = self.key() == other.key();
+        same && match (self, other) {
+            (Self::Absent(_), Self::Exists(_) | Self::In(..) | Self::Greater(..) | Self::Less(..)) => true,
+            (Self::In(_, one), Self::In(_, other)) => one.is_disjoint(other),
+            (Self::In(_, one), Self::NotIn(_, other)) => one.is_subset(other),
+            (Self::Greater(_, one), Self::Less(_, other)) => *other <= one.saturating_add(1),
+            _ => false,
+        }
+    }
 }
 
 // === tokens ===
@@ -284,6 +314,29 @@ mod tests {
             ("app===b", 5, "expected a value: at most 63 letters, digits, `-`, `_` and `.`"),
         ] {
             assert_eq!(Selector::parse(selector), Err(Broken { offset, message: message.into() }), "{selector}");
+        }
+    }
+
+    #[test]
+    fn selectors_exclude_each_other_where_one_label_would_have_to_be_two_things() {
+        for (one, other, expected) in [
+            ("a=b", "a=c", true),
+            ("a=b", "a in (c, d)", true),
+            ("a in (b, c)", "a in (c, d)", false),
+            ("a=b", "a!=b", true),
+            ("a in (b, c)", "a notin (b)", false),
+            ("a", "!a", true),
+            ("a=b", "!a", true),
+            ("x=y,a=b", "a=c,z", true),
+            ("a>5", "a<6", true),
+            ("a>5", "a<7", false),
+            ("a", "b", false),
+            ("a=b", "b=c", false),
+            ("a!=b", "a!=c", false),
+            ("", "a", false),
+        ] {
+            let [one, other] = [one, other].map(|text| Selector::parse(text).unwrap());
+            assert_eq!([one.excludes(&other), other.excludes(&one)], [expected; 2], "{one:?} {other:?}");
         }
     }
 }

@@ -99,6 +99,11 @@ impl Gvk {
         self.group.is_empty() && &*self.kind == "Secret"
     }
 
+    /// Returns true if its objects are namespaces.
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && &*self.kind == "Namespace"
+    }
+
     /// Returns the kind that `apiVersion` and `kind` stand for.
     ///
     /// # Errors

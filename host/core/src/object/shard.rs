@@ -56,6 +56,12 @@ impl Shard {
         &self.text
     }
 
+    /// Returns true if no object can be in both.
+    pub fn excludes(&self, other: &Self) -> bool {
+        let apart = |one: &Range, other: &Range| one.of == other.of && (one.to < other.from || other.to < one.from);
+        self.ranges.iter().all(|one| other.ranges.iter().all(|other| apart(one, other)))
+    }
+
     /// Returns true if an object is in one of the ranges.
     pub fn takes(&self, header: &Header) -> bool {
         let hash = |of| match of {
@@ -130,6 +136,7 @@ mod tests {
         let (first, second) = (shard(&range("uid", low, middle)), shard(&range("uid", middle, END)));
         let both = shard(&format!("{} || {}", range("uid", low, middle), range("uid", middle, END)));
         let namespace = shard(&range("namespace", middle, END));
+        assert!(first.excludes(&second) && !first.excludes(&both) && !first.excludes(&namespace));
         let mut counts = [0, 0];
         for n in 0..100 {
             let json = format!(r#"{{"metadata":{{"name":"a","namespace":"a","uid":"{n}-uid"}}}}"#);

@@ -72,7 +72,7 @@ impl Context for Run {
     }
 
     fn remove(&self, target: ObjectTarget, deletion: Deletion) -> BoxFuture<'_, Result<(), CallError>> {
-        async move { writes::remove(&self.write_context(), target, deletion).await }.boxed()
+        async move { writes::remove(&self.write_context(), &self.primary, target, deletion).await }.boxed()
     }
 
     fn add_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>> {

@@ -259,7 +259,7 @@ impl Visitor<'_> {
             Basis::Absent | Basis::Adopted(_) => self.make((name, spec, source), desired.key(), write).await,
             Basis::Ours(_) => self.write(source, desired.key(), write).await.map_err(Stopped::from),
         };
-        let now = now.map_err(|stopped| stopped.told_of(spec))?;
+        let now = now.map_err(|stopped| self.told_upon(basis, spec, stopped.told_of(spec)))?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
         self.note_put_right(&drift);
         Ok((operation, now))

@@ -19,5 +19,5 @@ pub(super) async fn validate(run: &Arc<Run>) -> Result<(), Failed> {
     let session = run.controller.guest.open(context);
     let found = session.validate(run.primary.json(), None).await;
     let found = found.map_err(|failure| Failed::of_guest(failure, run.sort()))?;
-    if found.is_empty() { Ok(()) } else { Err(Failed::of_primary(&found)) }
+    if found.problems.is_empty() { Ok(()) } else { Err(Failed::of_primary(&found.problems)) }
 }

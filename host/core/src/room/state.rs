@@ -11,6 +11,8 @@ pub(super) struct State<W> {
     total: u64,
     /// The bytes that all hold together.
     given: u64,
+    /// What of those lasts longer than calls.
+    lasting: u64,
     plugins: BTreeMap<Arc<str>, Plugin<W>>,
     /// The number of waits so far.
     number: u64,
@@ -34,7 +36,7 @@ struct Waiting<W> {
 impl<W: FnOnce() -> bool> State<W> {
     pub(super) fn new(total: u64) -> Self {
         let plugins = BTreeMap::new();
-        Self { total, given: 0, plugins, number: 0 }
+        Self { total, given: 0, lasting: 0, plugins, number: 0 }
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -53,21 +55,32 @@ impl<W: FnOnce() -> bool> State<W> {
         may
     }
 
-    /// Gives `bytes` at once for what lasts longer than calls. That may be an eighth of the pool, so that the plugin's own calls find
-    /// some, too.
+    /// Gives `bytes` at once for what lasts longer than calls. Returns true if they were given.
     pub(super) fn take_lasting(&mut self, name: &Arc<str>, bytes: u64) -> bool {
-        let lasting = self.plugin(name).lasting.saturating_add(bytes);
-        let may = lasting <= self.total / 8 && self.take(name, bytes);
+        let may = self.may_last(name, bytes) && self.take(name, bytes);
         if may {
-            self.plugin(name).lasting = lasting;
+            self.lasts(name, bytes, 0);
         }
         may
+    }
+
+    /// Returns true if a plugin may have `bytes` more for what lasts longer than calls. A plugin has an eighth of the pool for
+    /// that, so that its own calls find some, too; all have half of it, so that those of others do. Of that half a plugin has no more
+    /// than it leaves to others: who has less comes before who has more, and who comes last finds some.
+    fn may_last(&self, name: &Arc<str>, bytes: u64) -> bool {
+        let Self { total, lasting, .. } = *self;
+        let had = self.plugins.get(name).map_or(0, |plugin| plugin.lasting);
+        let has = had.saturating_add(bytes);
+        let left = (total / 2).saturating_sub(lasting.saturating_add(bytes));
+        has <= (total / 8).min(left)
     }
 
     /// Takes in that so much more, or less, of what a plugin has lasts longer than calls.
     pub(super) fn lasts(&mut self, name: &Arc<str>, more: u64, less: u64) {
         let plugin = self.plugin(name);
-        plugin.lasting = (plugin.lasting + more).saturating_sub(less);
+        let less = less.min(plugin.lasting + more);
+        plugin.lasting = plugin.lasting + more - less;
+        self.lasting = self.lasting + more - less;
     }
 
     /// Adds a wait for `bytes`, and returns its number.
@@ -233,6 +246,28 @@ mod tests {
         state.wait(&a, 50, || false);
         state.give_back(&a, 50);
         assert_eq!((state.given, state.plugins.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_lasts_takes_half_at_most_and_who_has_less_of_that_comes_first() {
+        let mut state = State::<fn() -> bool>::new(1600);
+        let mut fill = |text: &str| {
+            let plugin = name(text);
+            while state.take_lasting(&plugin, 1) {}
+            state.plugin(&plugin).lasting
+        };
+        assert_eq!(["a", "b", "c"].map(&mut fill), [200; 3], "an eighth each");
+        assert_eq!(["d", "e", "f", "g"].map(&mut fill), [100, 50, 25, 12], "half of what is left");
+        assert_eq!(["a", "d"].map(&mut fill), [200, 100]);
+        assert!(state.lasting < 800);
+        let [a, b, z] = ["a", "b", "z"].map(name);
+        assert!(state.take(&z, 200), "calls have the other half");
+        for plugin in [&a, &b] {
+            state.lasts(plugin, 0, 200);
+            state.give_back(plugin, 200);
+        }
+        assert!(!state.take_lasting(&name("c"), 1), "it has its eighth");
+        assert!(state.take_lasting(&name("g"), 188) && !state.take_lasting(&name("g"), 1), "there is room again");
     }
 
     proptest! {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use capstan_core::network::{Closed, Destination};
+use capstan_core::network::{Closed, Destination, plain};
 use rustls::RootCertStore;
 
+use super::here::is_here;
 use crate::metrics::{Connections, Metrics};
 use crate::tls;
 
@@ -18,7 +19,7 @@ pub struct Outside(Arc<Common>);
 struct Common {
     /// Addresses that are reached only if a manifest writes them: the API server's.
     guarded: BTreeSet<IpAddr>,
-    /// The ports at which the daemon itself listens: on this machine it answers everybody, with what concerns all operators.
+    /// The ports at which the daemon itself listens: from this machine it answers everybody, with what concerns all operators.
     own: BTreeSet<u16>,
     metrics: Arc<Metrics>,
     /// Read when the first plugin needs them.
@@ -38,7 +39,8 @@ impl Outside {
     /// Why not.
     pub fn check(&self, entry: &Destination, address: SocketAddr) -> Result<(), Closed> {
         let Common { guarded, own, .. } = &*self.0;
-        if address.ip().to_canonical().is_loopback() && own.contains(&address.port()) {
+        // The addresses of a pod lead to it past every NetworkPolicy, as loopback does.
+        if own.contains(&address.port()) && is_here(plain(address.ip())) {
             return Err(Closed::Own);
         }
         entry.reaches(address.ip(), guarded)

@@ -43,6 +43,17 @@ fn nobody_reaches_the_pages_of_the_daemon_whatever_the_manifest_permits() {
 }
 
 #[test]
+fn nobody_reaches_the_pages_of_the_daemon_by_the_address_of_the_pod() {
+    // Where there is no network but loopback, there is nothing to see.
+    let Some(address) = here::of_interface() else { return };
+    let [page, other] = [8081, 8082].map(|port| SocketAddr::new(address, port));
+    let entries = [page.to_string(), other.to_string()];
+    let network = network(&tcp(&entries.each_ref().map(String::as_str), true), 8, &Room::default());
+    let line = line(&network);
+    assert_eq!([page, other].map(|address| line.call.connects(address)), [false, true]);
+}
+
+#[test]
 fn a_call_makes_few_sockets_connected_or_not_and_its_instance_is_not_used_again() {
     let network = network(&tcp(&["127.0.0.1:9000"], false), 8, &Room::default());
     let mut line = line(&network);

@@ -1,7 +1,7 @@
 //! What the daemon and its process for a component say to each other: one frame each, in turns, on a lane per instance.
 //!
 //! A frame is a length in four bytes and so many bytes of postcard. The daemon believes nothing of what it reads: a frame is
-//! bounded before it is read, lists in it while they are, and what is out of turn has no place to go.
+//! bounded before it is read, lists in it while they are, one by one and together, and what is out of turn has no place to go.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use capstan_core::guest::{
     Answer, Call, CompareQuestion, Event, Lifetime, ObjectTarget, Place, Query, RunInfo, WorkflowCall, WriteRequest,
 };
 use capstan_core::object::ObjectRef;
-use capstan_core::wire::few;
+use capstan_core::wire::{at_most, few, within};
 use serde::{Deserialize, Serialize};
 
 use crate::plugin::ending::Broken;
@@ -20,6 +20,10 @@ use crate::plugin::output::{Level, Stream};
 
 /// The longest frame of a process, in bytes: one question with its documents, or an answer, and what was said before.
 pub(super) const LONGEST: usize = HOSTCALL + (256 << 10);
+
+/// The most that an instance says before it is heard, and the most fields of one line of it.
+const SAID: usize = 1 << 10;
+pub(super) const FIELDS: usize = 256;
 
 /// Bytes of a frame's length.
 pub(super) const HEAD: usize = 4;
@@ -68,7 +72,7 @@ pub(super) struct Report {
     /// Bytes of linear memory that the instance has.
     pub(super) memory: u64,
     /// What it has printed and logged since the last one.
-    #[serde(deserialize_with = "few")]
+    #[serde(deserialize_with = "at_most::<SAID, _, _>")]
     pub(super) said: Vec<Said>,
     pub(super) body: Body,
 }
@@ -89,7 +93,7 @@ pub(super) type Done = Result<Result<Answer, String>, Broken>;
 pub(super) enum Said {
     Printed(Stream, Vec<u8>),
     /// With its fields as they are written.
-    Logged(Level, String, Vec<(String, String)>),
+    Logged(Level, String, #[serde(deserialize_with = "at_most::<FIELDS, _, _>")] Vec<(String, String)>),
 }
 
 /// What an instance asks for.
@@ -134,6 +138,11 @@ pub(super) fn frame<T: Serialize>(value: &T) -> postcard::Result<Vec<u8>> {
     Ok(frame)
 }
 
+/// Reads a frame of the process, without its length. Its lists take no more memory than the frame itself may.
+pub(super) fn read<'a, T: Deserialize<'a>>(frame: &'a [u8]) -> postcard::Result<T> {
+    within(LONGEST, || postcard::from_bytes(frame))
+}
+
 /// Returns how long the frame is that begins like that.
 pub(super) fn length(head: [u8; HEAD]) -> usize {
     usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX)
@@ -141,6 +150,7 @@ pub(super) fn length(head: [u8; HEAD]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::guest::{Found, Invalid, PolledAll, PrimaryThings};
     use capstan_core::object::Gvk;
 
     use super::*;
@@ -158,15 +168,11 @@ mod tests {
         }
     }
 
-    fn read(frame: &[u8]) -> postcard::Result<Report> {
-        postcard::from_bytes(frame)
-    }
-
     #[test]
     fn what_is_said_comes_out_as_it_went_in() {
         let frame = frame(&report()).unwrap();
         assert_eq!(length(*frame.first_chunk().unwrap()), frame.len() - HEAD);
-        let (said, heard) = (format!("{:?}", report()), read(&frame[HEAD..]).unwrap());
+        let (said, heard) = (format!("{:?}", report()), read::<Report>(&frame[HEAD..]).unwrap());
         assert_eq!(format!("{heard:?}"), said);
     }
 
@@ -175,14 +181,14 @@ mod tests {
         let frame = frame(&report()).unwrap();
         let body = &frame[HEAD..];
         for end in 0..body.len() {
-            assert!(read(&body[..end]).is_err(), "{end}");
+            assert!(read::<Report>(&body[..end]).is_err(), "{end}");
         }
         for at in 0..body.len() {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut other = body.to_vec();
                 other[at] = byte;
                 // Not more than it could have said as well.
-                let heard = read(&other).map_or(0, |report| report.said.len());
+                let heard = read::<Report>(&other).map_or(0, |report| report.said.len());
                 assert!(heard <= body.len(), "{at} {byte}");
             }
         }
@@ -203,9 +209,40 @@ mod tests {
             said: (0..count).map(|_| Said::Printed(Stream::Out, Vec::new())).collect(),
             ..report()
         };
-        for (count, fits) in [(1 << 16, true), ((1 << 16) + 1, false)] {
+        for (count, fits) in [(SAID, true), (SAID + 1, false)] {
             let frame = frame(&many(count)).unwrap();
-            assert_eq!(read(&frame[HEAD..]).is_ok(), fits, "{count}");
+            assert_eq!(read::<Report>(&frame[HEAD..]).is_ok(), fits, "{count}");
+        }
+    }
+
+    #[test]
+    fn no_frame_takes_much_more_memory_than_it_has_bytes() {
+        let logs = |fields: usize| {
+            let fields = vec![(String::new(), String::new()); fields];
+            Report { said: vec![Said::Logged(Level::Info, String::new(), fields)], ..report() }
+        };
+        let answers = |answer| Report { said: Vec::new(), body: Body::Done(Ok(Ok(answer))), ..report() };
+        let problems = |count: usize| {
+            let none = Invalid { field: None, message: String::new() };
+            answers(Answer::Validate(Found { problems: vec![none; count] }))
+        };
+        // Lists in lists, each of which is short enough.
+        let polled = |primaries: usize, things: usize| {
+            let primary = ObjectRef::cluster("a");
+            let things = PrimaryThings { primary, things: vec![String::new(); things] };
+            answers(Answer::Poll(PolledAll { primaries: vec![things; primaries] }))
+        };
+        for (what, report, fits) in [
+            ("fields", logs(FIELDS), true),
+            ("fields", logs(FIELDS + 1), false),
+            ("problems", problems(Found::MOST), true),
+            ("problems", problems(Found::MOST + 1), false),
+            ("things", polled(1_000, 100), true),
+            ("things", polled(1_000, 1_000), false),
+        ] {
+            let frame = frame(&report).unwrap();
+            assert!(frame.len() < LONGEST, "{what}");
+            assert_eq!(read::<Report>(&frame[HEAD..]).is_ok(), fits, "{what}");
         }
     }
 }

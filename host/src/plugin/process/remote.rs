@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use super::frames::{Ask, Body, Done, LONGEST, Order, Report, Said, frame};
+use super::frames::{Ask, Body, Done, LONGEST, Order, Report, Said, frame, read};
 use super::{Apart, Process, receive};
 use crate::plugin::Facts;
 use crate::plugin::asking::Asking;
@@ -217,7 +217,7 @@ impl Remote {
                 Stop::Gone
             }
         })?;
-        let report = postcard::from_bytes(&frame);
+        let report = read(&frame);
         let Report { cpu, memory, said, body } = report.map_err(|_| Stop::Wrong("what it says can't be read"))?;
         // A lane is one thread.
         cpu::charge(cpu.min(begun.elapsed()));

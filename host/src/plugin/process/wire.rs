@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::frames::{Ask, Body, Done, HEAD, LONGEST, Report, Said, frame, length};
+use super::frames::{Ask, Body, Done, FIELDS, HEAD, LONGEST, Report, Said, frame, length};
 use crate::plugin::output::{Level, Stream, size_of};
 
 /// Bytes that an instance may have said without being heard.
@@ -165,7 +165,8 @@ impl Wire {
         }
     }
 
-    pub(in crate::plugin) fn log(&self, level: Level, message: String, fields: Vec<(String, String)>) {
+    pub(in crate::plugin) fn log(&self, level: Level, message: String, mut fields: Vec<(String, String)>) {
+        fields.truncate(FIELDS);
         let size = message.len() + size_of(&fields);
         self.say(Said::Logged(level, message, fields), size);
     }

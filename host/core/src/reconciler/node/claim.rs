@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::visitor::{Basis, Visitor};
+use super::visitor::{Basis, Stopped, Visitor};
 use crate::cluster::Reason;
 use crate::dependent::ownership::{self, Mark, Whose};
 use crate::manifest::Dependent;
@@ -17,6 +17,20 @@ impl Visitor<'_> {
         let whose = sibling.map_or_else(|| ownership::whose(object, &mark, &declared), Whose::Sibling);
         let is_doubtful = spec.bulk && whose == Whose::Ours && self.may_be_another(dependent, spec, object);
         if is_doubtful { Whose::Unmarked } else { whose }
+    }
+
+    /// Returns why the write of a dependent upon an object has stopped, without what the API server says of that if it is not the
+    /// primary's yet, and the component may not see it.
+    pub(super) fn told_upon(&self, basis: &Basis, spec: &Dependent, stopped: Stopped) -> Stopped {
+        let permissions = &self.run.controller.permissions;
+        match (basis, stopped) {
+            (Basis::Adopted(found), Stopped::Refused(error))
+                if !permissions.may_read(&spec.gvk, found.key().namespace.as_deref()) =>
+            {
+                Stopped::Refused(error.unseen(&spec.gvk, found.key()))
+            }
+            (_, stopped) => stopped,
+        }
     }
 
     /// Returns true if an object may be written and deleted as this dependent's.
