@@ -1,5 +1,6 @@
 //! The command line: its arguments, and the commands that end by themselves.
 
+pub mod approve;
 pub mod args;
 pub mod check;
 pub mod component;

@@ -83,6 +83,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Push(args) => block_on(async move { cli::push::run(&args).await }),
         Command::Pull(args) => block_on(async move { cli::pull::run(&args).await }),
         Command::Inspect(args) => block_on(async move { cli::inspect::run(&args).await }),
+        Command::Approve(args) => block_on(async move { cli::approve::run(&args).await }),
         Command::Sign(args) => block_on(async move { cli::sign::run(&args).await }),
         Command::Verify(args) => block_on(async move { cli::verify::run(&args).await }),
         Command::Schema { kind } => print(&format!(

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::machine;
 
+mod approve;
 mod component;
 mod crd;
 mod dev;
@@ -22,6 +23,7 @@ mod signature;
 mod source;
 mod test;
 
+pub use approve::{Approve, Pin};
 pub use component::Component;
 pub use crd::Crd;
 pub use dev::Dev;
@@ -47,6 +49,7 @@ Examples:
   capstan rbac -m webpage.yaml             which rights in the cluster does it need?
   capstan graph -m webpage.yaml            in which order are its dependents reconciled?
   capstan push webpage.wasm ghcr.io/org/webpage:1.2     put its component into a registry
+  capstan approve webpage -n capstan       let a version be put in force that wants more
   capstan schema > capstan.schema.json     completion and checks in your editor
 
 Exit status: 0 success, 1 something is wrong (the message says what), 2 wrong usage, 130 aborted by a second signal.
@@ -85,6 +88,8 @@ pub enum Command {
     Pull(Pull),
     /// Say what a component is, in a file or in a registry: digest, size, imports, exports, annotations.
     Inspect(Inspect),
+    /// Approve the version of an operator that waits, because it wants more than the one in force.
+    Approve(Approve),
     /// Sign a component of a registry with a key.
     Sign(Sign),
     /// Say whether a component of a registry is signed by a key.

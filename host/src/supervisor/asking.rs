@@ -76,7 +76,8 @@ impl Asking {
     /// Whether it is not known yet what is approved of an operator that asks.
     pub(super) fn is_awaited(&self, operator: &Operator, in_force: OnNewVersion) -> bool {
         self.approvals().is_some_and(|approvals| {
-            let asks = [operator.on_new_version, in_force, approvals.floor()].contains(&OnNewVersion::Ask);
+            let said = [operator.on_new_version, in_force, approvals.floor(), approvals.said_last(operator)];
+            let asks = said.contains(&OnNewVersion::Ask);
             if asks {
                 approvals.want();
             }
@@ -144,6 +145,10 @@ impl Supervisor {
     ) -> Option<Asked> {
         let approvals = self.asking.approvals()?;
         said.push(approvals.floor());
+        if is_first {
+            // Somebody may have edited the manifest while no daemon was there.
+            said.push(approvals.said_last(operator));
+        }
         let is_object = is_object_path(operator.origin.file());
         let memory = if is_object { Memory::Status } else { Memory::Nowhere };
         let remembered = || approvals.was_in_force(operator, self.concurrency);

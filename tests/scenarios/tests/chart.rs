@@ -229,16 +229,19 @@ fn the_pod_meets_the_restricted_standard() {
 
 #[test]
 fn operators_are_applied_in_the_release_s_namespace_and_say_which_rights_they_lack() {
-    // OP-1, OP-3
+    // OP-1, OP-3, AP-2, AP-3
     let release = Release { place: Place::new("chart-op") };
     let (place, name) = (&release.place, release.place.namespace.name());
-    let (full, own) = (format!("fullnameOverride={name}"), "allowOwnNamespace=true,operatorObjects.enabled=true");
+    let own = "allowOwnNamespace=true,operatorObjects.enabled=true,operatorObjects.onNewVersion=ask";
+    let full = format!("fullnameOverride={name}");
     // The kind is there already, and others use it.
     let chart = chart();
     let install = ["install", name, chart.to_str().unwrap(), "--namespace", name, "--set", own, "--set", &full];
     helm(place.cluster, &[&install[..], &["--take-ownership"]].concat()).unwrap();
-    let kind = place.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "operators.capstan.dev").unwrap();
-    assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    for kind in ["operators.capstan.dev", "operatorapprovals.capstan.dev"] {
+        let kind = place.find("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kind).unwrap();
+        assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    }
     let daemon = release.daemon(Way::best());
     let template = json!({ "metadata": { "name": "${primary.metadata.name}" }, "data": { "says": "hello" } });
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "desired": { "template": template } });
@@ -255,6 +258,11 @@ fn operators_are_applied_in_the_release_s_namespace_and_say_which_rights_they_la
     });
     let operators = place.namespace.path("capstan.dev/v1alpha1", "operators");
     place.cluster.kubectl_with_input(&["apply", "-n", name, "-f", "-"], &operator.to_string()).unwrap();
+    let waits = |object: &Value| object["status"]["state"] == "WaitingForApproval";
+    place.await_within(LATER, &operators, name, "the first version to wait", waits);
+    let kubeconfig = place.cluster.admin_kubeconfig().display().to_string();
+    let (code, _, error) = run(&["approve", name, "-n", name, "--yes", "--kubeconfig", &kubeconfig]);
+    assert_eq!(code, 0, "{error}");
     let lacks = |object: &Value| {
         let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
         let ready = conditions.find(|condition| condition["type"] == "Ready");

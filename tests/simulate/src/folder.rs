@@ -8,6 +8,7 @@ use std::time::Duration;
 use capstan::plugin::Usage;
 use capstan::supervisor::supply::{Again, Component, Content, Drain, Loader, Refusal, Supply, Values};
 use capstan_core::manifest::{Operator, Permission};
+use capstan_core::operator::wants::About;
 use capstan_core::rollout::File;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -147,6 +148,10 @@ impl Component for Script {
 
     fn writes(&self) -> &BTreeSet<Permission> {
         const { &BTreeSet::new() }
+    }
+
+    fn about(&self) -> Option<&About> {
+        None
     }
 
     fn usage(&self) -> Usage {

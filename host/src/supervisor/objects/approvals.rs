@@ -100,6 +100,11 @@ impl Approvals {
         Some(Identity { components, given: Wants::of_manifest(&then).given() })
     }
 
+    /// Returns what the version of an operator says of newer ones that was in force when a daemon ended, as far as its status remembers it.
+    pub fn said_last(&self, operator: &Operator) -> OnNewVersion {
+        self.known.last_said(operator.origin.file())
+    }
+
     /// Waits until there may be others, or it is known which there are. If the future is dropped, no change is lost.
     pub async fn changed(&self) {
         let Some(watched) = self.watched.get() else {
@@ -114,7 +119,7 @@ impl Approvals {
                 }
                 sleep(LOOK).await;
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             changed = changed.changed() => if changed.is_err() {

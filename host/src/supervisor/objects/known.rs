@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Ceilings, Defaults, Operator, object_path};
+use capstan_core::manifest::{Ceilings, Defaults, OnNewVersion, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
 use capstan_core::operator::tenant::Count;
 use capstan_core::registry::Digest;
@@ -141,6 +141,13 @@ impl Known {
         let all = self.all.lock();
         let posted = all.get(path)?;
         posted.last_good.clone().zip(posted.components.clone())
+    }
+
+    /// Returns what that version said of newer ones.
+    pub(in crate::supervisor) fn last_said(&self, path: &Path) -> OnNewVersion {
+        let all = self.all.lock();
+        let last_good = all.get(path).and_then(|posted| posted.last_good.as_ref());
+        last_good.map(|operator| operator.on_new_version).unwrap_or_default()
     }
 
     /// Returns an object as it is cached now.

@@ -1,7 +1,9 @@
 //! Versions of operators that want more than the one in force, and wait until somebody approves them.
 
+use std::fs;
+
 use cluster::wait;
-use scenarios::{Daemon, Folder, LATER, Start};
+use scenarios::{Daemon, Folder, LATER, Start, component, replace, run};
 use serde_json::{Value, json};
 
 use super::{Desk, condition};
@@ -38,6 +40,13 @@ impl Desk {
             "metadata": { "name": name, "namespace": name },
             "spec": spec,
         }));
+    }
+
+    /// Runs `capstan approve` as an administrator, and returns its exit code and what it says.
+    fn approve(&self, arguments: &[&str]) -> (i32, String, String) {
+        let kubeconfig = self.place.cluster.admin_kubeconfig().display().to_string();
+        let own = ["approve", self.name(), "-n", self.name(), "--kubeconfig", &kubeconfig, "--by", "me"];
+        run(&[&own, arguments].concat())
     }
 
     /// Makes a primary, and waits until its config map says this.
@@ -121,12 +130,26 @@ fn a_version_of_an_operator_that_wants_more_waits_until_it_is_approved_as_it_is(
     assert_ne!(fourth["status"]["waiting"]["given"], third["status"]["waiting"]["given"]);
     desk.approve_by_hand(&third["status"]["waiting"], None);
     desk.shows("fourth", "two");
-    desk.approve_by_hand(&fourth["status"]["waiting"], None);
+    // Nobody has said yes, as there is no terminal; and what is only printed is not written.
+    let (code, _, said) = desk.approve(&[]);
+    assert!(code == 1 && said.contains(&expected[0]) && said.contains("there is no terminal to ask on"), "{said}");
+    let (code, _, said) = desk.approve(&["--yes", "--digest", &format!("sha256:{}", "0".repeat(64))]);
+    assert!(code == 1 && said.contains("does not wait for an approval; what waits has no component at all"), "{said}");
+    let (code, printed, _) = desk.approve(&["-o", "json", "--reason", "it was looked at"]);
+    let printed: Value = serde_json::from_str(&printed).unwrap();
+    let (given, said) = (&fourth["status"]["waiting"]["given"], &printed["spec"]);
+    let found = (code, &said["given"], &said["by"], &said["reason"], &printed["metadata"]["name"]);
+    assert_eq!(found, (0, given, &json!("me"), &json!("it was looked at"), &json!(name)));
+    assert_ne!(&place.find(&desk.approvals(), name).unwrap()["spec"]["given"], given);
+    let (code, said, error) = desk.approve(&["--yes"]);
+    assert!(code == 0 && said.contains(&format!("operatorapproval.capstan.dev/{name} is written")), "{said}{error}");
     let now = desk.await_state(name, "Active");
     assert_eq!((&now["status"]["version"], &now["status"]["waiting"]), (&json!(3), &Value::Null));
     assert_eq!(now["status"]["lastChange"].as_array().unwrap().len(), 8, "{now}");
     desk.await_map("first", "four");
     daemon.await_line("a new version is in force");
+    let (code, _, said) = desk.approve(&["--yes"]);
+    assert!(code == 1 && said.contains(&format!("the state of the operator {name} is Active")), "{said}");
     daemon.stop();
 }
 
@@ -149,25 +172,28 @@ fn what_is_in_force_of_an_operator_goes_on_over_a_restart_and_an_edit_does_not_g
     place.delete(&desk.approvals(), name);
 
     let daemon = desk.daemon();
-    desk.wait_for("Ready", name);
-    assert_eq!(desk.await_state(name, "Active")["status"]["version"], 2);
+    daemon.await_plugin("templates", "active", 1);
     assert!(!has_line(&daemon, "a version waits for an approval"), "{}", daemon.log());
-    // Who writes the manifest may write `apply`, and wants more by that alone.
-    let mut edited = desk.operator(name, "three");
-    for (n, says) in ["apply", "three"].iter().enumerate() {
-        edited["spec"]["onNewVersion"] = json!("apply");
-        edited["metadata"]["labels"] = json!({ "edit": says });
-        if n == 0 {
-            edited["spec"]["controllers"][name] = less["spec"]["controllers"][name].clone();
-        } else {
-            edited["spec"]["controllers"][name] = desk.operator(name, "three")["spec"]["controllers"][name].clone();
+    // Who writes the manifest may write `apply`, and wants more by that alone; also while no daemon is there to see it.
+    let waits = |edited: &Value| {
+        desk.apply(edited);
+        let waits = || desk.await_state(name, WAITS);
+        move || {
+            let waits = waits();
+            let difference = waits["status"]["waiting"]["difference"].to_string();
+            assert!(difference.contains("operator: new versions + without an approval (more)"), "{difference}");
+            assert_ne!(waits["status"]["inForce"]["generation"], waits["metadata"]["generation"]);
         }
-        desk.apply(&edited);
-        let waits = desk.await_state(name, WAITS);
-        let difference = waits["status"]["waiting"]["difference"].to_string();
-        assert!(difference.contains("operator: new versions + without an approval (more)"), "{difference}");
-        assert_eq!(waits["status"]["inForce"]["generation"], 2);
-    }
+    };
+    let mut edited = less.clone();
+    edited["spec"]["onNewVersion"] = json!("apply");
+    waits(&edited)();
+    desk.apply(&less);
+    desk.await_state(name, "Active");
+    daemon.kill();
+    let waits = waits(&desk.operator(name, "three"));
+    let daemon = desk.daemon();
+    waits();
     daemon.kill();
     // What waits goes on waiting, and what was in force is at work.
     let daemon = desk.daemon();
@@ -175,7 +201,7 @@ fn what_is_in_force_of_an_operator_goes_on_over_a_restart_and_an_edit_does_not_g
     place.create("test.capstan.dev/v1", "Probe", &place.probes(), "kept", labelled);
     desk.await_map("kept", "two");
     let waits = desk.await_state(name, WAITS);
-    assert_eq!(waits["status"]["version"], 2);
+    assert_eq!(waits["status"]["version"], 3);
     desk.approve_by_hand(&waits["status"]["waiting"], None);
     desk.await_state(name, "Active");
     desk.await_map("kept", "three");
@@ -227,6 +253,43 @@ fn a_daemon_that_asks_has_operators_in_files_wait_too_and_one_that_can_not_refus
     });
     let daemon = Start::at(&files).arguments(&own).run(place);
     daemon.await_line("spec.onNewVersion: found `ask`, and this daemon looks for approvals nowhere");
+    daemon.stop();
+}
+
+#[test]
+fn an_approval_of_an_operator_in_a_file_is_of_its_component_and_the_log_has_the_command() {
+    // AP-3, AP-4, AP-6
+    let desk = Desk::new("op-ask-wasm");
+    let (place, name) = (&desk.place, desk.name());
+    let path = component("webpage").display().to_string();
+    let folder = Folder::new();
+    folder.put("webpage.wasm", fs::read(&path).unwrap());
+    let manifest = place.sample_manifest("webpage").replace(&path, "webpage.wasm");
+    folder.put("operator.yaml", manifest.replacen("spec:\n", "spec:\n  onNewVersion: ask\n", 1));
+    let files = folder.path("");
+    let daemon = desk.start(Start::at(&files));
+    let kubeconfig = place.cluster.admin_kubeconfig().display().to_string();
+    // Runs the command of the line of the log with this number.
+    let approve = |number: usize| {
+        let command = wait::until_ok(LATER, "a version to wait", || {
+            let lines = daemon.lines();
+            let mut lines = lines.iter().filter_map(|line| line["command"].as_str());
+            lines.nth(number).map(str::to_owned).ok_or_else(|| daemon.log())
+        });
+        let command = command.unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).chain(["--kubeconfig", &kubeconfig, "--yes"]).collect();
+        assert!(command.contains(&format!(" -n {name} --digest webpage=sha256:")), "{command}");
+        let (code, _, error) = run(&words);
+        assert_eq!(code, 0, "{error}");
+    };
+    assert_eq!(daemon.plugin("webpage").map(|plugin| plugin["version"].clone()).unwrap_or(json!(0)), 0);
+    approve(0);
+    daemon.await_plugin("webpage", "active", 1);
+    // The same manifest with another component.
+    folder.put("webpage.wasm", replace(&fs::read(&path).unwrap(), b"nginx:1.29", b"nginx:1.30"));
+    daemon.await_plugin("webpage", "waitingForApproval", 1);
+    approve(1);
+    daemon.await_plugin("webpage", "active", 2);
     daemon.stop();
 }
 
