@@ -14,6 +14,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+pub mod archive;
+mod carry;
 mod connect;
 mod described;
 mod exchange;

@@ -8,6 +8,7 @@ pub mod artifact;
 pub mod challenge;
 pub mod credentials;
 pub mod difference;
+pub mod layout;
 pub mod reference;
 pub mod referrers;
 pub mod schedule;

@@ -42,7 +42,30 @@ pub(super) struct Facts {
 /// # Errors
 /// If the credentials or certificates can't be read.
 pub(super) fn session(args: &Registry, reference: &Reference, access: Access) -> anyhow::Result<Session> {
-    let credentials = credentials(args, reference)?;
+    with(args, reference, (credentials(args, reference)?, access))
+}
+
+/// Returns a session for each reference.
+///
+/// # Errors
+/// If the credentials or certificates can't be read, or there is one user for several registries.
+pub(super) fn sessions(args: &Registry, references: &[Reference], access: Access) -> anyhow::Result<Vec<Session>> {
+    if args.username.is_none() {
+        return references.iter().map(|reference| session(args, reference, access)).collect();
+    }
+    let Some(first) = references.first() else {
+        return Ok(Vec::new());
+    };
+    if let Some(other) = references.iter().find(|other| other.registry() != first.registry()) {
+        let (first, other) = (first.registry(), other.registry());
+        anyhow::bail!("--username is for one registry; found {first} and {other}, which `docker login` may know");
+    }
+    // The password is read once.
+    let credentials = credentials(args, first)?;
+    references.iter().map(|reference| with(args, reference, (credentials.clone(), access))).collect()
+}
+
+fn with(args: &Registry, reference: &Reference, who: (Credentials, Access)) -> anyhow::Result<Session> {
     let reach = Arc::new(|_: &_, _| Ok(()));
     let mut way = Way { roots: Arc::new(tls::roots()), reach, patience: Patience::default() };
     if let Some(file) = &args.ca {
@@ -50,7 +73,7 @@ pub(super) fn session(args: &Registry, reference: &Reference, access: Access) ->
         let pem = read::text(file, read::TEXT).with_context(what)?;
         way = way.trusting(&pem).map_err(anyhow::Error::msg).with_context(what)?;
     }
-    Ok(Session::new(way, reference, (credentials, access), args.insecure))
+    Ok(Session::new(way, reference, who, args.insecure))
 }
 
 /// Returns a component of a registry, as a manifest names it.
@@ -75,6 +98,15 @@ pub(super) async fn pulled(image: &Image) -> anyhow::Result<Wasm> {
 /// Returns the error of a command: what was to be done with which reference, and why it was not.
 pub(super) fn failed(what: &str, reference: &Reference) -> impl Fn(Failure) -> anyhow::Error {
     move |failure| anyhow::anyhow!("{what} {reference}: {failure}")
+}
+
+/// Returns the line that says how many manifests with signatures go with a component; none, if there are none.
+pub(super) fn with_signatures(manifests: usize) -> String {
+    match manifests {
+        0 => String::new(),
+        1 => "  with its signatures: 1 manifest\n".to_owned(),
+        many => format!("  with its signatures: {many} manifests\n"),
+    }
 }
 
 /// Returns who asks: as the command line says, else as `docker login` has left it.

@@ -12,6 +12,7 @@ use tokio::time::{Instant, interval};
 use super::*;
 use fake::{Asked, Body, Door, Fake, bytes, hanging, pieces, text, with};
 
+mod carried;
 pub(crate) mod fake;
 mod signed;
 pub(crate) use signed::{key, sign};
