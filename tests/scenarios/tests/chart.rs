@@ -206,9 +206,11 @@ fn helm_test_checks_manifests_and_components() {
     assert!(!well && said.contains("/etc/capstan/defaults/defaults.yaml:"), "{said}");
     release.upgrade(&["--set", "defaults.controllers.concurrency=2"]);
     assert!(checked().0);
-    release.upgrade(&["--set", "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y"]);
+    // What no schema can find.
+    let service = "operators.webpage.manifest.spec.controllers.webpage.workflow.dependents.service";
+    release.upgrade(&["--set", &format!("{service}.dependsOn={{confgmap}}")]);
     let (well, said) = checked();
-    assert!(!well && said.contains("did you mean `finalizer`?"), "{said}");
+    assert!(!well && said.contains("did you mean `configmap`?"), "{said}");
 }
 
 #[test]
@@ -370,8 +372,25 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
         ),
         (
             "operators.webpage.manifest.spec.controllers.webpage.namespaces=everywhere",
-            "at '/operators/webpage/manifest/spec/controllers/webpage/namespaces': value must be one of 'all', 'own'",
+            "at '/operators/webpage/manifest/spec/controllers/webpage/namespaces': value must be 'all'",
         ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y",
+            "at '/operators/webpage/manifest/spec/controllers/webpage': additional properties 'finaliser' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.retry.maxAtempts=3",
+            "at '/operators/webpage/manifest/spec/controllers/webpage/retry': additional properties 'maxAtempts' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.plugins.webpage.limits.memry=1Mi",
+            "at '/operators/webpage/manifest/spec/plugins/webpage/limits': additional properties 'memry' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.workflow.dependents.service.dependson=x",
+            "/controllers/webpage/workflow/dependents/service': additional properties 'dependson' not allowed",
+        ),
+        ("operators.webpage.manifest.kind=Operatr", "at '/operators/webpage/manifest/kind': value must be 'Operator'"),
         ("operators.webpage.components.webpage.configMap.name=x", "missing property 'key'"),
         (
             "operators.webpage.manifest.spec.plugins.second.limits.memory=1Mi",
