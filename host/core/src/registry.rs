@@ -9,6 +9,7 @@ pub mod challenge;
 pub mod credentials;
 pub mod difference;
 pub mod layout;
+pub mod mirror;
 pub mod reference;
 pub mod referrers;
 pub mod schedule;

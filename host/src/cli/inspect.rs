@@ -6,12 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use capstan_core::registry::challenge::Access;
 use capstan_core::registry::difference::{self, Version};
 use capstan_core::registry::{Digest, Reference, artifact};
 
-use super::registry::{Facts, failed, session};
-use crate::cli::args::{Inspect, Registry};
+use super::registry::{Facts, failed, resolved};
+use crate::cli::args::Inspect;
 use crate::read;
 use crate::registry::interfaces;
 
@@ -20,19 +19,19 @@ use crate::registry::interfaces;
 /// # Errors
 /// If there is no component.
 pub async fn run(args: &Inspect) -> anyhow::Result<ExitCode> {
-    let facts = facts(&args.subject, &args.registry).await?;
+    let facts = facts(&args.subject, args).await?;
     let shown = match &args.against {
-        Some(other) => difference(&self::facts(other, &args.registry).await?, &facts),
+        Some(other) => difference(&self::facts(other, args).await?, &facts),
         None => facts.shown(args.output)?,
     };
     std::io::stdout().write_all(shown.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn facts(subject: &str, registry: &Registry) -> anyhow::Result<Facts> {
+async fn facts(subject: &str, args: &Inspect) -> anyhow::Result<Facts> {
     let path = Path::new(subject);
     match Reference::parse(subject) {
-        Ok(reference) if !path.exists() => of_reference(&reference, registry).await,
+        Ok(reference) if !path.exists() => of_reference(&reference, args).await,
         Err(why) if !path.exists() => {
             anyhow::bail!("{subject}: there is no such file, and it is no reference: {why}")
         }
@@ -53,9 +52,10 @@ fn difference(before: &Facts, after: &Facts) -> String {
     lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
-async fn of_reference(reference: &Reference, registry: &Registry) -> anyhow::Result<Facts> {
-    let mut session = session(registry, reference, Access::Pull)?;
-    let resolved = session.resolve(u64::MAX).await.map_err(failed("inspect", reference))?;
+async fn of_reference(reference: &Reference, args: &Inspect) -> anyhow::Result<Facts> {
+    let Inspect { registry, mirrors, .. } = args;
+    let (mut session, resolved) =
+        resolved((registry, &mirrors.registry_mirrors), reference, ("inspect", u64::MAX)).await?;
     let config = session.config(&resolved.artifact.config).await.map_err(failed("inspect", reference))?;
     Ok(Facts {
         reference: Some(reference.at(&resolved.digest).to_string()),

@@ -9,12 +9,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use capstan_core::registry::artifact::{self, Descriptor, Found};
-use capstan_core::registry::challenge::Access;
 use capstan_core::registry::layout::{self, Listed, Signatures};
 use capstan_core::registry::{Digest, Failure, Reference};
 use capstan_core::text;
 
-use super::registry::{failed, sessions, with_signatures};
+use super::registry::{failed, one_user, resolved, with_signatures};
 use crate::cli::args::Save;
 use crate::read;
 use crate::registry::archive::Writer;
@@ -35,10 +34,14 @@ struct Component<'a> {
 /// # Errors
 /// If a registry does not give a component, or the file can't be written.
 pub async fn run(args: &Save) -> anyhow::Result<ExitCode> {
-    let Save { references, output, registry } = args;
+    let Save { references, output, registry, mirrors } = args;
+    one_user(registry, references)?;
     let mut components = Vec::new();
-    for (reference, session) in references.iter().zip(sessions(registry, references, Access::Pull)?) {
-        let component = Box::pin(Component::find(reference, session)).await.map_err(failed("save", reference))?;
+    for reference in references {
+        let (session, resolved) =
+            Box::pin(resolved((registry, &mirrors.registry_mirrors), reference, ("save", read::COMPONENT))).await?;
+        let found = Box::pin(Component::find(reference, (session, resolved)));
+        let component = found.await.map_err(failed("save", reference))?;
         components.push(component);
     }
     // Written in one go: nobody takes half of it for the whole.
@@ -75,9 +78,8 @@ async fn write(file: &Path, components: &mut [Component<'_>]) -> anyhow::Result<
 }
 
 impl<'a> Component<'a> {
-    /// Finds out what a reference names, and what is signed of that.
-    async fn find(reference: &'a Reference, mut session: Session) -> Result<Self, Failure> {
-        let resolved = session.resolve(read::COMPONENT).await?;
+    /// Finds out what is signed of what a reference names.
+    async fn find(reference: &'a Reference, (mut session, resolved): (Session, Resolved)) -> Result<Self, Failure> {
         let is_index = artifact::read(&resolved.manifest, Some(&resolved.media_type), u64::MAX);
         if let Ok(Found::Manifest(manifest)) = is_index {
             let right = reference.at(&manifest.digest);

@@ -33,7 +33,7 @@ impl Session {
         if demands.is_empty() {
             return Ok(Vec::new());
         }
-        let reference = self.reference.clone();
+        let reference = self.origin.clone();
         let mut search = Search { resolved, reference, demands, found: Found::default(), failed: None };
         let limit = self.way.patience.whole;
         within(limit, "the search for its signatures", Box::pin(search.run(self))).await?;

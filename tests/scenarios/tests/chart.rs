@@ -9,6 +9,7 @@ use cluster::{Api, Cluster, Options, Query, User, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start, component, run};
 use serde_json::{Value, json};
 
+mod deploy;
 mod helm;
 mod pod;
 mod readme;
@@ -525,6 +526,21 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
         assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");
     }
+    let values = json!({
+        "registryMirrors": { "docker.io": ["m.io/hub", "only"], "*": ["m.io/all"] },
+        "proxy": { "https": "http://p.io:3128", "noProxy": "m.io,10.0.0.0/8" },
+    });
+    let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
+    let container = &pod["containers"][0];
+    for argument in ["docker.io=m.io/hub", "docker.io=only", "*=m.io/all"] {
+        let argument = json!(format!("--registry-mirror={argument}"));
+        assert!(container["args"].as_array().unwrap().contains(&argument), "{container}");
+    }
+    let set = json!([
+        { "name": "HTTPS_PROXY", "value": "http://p.io:3128" },
+        { "name": "NO_PROXY", "value": "m.io,10.0.0.0/8" },
+    ]);
+    assert_eq!(container["env"].as_array().unwrap()[2..], set.as_array().unwrap()[..]);
     let key = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
     let values = json!({ "verifyKeys": [key] });
     let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"].clone();

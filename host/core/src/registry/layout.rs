@@ -317,11 +317,16 @@ impl Prefix {
         Ok(Self(text.to_owned()))
     }
 
+    /// Returns the host of the registry.
+    pub fn registry(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(registry, _)| registry)
+    }
+
     /// Returns the reference below it.
     ///
     /// # Errors
     /// If that is too long.
-    fn of(&self, reference: &Reference) -> Result<Reference, String> {
+    pub fn of(&self, reference: &Reference) -> Result<Reference, String> {
         let tag = reference.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
         let digest = reference.digest().map(|digest| format!("@{digest}")).unwrap_or_default();
         Reference::parse(&format!("{}/{}{tag}{digest}", self.0, reference.repository()))

@@ -7,7 +7,7 @@ use capstan_core::registry::layout::Prefix;
 use clap::Args;
 
 use super::Registry;
-use super::registry::reference;
+use super::registry::{MirrorsOf, reference};
 
 /// `capstan save`.
 #[derive(Args, Debug)]
@@ -29,6 +29,9 @@ pub struct Save {
     /// How the registries are reached.
     #[command(flatten)]
     pub registry: Registry,
+    /// Where the registry is mirrored.
+    #[command(flatten)]
+    pub mirrors: MirrorsOf,
 }
 
 /// `capstan load`.
