@@ -52,9 +52,21 @@ pub(crate) async fn find_named(
     let kubeconfig = read_all(&files)?;
     has_context(&kubeconfig, context.as_deref()).with_context(|| format!("kubeconfig {said}"))?;
     let name = context.clone().or_else(|| kubeconfig.current_context.clone());
+    let proxy = proxy_of(&kubeconfig, name.as_deref());
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    Ok((config.map_err(|error| anyhow!("kubeconfig {said}: {error}"))?, name))
+    let mut config = config.map_err(|error| anyhow!("kubeconfig {said}: {error}"))?;
+    // That of the environment is for registries (`PX-3`).
+    config.proxy_url = config.proxy_url.filter(|_| proxy.is_some());
+    Ok((config, name))
+}
+
+/// Returns the proxy that a kubeconfig itself names for the cluster of a context.
+fn proxy_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let context = kubeconfig.contexts.iter().find(|found| Some(found.name.as_str()) == context)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|found| found.name == *cluster)?;
+    cluster.cluster.as_ref()?.proxy_url.clone().filter(|proxy| !proxy.is_empty())
 }
 
 /// Decides where the cluster is said, given the file of the command line, that of the environment, and one at the usual place.
@@ -109,6 +121,21 @@ contexts: [{ name: here, context: { cluster: here, user: me } }, { name: there, 
 clusters: [{ name: here, cluster: { server: \"http://127.0.0.1:1\" } }]
 users: [{ name: me, user: {} }]
 ";
+
+    #[test]
+    fn a_proxy_is_that_of_the_kubeconfig_and_none_of_the_environment() {
+        // PX-3
+        let proxied = CONFIG.replace("1:1\"", "1:1\", proxy-url: \"http://p:1\"");
+        for (text, context, expected) in [
+            (CONFIG, Some("here"), None),
+            (proxied.as_str(), Some("there"), Some("http://p:1")),
+            (proxied.as_str(), Some("elsewhere"), None),
+            (proxied.as_str(), None, None),
+        ] {
+            let kubeconfig = Kubeconfig::from_yaml(text).unwrap();
+            assert_eq!(proxy_of(&kubeconfig, context).as_deref(), expected);
+        }
+    }
 
     #[test]
     fn the_command_line_counts_before_the_environment_the_home_and_the_pod() {

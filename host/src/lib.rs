@@ -6,8 +6,8 @@
 //! server, [`registry`] to registries of components; [`plugin`] runs components, on the threads of [`workers`]; [`control`], [`admin`], [`metrics`],
 //! [`logging`] and [`shutdown`] are what any daemon has; [`cli`] has the arguments, and the commands
 //! [`init`](cli::init), [`dev`](cli::dev), [`component`](cli::component), [`check`](cli::check), [`test`](cli::test),
-//! [`plugins`](cli::plugins), [`rbac`](cli::rbac), [`graph`](cli::graph), [`push`](cli::push), [`pull`](cli::pull) and
-//! [`inspect`](cli::inspect).
+//! [`plugins`](cli::plugins), [`rbac`](cli::rbac), [`graph`](cli::graph), [`push`](cli::push), [`pull`](cli::pull),
+//! [`inspect`](cli::inspect), [`save`](cli::save) and [`load`](cli::load).
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -86,6 +86,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Approve(args) => block_on(async move { cli::approve::run(&args).await }),
         Command::Sign(args) => block_on(async move { cli::sign::run(&args).await }),
         Command::Verify(args) => block_on(async move { cli::verify::run(&args).await }),
+        Command::Save(args) => block_on(async move { cli::save::run(&args).await }),
+        Command::Load(args) => block_on(async move { cli::load::run(&args).await }),
         Command::Schema { kind } => print(&format!(
             "{:#}\n",
             match kind {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use capstan_core::manifest::{self, Ceilings, Component, Defaults, Operator};
+use capstan_core::registry::mirror::{Entry, Mirrors};
 use capstan_core::registry::signature::{Demand, Key};
 use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
@@ -18,7 +19,8 @@ use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{Budget, CodeCache, Wasm};
 use crate::plugin::{Outside, Plugin};
 use crate::read;
-use crate::registry::images::Images;
+use crate::registry::Proxies;
+use crate::registry::images::{Images, Rules};
 use crate::registry::kept::Place;
 
 /// What was read, before components are loaded.
@@ -214,7 +216,16 @@ pub fn images(source: &Source, outside: Outside) -> anyhow::Result<Images> {
     let keys = source.verify_keys.iter().map(|file| key(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let floor = (!keys.is_empty()).then_some(Demand { whose: "--verify-key", keys });
     let insecure = source.insecure_registries.iter().cloned().collect();
-    Ok(Images::new(outside, folder.map(place), insecure, floor))
+    let mirrors = mirrors(&source.registry_mirrors)?;
+    Ok(Images::new(outside, folder.map(place), Rules { insecure, floor, mirrors, proxies: Proxies::of_environment() }))
+}
+
+/// Returns the mirrors of registries that the command line names.
+///
+/// # Errors
+/// If that leaves a registry without a place.
+pub fn mirrors(entries: &[Entry]) -> anyhow::Result<Mirrors> {
+    Mirrors::of(entries).map_err(anyhow::Error::msg).context("--registry-mirror")
 }
 
 /// Returns the public key of a file.

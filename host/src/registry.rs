@@ -14,17 +14,21 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+pub mod archive;
+mod carry;
 mod connect;
 mod described;
 mod exchange;
 pub mod images;
 pub mod kept;
+mod proxy;
 mod pull;
 mod push;
 mod sign;
 mod signatures;
 
 pub use described::interfaces;
+pub use proxy::Proxies;
 pub use pull::Resolved;
 pub use push::Push;
 pub use sign::SigningKey;
@@ -39,6 +43,8 @@ pub struct Way {
     pub roots: Arc<RootCertStore>,
     /// Which addresses may be reached.
     pub reach: Reach,
+    /// By which proxies.
+    pub proxies: Proxies,
     /// How long is waited.
     pub patience: Patience,
 }
@@ -60,6 +66,8 @@ pub struct Patience {
 pub struct Session {
     way: Way,
     reference: Reference,
+    /// What the reference stands for where it is in a mirror: signatures are of this.
+    origin: Reference,
     credentials: Credentials,
     access: Access,
     scheme: Scheme,
@@ -108,7 +116,14 @@ impl Session {
         is_insecure: bool,
     ) -> Self {
         let scheme = if is_insecure { Scheme::Http } else { Scheme::Https };
-        Self { way, reference: reference.clone(), credentials, access, scheme, authorization: None }
+        let (reference, origin) = (reference.clone(), reference.clone());
+        Self { way, reference, origin, credentials, access, scheme, authorization: None }
+    }
+
+    /// Returns the same for a mirror of what this names (`MR-3`).
+    #[must_use]
+    pub fn in_place_of(self, origin: &Reference) -> Self {
+        Self { origin: origin.clone(), ..self }
     }
 }
 

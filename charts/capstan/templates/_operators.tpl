@@ -216,6 +216,11 @@ spec:
 {{- range .Values.insecureRegistries }}
 - --insecure-registry={{ . }}
 {{- end }}
+{{- range $registry, $mirrors := .Values.registryMirrors }}
+{{- range $mirrors }}
+- {{ printf "--registry-mirror=%s=%s" $registry . | quote }}
+{{- end }}
+{{- end }}
 {{- range $number, $_ := .Values.verifyKeys }}
 - --verify-key=/etc/capstan/verify-keys/{{ $number }}.pub
 {{- end }}

@@ -7,6 +7,8 @@ pub mod answer;
 pub mod artifact;
 pub mod challenge;
 pub mod credentials;
+pub mod layout;
+pub mod mirror;
 pub mod reference;
 pub mod referrers;
 pub mod schedule;

@@ -32,6 +32,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("registry/artifact.rs", "reads a few fields of 4 MiB at most, and makes no tree"),
             ("registry/answer.rs", "reads two fields of 4 KiB at most, and makes no tree"),
+            ("registry/layout.rs", "reads a few fields of 1 MiB at most, and makes no tree"),
             ("registry/referrers.rs", "reads a few fields of 4 MiB at most, and makes no tree"),
             ("registry/signature/bundle.rs", "reads a few fields of 256 KiB at most, and makes no tree"),
             ("registry/signature/simple.rs", "reads a few fields of 256 KiB at most, and makes no tree"),

@@ -12,6 +12,8 @@ use capstan_core::manifest::{
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
+#[path = "manifest/chart.rs"]
+mod chart;
 #[path = "manifest/json_schema.rs"]
 mod json_schema;
 #[path = "manifest/tables.rs"]
@@ -487,4 +489,31 @@ fn the_chart_has_the_definition_of_operators() {
     let file = file.with_file_name("approvals.yaml");
     let definition = serde_yaml::to_string(&capstan_core::operator::approval::definition()).unwrap();
     golden(&file, &format!("# Printed by `capstan operator-crd`, after that of operators.\n{definition}")).unwrap();
+}
+
+#[test]
+fn the_chart_checks_manifests_by_their_schema_and_is_as_patient_as_it_fills_in() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/capstan/values.schema.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let (before, _) = text.split_once(chart::BEGINNING).unwrap();
+    golden(&file, &format!("{before}{}", chart::end(&schema()))).unwrap_or_else(|difference| panic!("{difference}"));
+    // Whatever the daemon takes is taken in values, too, also without what the chart fills in.
+    let values: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let check = |manifest: &Value| {
+        let root = serde_json::json!({ "definitions": values["definitions"], "$ref": "#/definitions/manifest" });
+        json_schema::validate(&root, manifest)
+    };
+    for (file, text) in examples("good") {
+        for mut manifest in documents(&text) {
+            check(&manifest).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let fields = manifest.as_object_mut().unwrap();
+            fields.retain(|field, _| field == "spec");
+            for plugin in fields["spec"]["plugins"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+                plugin.as_object_mut().unwrap().remove("component");
+            }
+            check(&manifest).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            manifest["spec"]["controlers"] = Value::Null;
+            assert!(check(&manifest).unwrap_err().starts_with("/spec/controlers: nothing is allowed here"));
+        }
+    }
 }

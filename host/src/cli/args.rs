@@ -17,6 +17,7 @@ mod component;
 mod crd;
 mod dev;
 mod init;
+mod layout;
 mod rbac;
 mod registry;
 mod signature;
@@ -28,6 +29,7 @@ pub use component::Component;
 pub use crd::Crd;
 pub use dev::Dev;
 pub use init::{Init, Language};
+pub use layout::{Load, Save};
 pub use rbac::Rbac;
 pub use registry::{Inspect, Pull, Push, Registry};
 pub use signature::{Sign, Verify};
@@ -94,6 +96,10 @@ pub enum Command {
     Sign(Sign),
     /// Say whether a component of a registry is signed by a key.
     Verify(Verify),
+    /// Write components of registries into a file, with their signatures.
+    Save(Save),
+    /// Put the components of such a file into a registry, with their signatures.
+    Load(Load),
     /// Print the JSON schema of the manifest, or of the daemon's defaults or ceilings, for editors.
     #[command(after_help = "\
 Examples:

@@ -12,6 +12,7 @@ use capstan_core::guest::Description;
 use capstan_core::manifest::{self, Component as Source, Operator, described, fit};
 use capstan_core::operator::tenant;
 use capstan_core::permission::risk;
+use capstan_core::registry::mirror::Entry;
 use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
 use serde::Serialize;
@@ -97,7 +98,8 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             ok: true,
             detail: risk.to_string(),
         }));
-        let (pulled, unpulled) = if args.pull { pull(operator).await } else { Default::default() };
+        let (pulled, unpulled) =
+            if args.pull { pull(operator, &args.source.registry_mirrors).await } else { Default::default() };
         let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
         for (name, why) in &mut failed {
             unpulled.get(name).inspect(|unpulled| why.clone_from(unpulled));
@@ -133,13 +135,13 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
 }
 
 /// Pulls the components of an operator that are in registries, with whom `docker login` has logged in; of those that can't be, returns why.
-async fn pull(operator: &Operator) -> (BTreeMap<Arc<str>, Wasm>, BTreeMap<Arc<str>, String>) {
+async fn pull(operator: &Operator, mirrors: &[Entry]) -> (BTreeMap<Arc<str>, Wasm>, BTreeMap<Arc<str>, String>) {
     let (mut pulled, mut unpulled) = (BTreeMap::new(), BTreeMap::new());
     for (name, plugin) in &operator.plugins {
         let Some(Source::Registry(image)) = &plugin.component else {
             continue;
         };
-        match registry::pulled(image).await {
+        match registry::pulled(image, mirrors).await {
             Ok(wasm) => drop(pulled.insert(Arc::clone(name), wasm)),
             Err(error) => drop(unpulled.insert(Arc::clone(name), text::block(&format!("{error:#}")))),
         }

@@ -8,11 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use capstan_core::operator::difference::{Difference, difference};
 use capstan_core::operator::wants::{About, Wants};
-use capstan_core::registry::challenge::Access;
 use capstan_core::registry::{Digest, Reference, artifact};
 
-use super::registry::{Facts, failed, session};
-use crate::cli::args::{Inspect, Output, Registry};
+use super::registry::{Facts, failed, resolved};
+use crate::cli::args::{Inspect, Output};
 use crate::files::is_manifest;
 use crate::registry::interfaces;
 use crate::{operators, read};
@@ -24,7 +23,7 @@ use crate::{operators, read};
 pub async fn run(args: &Inspect) -> anyhow::Result<ExitCode> {
     let shown = match &args.against {
         Some(other) => told(&beside(other, args).await?, args.output)?,
-        None => facts(&args.subject, &args.registry).await?.shown(args.output)?,
+        None => facts(&args.subject, args).await?.shown(args.output)?,
     };
     std::io::stdout().write_all(shown.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
@@ -35,7 +34,7 @@ async fn beside(other: &str, args: &Inspect) -> anyhow::Result<Difference> {
     match (is_manifest(Path::new(other)), is_manifest(Path::new(&args.subject))) {
         (true, true) => Ok(difference(&of_manifest(Path::new(other))?, &of_manifest(Path::new(&args.subject))?)),
         (false, false) => {
-            let (before, after) = (facts(other, &args.registry).await?, facts(&args.subject, &args.registry).await?);
+            let (before, after) = (facts(other, args).await?, facts(&args.subject, args).await?);
             let wants = |Facts { interfaces, size, .. }| Wants::of_component(&About { interfaces, size });
             Ok(difference(&wants(before), &wants(after)))
         }
@@ -65,10 +64,10 @@ fn told(difference: &Difference, output: Output) -> anyhow::Result<String> {
     })
 }
 
-async fn facts(subject: &str, registry: &Registry) -> anyhow::Result<Facts> {
+async fn facts(subject: &str, args: &Inspect) -> anyhow::Result<Facts> {
     let path = Path::new(subject);
     match Reference::parse(subject) {
-        Ok(reference) if !path.exists() => of_reference(&reference, registry).await,
+        Ok(reference) if !path.exists() => of_reference(&reference, args).await,
         Err(why) if !path.exists() => {
             anyhow::bail!("{subject}: there is no such file, and it is no reference: {why}")
         }
@@ -76,9 +75,10 @@ async fn facts(subject: &str, registry: &Registry) -> anyhow::Result<Facts> {
     }
 }
 
-async fn of_reference(reference: &Reference, registry: &Registry) -> anyhow::Result<Facts> {
-    let mut session = session(registry, reference, Access::Pull)?;
-    let resolved = session.resolve(u64::MAX).await.map_err(failed("inspect", reference))?;
+async fn of_reference(reference: &Reference, args: &Inspect) -> anyhow::Result<Facts> {
+    let Inspect { registry, mirrors, .. } = args;
+    let (mut session, resolved) =
+        resolved((registry, &mirrors.registry_mirrors), reference, ("inspect", u64::MAX)).await?;
     let config = session.config(&resolved.artifact.config).await.map_err(failed("inspect", reference))?;
     Ok(Facts {
         reference: Some(reference.at(&resolved.digest).to_string()),

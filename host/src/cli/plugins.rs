@@ -136,14 +136,15 @@ fn line(row: &Row, now: Timestamp) -> Vec<String> {
 }
 
 /// Says what a registry has answered, who has signed that, when it was asked, and when it is asked again.
-fn of_registry(Registry { digest, signed_by, checked, next, problem }: &Registry, now: Timestamp) -> String {
+fn of_registry(Registry { digest, signed_by, checked, next, mirror, problem }: &Registry, now: Timestamp) -> String {
     let time = |time: &Option<String>| time.as_ref()?.parse::<Timestamp>().ok();
     let digest = digest.as_deref().unwrap_or("not pulled yet");
     let checked = time(checked).map(|time| format!(", checked {} ago", age(now.duration_since(time).as_secs())));
     let next = time(next).map(|time| format!(", next in {}", age(time.duration_since(now).as_secs())));
     let problem = problem.as_ref().map(|problem| format!("\n  the registry: {problem}"));
+    let mirror = mirror.as_ref().map(|mirror| format!(", from its mirror {mirror}"));
     let signed = (!signed_by.is_empty()).then(|| format!(", signed by {}", signed_by.join(" and ")));
-    [signed, checked, next, problem].into_iter().flatten().fold(digest.to_owned(), |said, more| said + &more)
+    [mirror, signed, checked, next, problem].into_iter().flatten().fold(digest.to_owned(), |said, more| said + &more)
 }
 
 /// Returns a time as kubectl says it: `42s`, `5m`, `3h`, `12d`.
@@ -228,6 +229,7 @@ mod tests {
             signed_by: vec!["sha256:02".to_owned()],
             checked: Some("2026-11-21T10:04:20Z".to_owned()),
             next: Some("2026-11-21T10:05:20Z".to_owned()),
+            mirror: Some("m.io".to_owned()),
             problem: Some("it fails (503)".to_owned()),
         };
         let failing = Row { registry: Some(registry), ..failing };
@@ -251,7 +253,7 @@ web        templates   active   1         -              5m    7           0    
 web/page: 1 of 7 primaries fail; last page default/a at 2026-11-21T10:03:00Z, returned, after 2 retries
   no html
 
-web/page: sha256:01, signed by sha256:02, checked 40s ago, next in 20s
+web/page: sha256:01, from its mirror m.io, signed by sha256:02, checked 40s ago, next in 20s
   the registry: it fails (503)
 
 web/b: since 2026-11-21T10:04:00Z, step compile

@@ -5,9 +5,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use capstan_core::registry::challenge::Access;
 
-use super::registry::{failed, session};
+use super::registry::{failed, resolved};
 use crate::cli::args::Pull;
 use crate::read;
 
@@ -16,9 +15,9 @@ use crate::read;
 /// # Errors
 /// If the registry does not give a component, or the file can't be written.
 pub async fn run(args: &Pull) -> anyhow::Result<ExitCode> {
-    let Pull { reference, output, registry } = args;
-    let mut session = session(registry, reference, Access::Pull)?;
-    let resolved = session.resolve(read::COMPONENT).await.map_err(failed("pull", reference))?;
+    let Pull { reference, output, registry, mirrors } = args;
+    let (mut session, resolved) =
+        resolved((registry, &mirrors.registry_mirrors), reference, ("pull", read::COMPONENT)).await?;
     // Written in one go: a daemon may be reading the old one.
     let next = output.with_added_extension("next");
     let writing = || format!("write {}", next.display());

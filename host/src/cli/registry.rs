@@ -10,14 +10,15 @@ use anyhow::Context as _;
 use capstan_core::manifest::{Authority, Image};
 use capstan_core::registry::artifact::Interfaces;
 use capstan_core::registry::challenge::Access;
+use capstan_core::registry::mirror::{self, Entry};
 use capstan_core::registry::{Credentials, Digest, Failure, Reference};
 use capstan_core::text;
 use serde::Serialize;
 
 use crate::cli::args::{Output, Registry};
 use crate::plugin::loader::Wasm;
-use crate::registry::{Patience, Session, Way};
-use crate::{read, tls};
+use crate::registry::{Patience, Proxies, Resolved, Session, Way};
+use crate::{operators, read, tls};
 
 /// The most bytes of a password on standard input.
 const PASSWORD: u64 = 64 << 10;
@@ -42,30 +43,85 @@ pub(super) struct Facts {
 /// # Errors
 /// If the credentials or certificates can't be read.
 pub(super) fn session(args: &Registry, reference: &Reference, access: Access) -> anyhow::Result<Session> {
-    let credentials = credentials(args, reference)?;
+    with(args, reference, (credentials(args, reference)?, access))
+}
+
+/// Finds out what a reference names, of its mirrors and then of the registry itself, and returns that with the session that says it.
+///
+/// # Errors
+/// If the credentials or certificates can't be read, or nobody has a component.
+pub(super) async fn resolved(
+    (args, mirrors): (&Registry, &[Entry]),
+    reference: &Reference,
+    (what, most): (&str, u64),
+) -> anyhow::Result<(Session, Resolved)> {
+    let mut failures = Vec::new();
+    for place in operators::mirrors(mirrors)?.places(reference) {
+        // Who is named on the command line is who asks the registry itself.
+        let credentials = if place == *reference { credentials(args, &place)? } else { known(&place)? };
+        let mut session = with(args, &place, (credentials, Access::Pull))?.in_place_of(reference);
+        match session.resolve(most).await {
+            Ok(resolved) => return Ok((session, resolved)),
+            Err(failure) => failures.push((place, failure)),
+        }
+    }
+    let failure = mirror::failed(failures).unwrap_or_else(|| Failure::wrong("nobody is asked"));
+    Err(failed(what, reference)(failure))
+}
+
+/// Returns a session for each reference.
+///
+/// # Errors
+/// If the credentials or certificates can't be read.
+pub(super) fn sessions(args: &Registry, references: &[Reference], access: Access) -> anyhow::Result<Vec<Session>> {
+    if args.username.is_none() {
+        return references.iter().map(|reference| session(args, reference, access)).collect();
+    }
+    let Some(first) = references.first() else {
+        return Ok(Vec::new());
+    };
+    // The password is read once.
+    let credentials = credentials(args, first)?;
+    references.iter().map(|reference| with(args, reference, (credentials.clone(), access))).collect()
+}
+
+/// Finds that one user is for one reference: the password is read once, and no other registry is told it.
+///
+/// # Errors
+/// If there are several.
+pub(super) fn one_user(args: &Registry, references: &[Reference]) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        args.username.is_none() || references.len() < 2,
+        "--username is for one reference; found {}, for which `docker login` leaves who asks",
+        references.len()
+    );
+    Ok(())
+}
+
+fn with(args: &Registry, reference: &Reference, who: (Credentials, Access)) -> anyhow::Result<Session> {
     let reach = Arc::new(|_: &_, _| Ok(()));
-    let mut way = Way { roots: Arc::new(tls::roots()), reach, patience: Patience::default() };
+    let mut way =
+        Way { roots: Arc::new(tls::roots()), reach, proxies: Proxies::of_environment(), patience: Patience::default() };
     if let Some(file) = &args.ca {
         let what = || format!("read certificates {}", file.display());
         let pem = read::text(file, read::TEXT).with_context(what)?;
         way = way.trusting(&pem).map_err(anyhow::Error::msg).with_context(what)?;
     }
-    Ok(Session::new(way, reference, (credentials, access), args.insecure))
+    Ok(Session::new(way, reference, who, args.insecure))
 }
 
 /// Returns a component of a registry, as a manifest names it.
 ///
 /// # Errors
 /// If the credentials or certificates can't be read, or the registry does not give it.
-pub(super) async fn pulled(image: &Image) -> anyhow::Result<Wasm> {
+pub(super) async fn pulled(image: &Image, mirrors: &[Entry]) -> anyhow::Result<Wasm> {
     let ca = match &image.authority {
         Some(Authority::File(file)) => Some(file.clone()),
         Some(Authority::Held(_)) | None => None,
     };
     let args = Registry { username: None, password_stdin: false, ca, insecure: image.insecure };
     let reference = &image.reference;
-    let mut session = session(&args, reference, Access::Pull)?;
-    let resolved = session.resolve(read::COMPONENT).await.map_err(failed("pull", reference))?;
+    let (mut session, resolved) = resolved((&args, mirrors), reference, ("pull", read::COMPONENT)).await?;
     session.signed(&resolved, &image.demands(None)).await.map_err(failed("pull", reference))?;
     let mut component = Vec::new();
     session.blob(&resolved.artifact.layer, &mut component).await.map_err(failed("pull", reference))?;
@@ -75,6 +131,15 @@ pub(super) async fn pulled(image: &Image) -> anyhow::Result<Wasm> {
 /// Returns the error of a command: what was to be done with which reference, and why it was not.
 pub(super) fn failed(what: &str, reference: &Reference) -> impl Fn(Failure) -> anyhow::Error {
     move |failure| anyhow::anyhow!("{what} {reference}: {failure}")
+}
+
+/// Returns the line that says how many manifests with signatures go with a component; none, if there are none.
+pub(super) fn with_signatures(manifests: usize) -> String {
+    match manifests {
+        0 => String::new(),
+        1 => "  with its signatures: 1 manifest\n".to_owned(),
+        many => format!("  with its signatures: {many} manifests\n"),
+    }
 }
 
 /// Returns who asks: as the command line says, else as `docker login` has left it.
@@ -89,6 +154,11 @@ fn credentials(args: &Registry, reference: &Reference) -> anyhow::Result<Credent
         anyhow::ensure!(!password.is_empty(), "standard input has no password");
         return Ok(Credentials::User { name: name.clone(), password });
     }
+    known(reference)
+}
+
+/// Returns whom `docker login` has logged in there.
+fn known(reference: &Reference) -> anyhow::Result<Credentials> {
     let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| std::env::home_dir().map(|home| home.join(".docker")));
     let Some(file) = folder.map(|folder| folder.join("config.json")).filter(|file| file.exists()) else {

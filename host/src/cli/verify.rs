@@ -6,11 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use capstan_core::registry::Reference;
-use capstan_core::registry::challenge::Access;
 use capstan_core::registry::signature::{Demand, Demands, Signed};
 use capstan_core::text;
 
-use super::registry::{failed, session};
+use super::registry::{failed, resolved};
 use crate::cli::args::Verify;
 use crate::operators;
 
@@ -19,12 +18,12 @@ use crate::operators;
 /// # Errors
 /// If a key can't be read, or the registry does not have the component, or one that is signed.
 pub async fn run(args: &Verify) -> anyhow::Result<ExitCode> {
-    let Verify { reference, keys, signed_as, registry } = args;
+    let Verify { reference, keys, signed_as, registry, mirrors } = args;
     let keys = keys.iter().map(|file| operators::key(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let signed_as = signed_as.iter().map(|name| name.as_str().into()).collect();
     let demands = Demands { all: vec![Demand { whose: "--key", keys }], signed_as };
-    let mut session = session(registry, reference, Access::Pull)?;
-    let resolved = session.resolve(u64::MAX).await.map_err(failed("verify", reference))?;
+    let (mut session, resolved) =
+        resolved((registry, &mirrors.registry_mirrors), reference, ("verify", u64::MAX)).await?;
     let signed = session.signed(&resolved, &demands).await.map_err(failed("verify", reference))?;
     let said = shown(&reference.at(&resolved.digest), &signed);
     std::io::stdout().write_all(said.as_bytes()).context("write to standard output")?;

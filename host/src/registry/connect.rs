@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::proxy::Proxy;
 use super::{Session, away, within};
 use crate::tls;
 
@@ -25,6 +26,8 @@ const HEAD: usize = 64 << 10;
 /// A connection: what sends a request, and what brings the answer as long as this exists.
 pub(super) struct Connection {
     pub(super) sender: SendRequest<Full<Bytes>>,
+    /// The proxy that is asked in place of the server.
+    pub(super) proxy: Option<Proxy>,
     pub(super) driver: AbortOnDropHandle<()>,
 }
 
@@ -35,11 +38,19 @@ impl Session {
     }
 
     async fn open(&self, url: &Url) -> Result<Connection, Failure> {
-        let stream = self.reach(url).await?;
+        let proxy = self.way.proxies.of(url);
+        let stream = match &proxy {
+            Some(proxy) => proxy.connect().await?,
+            None => self.reach(url).await?,
+        };
         stream.set_nodelay(true).map_err(|error| away(error.to_string()))?;
         if url.scheme == Scheme::Http {
-            return spoken(stream, url).await;
+            return Ok(Connection { proxy, ..spoken(stream, url).await? });
         }
+        let stream = match &proxy {
+            Some(proxy) => proxy.tunnel(stream, url).await?,
+            None => stream,
+        };
         let failed = |why: String| away(format!("TLS with {}: {why}", url.server()));
         let connector = tls::connector(self.way.roots.clone()).ok_or_else(|| failed("there is none".to_owned()))?;
         let name = ServerName::try_from(url.host.clone()).map_err(|error| failed(error.to_string()))?;
@@ -81,5 +92,5 @@ async fn spoken(
         // Who waits for the answer hears of what goes wrong.
         drop(connection.await);
     };
-    Ok(Connection { sender, driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
+    Ok(Connection { sender, proxy: None, driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
 }

@@ -5,13 +5,16 @@ use capstan_core::registry::answer::Part;
 use capstan_core::registry::challenge::{self, Challenge};
 use capstan_core::registry::{Credentials, Failure, Kind, Url};
 use capstan_core::text::said;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, PROXY_AUTHORIZATION, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE,
+};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::proxy::Proxy;
 use super::{Patience, Session, away, within};
 use crate::client;
 
@@ -90,7 +93,7 @@ impl Session {
     /// Sends one request, and waits for the head of its answer.
     async fn once(&self, ask: &Ask, authorization: Option<String>) -> Result<Answer, Failure> {
         let mut connection = self.connect(&ask.url).await?;
-        let request = request(ask, authorization)?;
+        let request = request(ask, authorization, connection.proxy.as_ref())?;
         let server = ask.url.server();
         let patience = self.way.patience;
         // What is sent may be long.
@@ -197,10 +200,15 @@ impl Answer {
 }
 
 /// Makes a request of a question.
-fn request(ask: &Ask, authorization: Option<String>) -> Result<Request<Full<Bytes>>, Failure> {
+fn request(ask: &Ask, authorization: Option<String>, proxy: Option<&Proxy>) -> Result<Request<Full<Bytes>>, Failure> {
     let unusable = |what: &str| away(format!("{} can't stand in a request", said(what)));
     let value = |text: &str| HeaderValue::try_from(text).map_err(|_| unusable(text));
-    let mut request = Request::builder().method(&ask.method).uri(&ask.url.path);
+    // A proxy has to be told whom to ask.
+    let uri = proxy.map_or_else(|| ask.url.path.clone(), |_| format!("{}{}", ask.url.server(), ask.url.path));
+    let mut request = Request::builder().method(&ask.method).uri(uri);
+    if let Some(authorization) = proxy.and_then(Proxy::authorization) {
+        request = request.header(PROXY_AUTHORIZATION, authorization);
+    }
     request = request.header(HOST, value(&ask.url.authority())?).header(USER_AGENT, client::USER_AGENT);
     if let Some(accept) = ask.accept {
         request = request.header(ACCEPT, accept);

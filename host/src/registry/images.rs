@@ -13,6 +13,7 @@ use capstan_core::manifest::Image;
 use capstan_core::operator::difference::difference;
 use capstan_core::operator::wants::{About, Wants};
 use capstan_core::registry::challenge::Access;
+use capstan_core::registry::mirror::{self, Mirrors};
 use capstan_core::registry::signature::{Demand, Demands};
 use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
 use capstan_core::rollout::plan::Content;
@@ -27,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::kept::{InUse, Kept, Known, Place, Right};
-use super::{Patience, Session, Way, interfaces};
+use super::{Patience, Proxies, Session, Way, interfaces};
 use crate::plugin::Outside;
 use crate::read;
 use facts::Facts;
@@ -50,10 +51,7 @@ struct Shared {
     place: Option<Place>,
     /// Opened with the first component.
     kept: OnceLock<Kept>,
-    /// Registries that may speak without TLS, with their ports.
-    insecure: BTreeSet<String>,
-    /// Whose signature each component needs, whatever its operator says.
-    floor: Option<Demand>,
+    rules: Rules,
     all: Mutex<BTreeMap<Key, Entry>>,
     /// The components of what runs, which references may name no more.
     in_force: Mutex<BTreeSet<Digest>>,
@@ -61,6 +59,19 @@ struct Shared {
     changed: Notify,
     registries: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
     thread: OnceLock<Option<(Handle, DropGuard)>>,
+}
+
+/// What holds for all registries.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// Registries that may speak without TLS, with their ports.
+    pub insecure: BTreeSet<String>,
+    /// Whose signature each component needs, whatever its operator says (`SG-1`).
+    pub floor: Option<Demand>,
+    /// Where registries are mirrored.
+    pub mirrors: Mirrors,
+    /// By which proxies they are reached.
+    pub proxies: Proxies,
 }
 
 /// An image, as an operator names it: whoever else names it may have no right to it.
@@ -94,6 +105,8 @@ pub struct Seen {
     pub checked: Option<Timestamp>,
     /// When it is asked again; `None`: it is being asked, or never is again.
     pub next: Option<Timestamp>,
+    /// The mirror that answered; `None`: the registry itself did, or nobody.
+    pub mirror: Option<Arc<str>>,
     /// Why that did not end well.
     pub problem: Option<Failure>,
 }
@@ -101,10 +114,9 @@ pub struct Seen {
 // === impl Images ===
 
 impl Images {
-    /// Returns nothing yet. Registries are reached as by `outside`, and those that are `insecure` may speak without TLS. Each component has to be
-    /// signed as the `floor` demands, whatever its operator says (`SG-1`).
-    pub fn new(outside: Outside, place: Option<Place>, insecure: BTreeSet<String>, floor: Option<Demand>) -> Self {
-        Self(Arc::new(Shared { outside, place, insecure, floor, ..Shared::default() }))
+    /// Returns nothing yet. Registries are reached as by `outside`.
+    pub fn new(outside: Outside, place: Option<Place>, rules: Rules) -> Self {
+        Self(Arc::new(Shared { outside, place, rules, ..Shared::default() }))
     }
 
     /// Sets what operators name, where `known` is what is known of values of Secrets and `ConfigMap`s: from now on it is asked for.
@@ -265,12 +277,12 @@ impl Shared {
     async fn keep(self: Arc<Self>, key: Key, facts: Facts) {
         let mut failures = 0;
         loop {
-            let Looked { known, problem } = self.look(&key, &facts).await;
-            failures = if problem.is_none() { 0 } else { failures + 1 };
+            let looked = self.look(&key, &facts).await;
+            failures = if looked.problem.is_none() { 0 } else { failures + 1 };
             let (_, image) = &key;
-            let failed = problem.as_ref().map(|failure| (failure, failures));
+            let failed = looked.problem.as_ref().map(|failure| (failure, failures));
             let pause = schedule::again(image.reference.digest().is_some(), image.interval, failed);
-            self.tell(&key, Looked { known, problem }, pause);
+            self.tell(&key, looked, pause);
             match pause {
                 Some(pause) => sleep(pause).await,
                 None => return,
@@ -285,33 +297,45 @@ impl Shared {
             Ok(kept) => kept,
             Err(error) => return Looked::failed(unkept(error)),
         };
-        let credentials = match facts.credentials(image) {
+        let places = self.rules.mirrors.places(&image.reference);
+        let credentials = places.iter().map(|place| facts.credentials(image, place)).collect::<Result<Vec<_>, _>>();
+        let credentials = match credentials {
             Ok(credentials) => credentials,
             Err(failure) => return Looked::failed(failure),
         };
         let right = Right::of(&image.reference, image.insecure, &credentials);
-        let demands = image.demands(self.floor.as_ref());
+        let demands = image.demands(self.rules.floor.as_ref());
         // What was signed well enough then, by keys that are still good for it, needs no registry (`SG-4`).
         let met = |known: &Known| demands.are_met(&image.reference, &known.signed);
         let remembered = kept.known(&right).filter(met);
         self.hold(key, &right, remembered.as_ref().map(|known| &known.component));
         if let Some(known) = remembered.clone().filter(|_| image.reference.digest().is_some()) {
-            return Looked { known: Some(known), problem: None };
+            return Looked { known: Some(known), ..Looked::default() };
         }
         let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
         let pinned = |digest| Right::of(&image.reference.at(digest), image.insecure, &credentials);
         let asked = async {
-            let session = self.session(image, facts, credentials.clone())?;
-            let turn = self.turn(&image.reference);
-            let _turn = turn.acquire().await;
-            // Somebody else may have been given it meanwhile.
-            let remembered = kept.known(&right).filter(met);
-            self.pull(session, (kept, &right), (remembered.as_ref(), &demands)).await
+            let mut failures = Vec::new();
+            for (place, who) in places.iter().zip(&credentials) {
+                let pulled = async {
+                    let session = self.session((image, place), facts, who.clone())?;
+                    let turn = self.turn(place);
+                    let _turn = turn.acquire().await;
+                    // Somebody else may have been given it meanwhile.
+                    let remembered = kept.known(&right).filter(met);
+                    self.pull(session, (kept, &right), (remembered.as_ref(), &demands)).await
+                };
+                match pulled.await {
+                    Ok(known) => return Ok((known, place)),
+                    Err(failure) => failures.push((place.clone(), failure)),
+                }
+            }
+            Err(mirror::failed(failures).unwrap_or_else(|| Failure::new(Kind::Away, "nobody is asked")))
         };
         let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
         match timeout(limit, asked).await.map_err(late).flatten() {
-            Ok(known) => {
+            Ok((known, place)) => {
                 // Whoever remembers what was in force names it by its digest (`OP-5`).
                 let pinned = pinned(&known.digest);
                 if kept.known(&pinned).as_ref() != Some(&known) {
@@ -319,26 +343,39 @@ impl Shared {
                 }
                 self.hold(key, &pinned, Some(&known.component));
                 self.make_room(kept);
-                Looked { known: Some(known), problem: None }
+                let mirror = (*place != image.reference).then(|| place.registry().into());
+                Looked { known: Some(known), mirror, problem: None }
             }
-            Err(problem) => Looked { known: remembered, problem: Some(problem) },
+            Err(problem) => Looked { known: remembered, problem: Some(problem), mirror: None },
         }
     }
 
-    /// Returns a session with the registry of an image.
-    fn session(&self, image: &Image, facts: &Facts, credentials: Credentials) -> Result<Session, Failure> {
+    /// Returns a session with the registry of an image, or with a mirror of that: how one is reached is for the platform to say.
+    fn session(
+        &self,
+        (image, place): (&Image, &Reference),
+        facts: &Facts,
+        credentials: Credentials,
+    ) -> Result<Session, Failure> {
         let Image { reference, insecure, .. } = image;
-        if *insecure && !reference.is_here() && !self.insecure.contains(reference.registry()) {
+        let is_permitted = self.rules.insecure.contains(place.registry());
+        let is_insecure = if place == reference { *insecure } else { is_permitted };
+        if is_insecure && !place.is_here() && !is_permitted {
             return Err(Failure::new(Kind::Denied, ONLY_HERE));
         }
         let outside = self.outside.clone();
         let reach = Arc::new(move |to: &_, address| outside.check(to, address));
-        let mut way = Way { roots: self.outside.roots(), reach, patience: Patience::default() };
+        let mut way = Way {
+            roots: self.outside.roots(),
+            reach,
+            proxies: self.rules.proxies.clone(),
+            patience: Patience::default(),
+        };
         if let Some(authority) = facts.authority(image) {
             let trusting = authority.and_then(|pem| way.trusting(&pem));
             way = trusting.map_err(|why| Failure::new(Kind::Denied, format!("ca: {why}")))?;
         }
-        Ok(Session::new(way, reference, (credentials, Access::Pull), *insecure))
+        Ok(Session::new(way, place, (credentials, Access::Pull), is_insecure).in_place_of(reference))
     }
 
     /// Finds out what an image is, and pulls that if it is not here. What is here was pulled for somebody, perhaps for others: these have it
@@ -383,7 +420,7 @@ impl Shared {
     }
 
     /// Says what was found. What was known before stays until there is another.
-    fn tell(&self, key: &Key, Looked { known, problem }: Looked, pause: Option<Duration>) {
+    fn tell(&self, key: &Key, Looked { known, mirror, problem }: Looked, pause: Option<Duration>) {
         let (operator, image) = key;
         let reference = &image.reference;
         let mut all = self.all.lock();
@@ -394,11 +431,11 @@ impl Shared {
         let seconds = pause.and_then(|pause| i64::try_from(pause.as_secs()).ok());
         let next = seconds.and_then(|seconds| now.checked_add(seconds.seconds()).ok());
         let known = known.filter(|_| problem.is_none() || seen.known.is_none()).or_else(|| seen.known.clone());
-        let found = Seen { known, checked: Some(now), next, problem };
+        let found = Seen { known, checked: Some(now), next, mirror, problem };
         let before = std::mem::replace(seen, found.clone());
         drop(all);
-        let Seen { known, problem, .. } = found;
-        if (&before.known, &before.problem) == (&known, &problem) {
+        let Seen { known, mirror, problem, .. } = found;
+        if (&before.known, &before.mirror, &before.problem) == (&known, &mirror, &problem) {
             return;
         }
         let digest = known.as_ref().map(|known| known.digest.to_string());
@@ -413,7 +450,7 @@ impl Shared {
                 warn!(%operator, %reference, %error, digest, "the registry does not say what the reference names; what it named last goes on");
             }
             Some(error) => warn!(%operator, %reference, %error, "the registry does not give what the reference names"),
-            None => info!(%operator, %reference, digest, "the reference names this"),
+            None => info!(%operator, %reference, digest, mirror = mirror.as_deref(), "the reference names this"),
         }
         self.changed.notify_one();
     }
@@ -439,14 +476,17 @@ impl Shared {
 }
 
 /// What came of a question.
+#[derive(Default)]
 struct Looked {
     known: Option<Known>,
+    /// Who answered in place of the registry.
+    mirror: Option<Arc<str>>,
     problem: Option<Failure>,
 }
 
 impl Looked {
     fn failed(problem: Failure) -> Self {
-        Self { known: None, problem: Some(problem) }
+        Self { problem: Some(problem), ..Self::default() }
     }
 }
 

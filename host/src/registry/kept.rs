@@ -130,10 +130,10 @@ impl Kept {
 }
 
 impl Right {
-    /// Returns the right to what a reference names of those who ask so.
-    pub fn of(reference: &Reference, is_insecure: bool, credentials: &Credentials) -> Self {
-        let who = credentials.basic().unwrap_or_default();
-        let text = format!("{reference}\n{is_insecure}\n{who}");
+    /// Returns the right to what a reference names of those who ask so, wherever it is asked for.
+    pub fn of(reference: &Reference, is_insecure: bool, credentials: &[Credentials]) -> Self {
+        let who: Vec<_> = credentials.iter().map(|who| who.basic().unwrap_or_default()).collect();
+        let text = format!("{reference}\n{is_insecure}\n{}", who.join("\n"));
         Self(Digest::sha256(text.as_bytes()))
     }
 

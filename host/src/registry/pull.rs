@@ -13,7 +13,7 @@ use super::exchange::Ask;
 use super::{Session, away, within};
 
 /// The most bytes of a manifest, and of a config.
-const MANIFEST: usize = 4 << 20;
+pub(super) const MANIFEST: usize = 4 << 20;
 const CONFIG: usize = 1 << 20;
 
 /// What registries say of the digest of a manifest: a hint.

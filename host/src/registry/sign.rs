@@ -103,7 +103,7 @@ impl Session {
         let manifest = Bytes::from(referrers::manifest(&layer, &subject, &empty.digest));
         let referrer = described(MANIFEST, &manifest);
         if !self.put(&referrer.digest.to_string(), manifest, MANIFEST).await? {
-            self.list(&resolved.digest, &referrer).await?;
+            self.list(&resolved.digest, &referrer, bundle::BUNDLE).await?;
         }
         Ok(referrer.digest)
     }
@@ -117,17 +117,22 @@ impl Session {
 
     /// Adds something to the list of what refers to a manifest, under the tag that stands for that list. Nothing but a second look shows that
     /// nobody else has written it at the same time.
-    async fn list(&mut self, subject: &Digest, referrer: &Descriptor) -> Result<(), Failure> {
+    pub(super) async fn list(
+        &mut self,
+        subject: &Digest,
+        referrer: &Descriptor,
+        artifact_type: &str,
+    ) -> Result<(), Failure> {
         let tag = Reference::referrers_tag(subject);
         for _ in 0..TRIES {
             let list = self.tagged(&tag).await?;
-            match referrers::with(list.as_deref(), referrer).map_err(away)? {
+            match referrers::with(list.as_deref(), referrer, artifact_type).map_err(away)? {
                 None => return Ok(()),
                 Some(list) => drop(self.put(&tag, list.into(), referrers::INDEX).await?),
             }
         }
         let list = self.tagged(&tag).await?;
-        match referrers::with(list.as_deref(), referrer).map_err(away)? {
+        match referrers::with(list.as_deref(), referrer, artifact_type).map_err(away)? {
             None => Ok(()),
             Some(_) => Err(away(format!("somebody else keeps writing {tag}; sign again"))),
         }

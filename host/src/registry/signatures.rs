@@ -12,7 +12,7 @@ use super::{Session, within};
 
 /// The most bytes of a list of what refers to a manifest, and of the manifest of a signature.
 const LIST: usize = 4 << 20;
-const MANIFEST: usize = 256 << 10;
+pub(super) const MANIFEST: usize = 256 << 10;
 
 /// A search for signatures, until what is demanded is met.
 struct Search<'a> {
@@ -33,7 +33,7 @@ impl Session {
         if demands.is_empty() {
             return Ok(Vec::new());
         }
-        let reference = self.reference.clone();
+        let reference = self.origin.clone();
         let mut search = Search { resolved, reference, demands, found: Found::default(), failed: None };
         let limit = self.way.patience.whole;
         within(limit, "the search for its signatures", Box::pin(search.run(self))).await?;
@@ -46,7 +46,7 @@ impl Session {
     }
 
     /// Returns the list of what refers to a manifest; `None` if the registry has none.
-    async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
         let ask = Ask::new(Method::GET, self.url(&format!("referrers/{digest}"))?, Part::Referrers);
         let ask = Ask { accept: Some(referrers::ACCEPT), ..ask };
         let limit = self.way.patience.answer;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, interval};
 use super::*;
 use fake::{Asked, Body, Door, Fake, bytes, hanging, pieces, text, with};
 
+mod carried;
 pub(crate) mod fake;
 mod signed;
 pub(crate) use signed::{key, sign};
@@ -22,7 +23,12 @@ const MOST: u64 = 64;
 pub(crate) fn way() -> Way {
     let ms = Duration::from_millis;
     let patience = Patience { connect: ms(2_000), idle: ms(300), answer: ms(1_000), whole: ms(1_000) };
-    Way { roots: Arc::new(RootCertStore::empty()), reach: Arc::new(|_, _| Ok(())), patience }
+    Way {
+        roots: Arc::new(RootCertStore::empty()),
+        reach: Arc::new(|_, _| Ok(())),
+        proxies: Proxies::default(),
+        patience,
+    }
 }
 
 fn user() -> Credentials {

@@ -9,6 +9,7 @@ use cluster::{Api, Cluster, Options, Query, User, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start, component, run};
 use serde_json::{Value, json};
 
+mod deploy;
 mod helm;
 mod pod;
 mod readme;
@@ -206,9 +207,11 @@ fn helm_test_checks_manifests_and_components() {
     assert!(!well && said.contains("/etc/capstan/defaults/defaults.yaml:"), "{said}");
     release.upgrade(&["--set", "defaults.controllers.concurrency=2"]);
     assert!(checked().0);
-    release.upgrade(&["--set", "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y"]);
+    // What no schema can find.
+    let service = "operators.webpage.manifest.spec.controllers.webpage.workflow.dependents.service";
+    release.upgrade(&["--set", &format!("{service}.dependsOn={{confgmap}}")]);
     let (well, said) = checked();
-    assert!(!well && said.contains("did you mean `finalizer`?"), "{said}");
+    assert!(!well && said.contains("did you mean `configmap`?"), "{said}");
 }
 
 #[test]
@@ -378,8 +381,25 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
         ),
         (
             "operators.webpage.manifest.spec.controllers.webpage.namespaces=everywhere",
-            "at '/operators/webpage/manifest/spec/controllers/webpage/namespaces': value must be one of 'all', 'own'",
+            "at '/operators/webpage/manifest/spec/controllers/webpage/namespaces': value must be 'all'",
         ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.finaliser=x.dev/y",
+            "at '/operators/webpage/manifest/spec/controllers/webpage': additional properties 'finaliser' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.retry.maxAtempts=3",
+            "at '/operators/webpage/manifest/spec/controllers/webpage/retry': additional properties 'maxAtempts' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.plugins.webpage.limits.memry=1Mi",
+            "at '/operators/webpage/manifest/spec/plugins/webpage/limits': additional properties 'memry' not allowed",
+        ),
+        (
+            "operators.webpage.manifest.spec.controllers.webpage.workflow.dependents.service.dependson=x",
+            "/controllers/webpage/workflow/dependents/service': additional properties 'dependson' not allowed",
+        ),
+        ("operators.webpage.manifest.kind=Operatr", "at '/operators/webpage/manifest/kind': value must be 'Operator'"),
         ("operators.webpage.components.webpage.configMap.name=x", "missing property 'key'"),
         (
             "operators.webpage.manifest.spec.plugins.second.limits.memory=1Mi",
@@ -514,6 +534,21 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
         assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");
     }
+    let values = json!({
+        "registryMirrors": { "docker.io": ["m.io/hub", "only"], "*": ["m.io/all"] },
+        "proxy": { "https": "http://p.io:3128", "noProxy": "m.io,10.0.0.0/8" },
+    });
+    let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
+    let container = &pod["containers"][0];
+    for argument in ["docker.io=m.io/hub", "docker.io=only", "*=m.io/all"] {
+        let argument = json!(format!("--registry-mirror={argument}"));
+        assert!(container["args"].as_array().unwrap().contains(&argument), "{container}");
+    }
+    let set = json!([
+        { "name": "HTTPS_PROXY", "value": "http://p.io:3128" },
+        { "name": "NO_PROXY", "value": "m.io,10.0.0.0/8" },
+    ]);
+    assert_eq!(container["env"].as_array().unwrap()[2..], set.as_array().unwrap()[..]);
     let key = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
     let values = json!({ "verifyKeys": [key] });
     let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"].clone();

@@ -39,11 +39,7 @@ impl Shop {
 
     /// Runs a command of `capstan` as who is logged in, and returns its exit code and all that it says.
     fn capstan(&self, arguments: &[&str]) -> (i32, String) {
-        let mut command = Command::new(capstan());
-        command.args(arguments).env_remove("RUST_LOG").env("DOCKER_CONFIG", self.registry.docker_config());
-        let output = command.output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+        capstan_at(&self.registry, arguments)
     }
 
     fn ca(&self) -> String {
@@ -103,6 +99,15 @@ impl Shop {
         let is = |found: &Value| found["spec"]["template"]["spec"]["containers"][0]["image"] == wanted;
         self.place.await_within(LATER, &deployments, "page", wanted, is);
     }
+}
+
+/// Runs a command of `capstan` as who is logged in at a registry, and returns its exit code and all that it says.
+fn capstan_at(registry: &Registry, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(capstan());
+    command.args(arguments).env_remove("RUST_LOG").env("DOCKER_CONFIG", registry.docker_config());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8(text).unwrap())
 }
 
 #[test]
@@ -216,4 +221,51 @@ fn a_version_that_is_not_signed_is_not_put_in_place_until_it_is() {
     shop.registry.stop();
     daemon.kill();
     shop.daemon().await_plugin("webpage", "active", 1);
+}
+
+#[test]
+fn what_was_signed_is_carried_in_a_file_to_a_registry_that_is_closed_and_verifies_there() {
+    // LY-1, LY-2, LY-3, LY-4
+    let (mut shop, closed) = (Shop::new("carried"), Registry::start());
+    let ([own, public], [other, _]) = (shop.new_key("own"), shop.new_key("other"));
+    let digest = shop.push(OLD);
+    shop.sign(&own);
+    shop.sign(&other);
+    let (reference, ca) = (shop.reference(), shop.ca());
+    let file = shop.folder.path().join("webpage.tar").display().to_string();
+    let (code, said) = shop.capstan(&["save", &reference, "-o", &file, "--ca", &ca]);
+    let first = format!("{reference}@{digest}\n  with its signatures: 2 manifests\n");
+    assert_eq!((code, said), (0, first));
+    let again = shop.folder.path().join("again.tar").display().to_string();
+    assert_eq!(shop.capstan(&["save", &reference, "-o", &again, "--ca", &ca]).0, 0);
+    assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
+    // From here on, nobody reaches where it comes from.
+    shop.registry.stop();
+    let ca = closed.certificate().display().to_string();
+    let prefix = format!("{}/mirror", closed.address());
+    let there = format!("{prefix}/team/webpage:1");
+    let at = |arguments: &[&str]| capstan_at(&closed, &[arguments, &["--ca", &ca]].concat());
+    let broken = shop.folder.path().join("broken.tar").display().to_string();
+    let mut bytes = fs::read(&file).unwrap();
+    let at_module = bytes.windows(4).position(|bytes| bytes == b"\0asm").unwrap();
+    bytes[at_module + 1000] ^= 1;
+    fs::write(&broken, bytes).unwrap();
+    let (code, said) = at(&["load", &broken, &prefix]);
+    assert!(code == 1 && said.contains("what is in it as sha256:"), "{said}");
+    assert!(at(&["inspect", &there]).1.contains("it does not have the manifest (404)"));
+    let (code, said) = at(&["load", &file, &prefix]);
+    assert!(code == 0 && said.starts_with(&format!("{there}@{digest}\n")), "{said}");
+    let name = reference.strip_suffix(":1").unwrap();
+    assert!(said.contains(&format!("signedAs: [{name}] permits")), "{said}");
+    // The signature says the name that it had.
+    let (code, said) = at(&["verify", "--key", &public, &there]);
+    assert!(code == 1 && said.contains(&format!("found one for the name {name}")), "{said}");
+    let (code, said) = at(&["verify", "--key", &public, &there, "--signed-as", name]);
+    assert!(code == 0 && said.contains("signed by sha256:"), "{said}");
+    let to = format!("{}/other:2", closed.address());
+    let (code, said) = at(&["load", &file, "--to", &to]);
+    assert!(code == 0 && said.starts_with(&format!("{to}@{digest}\n")), "{said}");
+    let pulled = shop.folder.path().join("pulled.wasm").display().to_string();
+    assert_eq!(at(&["pull", &to, "-o", &pulled]).0, 0);
+    assert_eq!(fs::read(&pulled).unwrap(), fs::read(component("webpage")).unwrap());
 }

@@ -75,6 +75,11 @@ impl Failure {
         Self { kind, message: message.into(), after: None }
     }
 
+    /// Returns the failure of who finds what can never be used.
+    pub fn wrong(message: impl Into<String>) -> Self {
+        Self::new(Kind::Wrong, message)
+    }
+
     /// Returns what an answer with this status means, where `reason` is the beginning of its body, and `after` its header `Retry-After`.
     pub fn of(status: u16, (part, who): (Part, &Credentials), reason: &[u8], after: Option<&str>) -> Self {
         let (what, said) = (part.words(), reasons(reason));

@@ -19,6 +19,9 @@ const LAYERS: usize = 64;
 /// What the media types of bundles of all versions begin with.
 const BUNDLES: &str = "application/vnd.dev.sigstore.bundle";
 
+/// The most parts of a manifest that is carried elsewhere.
+const CARRIED: usize = 256;
+
 /// The media type of an index, and of a config that says nothing.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The media type of a config that says nothing.
@@ -53,10 +56,34 @@ struct Entry {
     artifact_type: String,
 }
 
+/// A manifest with signatures, to be carried elsewhere as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Which one.
+    pub descriptor: Descriptor,
+    /// The manifest.
+    pub manifest: Vec<u8>,
+    /// What it is for, as a list of referrers says it.
+    pub artifact_type: String,
+    /// What it refers to; `None`: a tag says that.
+    pub subject: Option<Digest>,
+    /// Its config and layers.
+    pub parts: Vec<Descriptor>,
+}
+
 #[derive(Deserialize)]
 struct Manifest {
     #[serde(default)]
     layers: Vec<Layer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole {
+    artifact_type: Option<String>,
+    config: Descriptor,
+    layers: Vec<Descriptor>,
+    subject: Option<Descriptor>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +173,34 @@ pub fn parts(manifest: &[u8]) -> (Vec<Part>, usize) {
     (parts, more)
 }
 
+impl Carried {
+    /// Reads a manifest of this media type; `None` if it has no signatures.
+    ///
+    /// # Errors
+    /// Why it can't be carried.
+    pub fn read(media_type: &str, manifest: &[u8]) -> Result<Option<Self>, String> {
+        if parts(manifest).0.is_empty() {
+            return Ok(None);
+        }
+        let Ok(Whole { artifact_type, config, layers, subject }) = serde_json::from_slice(manifest) else {
+            return Err("its manifest of signatures lacks what one has".to_owned());
+        };
+        let count = layers.len() + 1;
+        if count > CARRIED {
+            return Err(format!("its manifest of signatures has {count} parts; at most {CARRIED} are taken"));
+        }
+        let artifact_type = artifact_type.unwrap_or_else(|| config.media_type.clone());
+        let parts: Vec<_> = std::iter::once(config).chain(layers).collect();
+        if let Some(large) = parts.iter().find(|part| part.size > LONGEST as u64) {
+            return Err(format!("a signature has {} bytes; at most {LONGEST} are taken", large.size));
+        }
+        let (digest, size) = (Digest::sha256(manifest), manifest.len() as u64);
+        let descriptor = Descriptor { media_type: media_type.to_owned(), digest, size };
+        let subject = subject.map(|subject| subject.digest);
+        Ok(Some(Self { descriptor, manifest: manifest.to_vec(), artifact_type, subject, parts }))
+    }
+}
+
 /// Returns the manifest of a bundle that refers to what is signed.
 pub fn manifest(bundle: &Descriptor, subject: &Descriptor, config: &Digest) -> Vec<u8> {
     let referrer = Referrer {
@@ -163,11 +218,11 @@ pub fn manifest(bundle: &Descriptor, subject: &Descriptor, config: &Digest) -> V
     serde_json::to_vec(&referrer).unwrap_or_default()
 }
 
-/// Returns a list of referrers with one more; `None` if it is in there. What else the list says stays as it is.
+/// Returns a list of referrers with one more, which is for this; `None` if it is in there. What else the list says stays as it is.
 ///
 /// # Errors
 /// If it is no list.
-pub fn with(index: Option<&[u8]>, entry: &Descriptor) -> Result<Option<Vec<u8>>, String> {
+pub fn with(index: Option<&[u8]>, entry: &Descriptor, artifact_type: &str) -> Result<Option<Vec<u8>>, String> {
     let unread = |_| "its list of referrers is no index".to_owned();
     let index = index.unwrap_or(NONE);
     let Index { manifests } = serde_json::from_slice(index).map_err(unread)?;
@@ -177,7 +232,7 @@ pub fn with(index: Option<&[u8]>, entry: &Descriptor) -> Result<Option<Vec<u8>>,
     let mut index: BTreeMap<&str, &RawValue> = serde_json::from_slice(index).map_err(unread)?;
     let manifests = index.get(MANIFESTS).map_or("[]", |manifests| manifests.get());
     let mut manifests: Vec<&RawValue> = serde_json::from_slice(manifests.as_bytes()).map_err(unread)?;
-    let entry = Added { descriptor: entry, artifact_type: BUNDLE };
+    let entry = Added { descriptor: entry, artifact_type };
     let entry = serde_json::value::to_raw_value(&entry).map_err(unread)?;
     manifests.push(&entry);
     let manifests = serde_json::value::to_raw_value(&manifests).map_err(unread)?;
@@ -253,17 +308,18 @@ mod tests {
         assert_eq!(read["subject"], serde_json::to_value(&subject).unwrap());
         assert_eq!((&read["artifactType"], &read["config"]["mediaType"]), (&json!(BUNDLE), &json!(EMPTY)));
         let entry = descriptor(MANIFEST, 4, 5);
-        let first = with(None, &entry).unwrap().unwrap();
+        let first = with(None, &entry, BUNDLE).unwrap().unwrap();
         assert_eq!(listed(&first).unwrap().0, [digest(4)]);
-        assert_eq!(with(Some(&first), &entry), Ok(None));
+        assert_eq!(with(Some(&first), &entry, BUNDLE), Ok(None));
         let before =
             r#"{"schemaVersion":2,"annotations":{"a":"b"},"manifests":[{"digest":"DIGEST","size":1,"data":"AA=="}]}"#
                 .replace("DIGEST", &digest(9).to_string());
-        let after: Value = serde_json::from_slice(&with(Some(before.as_bytes()), &entry).unwrap().unwrap()).unwrap();
+        let after: Value =
+            serde_json::from_slice(&with(Some(before.as_bytes()), &entry, BUNDLE).unwrap().unwrap()).unwrap();
         assert_eq!((&after["annotations"]["a"], &after["manifests"][0]["data"]), (&json!("b"), &json!("AA==")));
         assert_eq!(after["manifests"][1]["artifactType"], BUNDLE);
         for wrong in [&b"[]"[..], b"{\"manifests\":{}}", b"<"] {
-            assert_eq!(with(Some(wrong), &entry), Err("its list of referrers is no index".to_owned()));
+            assert_eq!(with(Some(wrong), &entry, BUNDLE), Err("its list of referrers is no index".to_owned()));
         }
     }
 }

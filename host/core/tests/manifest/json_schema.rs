@@ -24,7 +24,7 @@ fn check(root: &Value, schema: &Value, value: &Value, path: &str) -> Result<(), 
     for (keyword, argument) in keywords {
         let fits = |schema: &Value| check(root, schema, value, path).is_ok();
         let holds = match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "default" => true,
+            "$schema" | "$defs" | "definitions" | "$comment" | "title" | "description" | "default" => true,
             "anyOf" => argument.as_array().unwrap().iter().any(fits),
             "oneOf" => argument.as_array().unwrap().iter().filter(|schema| fits(schema)).count() == 1,
             "$ref" | "items" | "propertyNames" | "properties" | "additionalProperties" => {

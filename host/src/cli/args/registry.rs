@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use capstan_core::registry::Reference;
+use capstan_core::registry::mirror::Entry;
 use clap::Args;
 
 use super::Output;
@@ -51,6 +52,9 @@ pub struct Pull {
     /// How the registry is reached.
     #[command(flatten)]
     pub registry: Registry,
+    /// Where the registry is mirrored.
+    #[command(flatten)]
+    pub mirrors: MirrorsOf,
 }
 
 /// `capstan inspect`.
@@ -77,6 +81,24 @@ pub struct Inspect {
     /// How the registry is reached.
     #[command(flatten)]
     pub registry: Registry,
+    /// Where the registry is mirrored.
+    #[command(flatten)]
+    pub mirrors: MirrorsOf,
+}
+
+/// Where registries are mirrored.
+#[derive(Args, Debug)]
+pub struct MirrorsOf {
+    /// A mirror of a registry, which is asked before it, in this order; may be given several times. `*` is every registry without mirrors of its
+    /// own, and REGISTRY=only has the registry itself never asked.
+    #[arg(
+        long = "registry-mirror",
+        value_name = "REGISTRY=MIRROR",
+        value_parser = Entry::parse,
+        env = "CAPSTAN_REGISTRY_MIRRORS",
+        value_delimiter = ','
+    )]
+    pub registry_mirrors: Vec<Entry>,
 }
 
 /// How a registry is reached, and who asks.

@@ -6,7 +6,7 @@ use capstan_core::registry::Reference;
 use clap::Args;
 
 use super::Registry;
-use super::registry::reference;
+use super::registry::{MirrorsOf, reference};
 
 /// `capstan sign`.
 #[derive(Args, Debug)]
@@ -53,4 +53,7 @@ pub struct Verify {
     /// How the registry is reached.
     #[command(flatten)]
     pub registry: Registry,
+    /// Where the registry is mirrored.
+    #[command(flatten)]
+    pub mirrors: MirrorsOf,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capstan_core::manifest::{Authority, Image};
-use capstan_core::registry::{Credentials, Failure, Kind};
+use capstan_core::registry::{Credentials, Failure, Kind, Reference};
 use capstan_core::rollout::values::{Asked, Known as Value};
 
 use crate::read;
@@ -43,13 +43,13 @@ impl Facts {
         self.authority.as_ref().map(|found| found.clone().map_err(|error| error.to_string()))
     }
 
-    /// Returns who asks.
-    pub(super) fn credentials(&self, image: &Image) -> Result<Credentials, Failure> {
+    /// Returns who asks for an image at a place: what is for the registry itself is for no mirror (`MR-3`).
+    pub(super) fn credentials(&self, image: &Image, place: &Reference) -> Result<Credentials, Failure> {
         let (Some(config), Some(secret)) = (&self.config, &image.pull_secret) else {
             return Ok(Credentials::Anonymous);
         };
         let found = config.as_ref().map_err(ToString::to_string);
-        let found = found.and_then(|config| Credentials::of_config(config, &image.reference));
+        let found = found.and_then(|config| Credentials::of_config(config, place));
         found.map_err(|why| Failure::new(Kind::Denied, format!("pullSecret: {secret}: {why}")))
     }
 }

@@ -21,7 +21,7 @@ fn images(folder: &Path) -> Images {
 
 fn images_signed(folder: &Path, floor: Option<Demand>) -> Images {
     let place = Place { folder: folder.join("components"), key: None, most: 1 << 20 };
-    Images::new(Outside::default(), Some(place), BTreeSet::new(), floor)
+    Images::new(Outside::default(), Some(place), Rules { floor, ..Rules::default() })
 }
 
 fn key(operator: &str, reference: &str, secret: Option<&str>) -> Key {
@@ -243,7 +243,7 @@ fn what_is_remembered_of_references_in_use_stays_however_many_others_there_are()
     let known = Known { digest: digest.clone(), component: digest, signed: Vec::new() };
     let right = |number: usize| {
         let user = Credentials::User { name: "a".to_owned(), password: number.to_string() };
-        Right::of(&Reference::parse("r.io/a:1").unwrap(), false, &user)
+        Right::of(&Reference::parse("r.io/a:1").unwrap(), false, &[user])
     };
     (0..1100).for_each(|number| kept.remember(&right(number), &known));
     kept.make_room(&InUse {
@@ -275,7 +275,7 @@ async fn what_is_to_start_without_its_registry_is_not_removed_for_want_of_room()
     // OC-7: one registry is silent while another gives something new.
     let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
     let place = Place { folder: folder.path().join("components"), key: None, most: 1500 };
-    let images = || Images::new(Outside::default(), Some(place.clone()), BTreeSet::new(), None);
+    let images = || Images::new(Outside::default(), Some(place.clone()), Rules::default());
     push(&fake, "a:1", &[1; 1000]).await;
     push(&fake, "b:1", &[2; 1000]).await;
     let [a, b] = ["a:1", "b:1"].map(|name| key("web", &format!("{}/{name}", fake.address), None));
@@ -392,4 +392,92 @@ async fn what_was_signed_by_a_key_that_is_still_good_starts_without_the_registry
             assert_eq!(seen.known.is_some(), is_there, "{key:?}");
         }
     }
+}
+
+/// Returns images of a registry that has these mirrors, each without TLS.
+fn mirrored(folder: &Path, entries: &[String]) -> Images {
+    let place = Place { folder: folder.join("components"), key: None, most: 1 << 20 };
+    let entries: Vec<_> = entries.iter().map(|entry| mirror::Entry::parse(entry).unwrap()).collect();
+    let mirrors = Mirrors::of(&entries).unwrap();
+    Images::new(Outside::default(), Some(place), Rules { mirrors, ..Rules::default() })
+}
+
+#[tokio::test]
+async fn a_mirror_is_asked_first_and_who_asks_the_registry_is_unknown_to_it() {
+    // MR-1, MR-2, MR-3
+    let (origin, first, second) =
+        (Fake::start(Door::Basic).await, Fake::start(Door::Open).await, Fake::start(Door::Open).await);
+    push(&origin, "org/a:1", b"of the registry").await;
+    push(&second, "m/org/a:1", b"of the mirror").await;
+    second.asked();
+    let folder = tempfile::tempdir().unwrap();
+    let entries = [format!("{}={}", origin.address, first.address), format!("{}={}/m", origin.address, second.address)];
+    let images = mirrored(folder.path(), &entries);
+    let key = key("a", &format!("{}/org/a:1", origin.address), Some("secret"));
+    let secret = config(&origin);
+    // Mirrors on this machine are spoken to without TLS only where the platform says so.
+    images.want([key.clone()], |_| Some(Ok(secret.clone())));
+    let seen = images.until(&key, "pulled", |seen| seen.known.is_some()).await;
+    assert_eq!(images.read(&seen.known.unwrap().component).unwrap(), b"of the registry");
+    assert_eq!((seen.mirror, first.asked().len(), second.asked().len()), (None, 0, 0));
+    drop(images);
+
+    let images = mirrored(folder.path(), &entries);
+    let insecure = BTreeSet::from([first.address.clone(), second.address.clone()]);
+    let rules = Rules { insecure, mirrors: images.0.rules.mirrors.clone(), ..Rules::default() };
+    let place = Place { folder: folder.path().join("others"), key: None, most: 1 << 20 };
+    let images = Images::new(Outside::default(), Some(place), rules);
+    images.want([key.clone()], |_| Some(Ok(secret.clone())));
+    let seen = images.until(&key, "pulled", |seen| seen.known.is_some()).await;
+    assert_eq!(images.read(&seen.known.unwrap().component).unwrap(), b"of the mirror");
+    assert_eq!(seen.mirror.as_deref(), Some(second.address.as_str()));
+    let asked = [first.asked(), second.asked()].concat();
+    assert!(asked.iter().any(|asked| asked.line == "GET /v2/org/a/manifests/1"), "{asked:?}");
+    assert!(asked.iter().all(|asked| asked.who.is_none()), "{asked:?}");
+    // A mirror that fails leaves it to the registry, and one that is back is asked again.
+    second.fails(|_| Some(text(503, "")));
+    let seen = images.until(&key, "the registry", |seen| seen.mirror.is_none()).await;
+    assert_eq!(images.read(&seen.known.unwrap().component).unwrap(), b"of the registry");
+    second.mends();
+    images.until(&key, "the mirror", |seen| seen.mirror.is_some()).await;
+    origin.closes(Door::Bearer);
+    second.fails(|_| Some(text(404, "")));
+    origin.fails(|_| Some(text(500, "")));
+    let seen = images.until(&key, "what nobody has", |seen| seen.problem.is_some()).await;
+    let message = seen.problem.unwrap().message;
+    assert!(message.starts_with(&format!("{}: it fails (500); before that, mirrors: ", origin.address)), "{message}");
+    // What was good goes on.
+    assert!(seen.known.is_some());
+}
+
+#[tokio::test]
+async fn what_a_mirror_has_is_signed_for_the_registry_and_else_it_is_not_taken() {
+    // MR-3
+    let (origin, copy, signer) = (Fake::start(Door::Open).await, Fake::start(Door::Open).await, signing_key());
+    push(&origin, "a:1", b"component").await;
+    sign(&origin, "a:1", &signer).await;
+    push(&copy, "a:1", b"another").await;
+    sign(&copy, "a:1", &signer).await;
+    let folder = tempfile::tempdir().unwrap();
+    let demand = Demand { whose: "--verify-key", keys: vec![signer.key().clone()] };
+    let entry = mirror::Entry::parse(&format!("{}={}", origin.address, copy.address)).unwrap();
+    let rules = Rules {
+        floor: Some(demand),
+        insecure: BTreeSet::from([copy.address.clone()]),
+        mirrors: Mirrors::of(&[entry]).unwrap(),
+        ..Rules::default()
+    };
+    let place = Place { folder: folder.path().join("components"), key: None, most: 1 << 20 };
+    let images = Images::new(Outside::default(), Some(place), rules);
+    let key = key("a", &format!("{}/a:1", origin.address), None);
+    images.want([key.clone()], |_| None);
+    // It is signed there, but for the name of the mirror.
+    let seen = images.until(&key, "pulled", |seen| seen.known.is_some()).await;
+    assert_eq!((images.read(&seen.known.unwrap().component).unwrap(), seen.mirror), (b"component".to_vec(), None));
+    // As a mirror has it that copies the repository.
+    for name in origin.names() {
+        copy.keep(&name, origin.kept(&name).unwrap());
+    }
+    let seen = images.until(&key, "the mirror", |seen| seen.mirror.is_some()).await;
+    assert_eq!(images.read(&seen.known.unwrap().component).unwrap(), b"component");
 }

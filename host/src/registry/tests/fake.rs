@@ -100,6 +100,11 @@ impl Fake {
         self.shared.kept.lock().get(name).cloned()
     }
 
+    /// Returns the names of all that is there.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.shared.kept.lock().keys().cloned().collect()
+    }
+
     /// Puts something there, and returns its digest.
     pub(crate) fn keep(&self, name: &str, bytes: impl Into<Bytes>) {
         self.shared.kept.lock().insert(name.to_owned(), bytes.into());

@@ -21,13 +21,13 @@ pub(crate) async fn sign(fake: &Fake, name: &str, key: &SigningKey) -> Digest {
     session.sign(&resolved, key).await.unwrap()
 }
 
-fn by(keys: &[&SigningKey]) -> Demands {
+pub(super) fn by(keys: &[&SigningKey]) -> Demands {
     let keys = keys.iter().map(|key| key.key().clone()).collect();
     Demands { all: vec![Demand { whose: "--key", keys }], signed_as: Vec::new() }
 }
 
 /// Looks for what is demanded, and returns how many signatures were read, or why it is not met.
-async fn signed(fake: &Fake, name: &str, demands: &Demands) -> Result<usize, Failure> {
+pub(super) async fn signed(fake: &Fake, name: &str, demands: &Demands) -> Result<usize, Failure> {
     let reference = Reference::parse(&format!("{}/{name}", fake.address)).unwrap();
     // Some of these searches take hundreds of questions.
     let way = Way { patience: Patience { whole: Duration::from_mins(1), ..Patience::default() }, ..way() };

@@ -21,6 +21,9 @@ pub struct Registry {
     pub checked: Option<String>,
     /// When it is asked again; none if it is never.
     pub next: Option<String>,
+    /// The mirror that answered in place of the registry; none if that did itself.
+    #[serde(default)]
+    pub mirror: Option<String>,
     /// Why what it named last goes on, or nothing does; none if the registry has answered well.
     pub problem: Option<String>,
 }
@@ -62,6 +65,7 @@ fn shown(seen: Seen, state: State) -> (State, Registry) {
         digest: seen.known.map(|known| known.digest.to_string()),
         checked: seen.checked.map(|time| second(time).to_string()),
         next: seen.next.map(|time| second(time).to_string()),
+        mirror: seen.mirror.map(|mirror| mirror.to_string()),
         problem: seen.problem.map(|problem| problem.message),
     };
     (state, registry)
