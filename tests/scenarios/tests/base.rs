@@ -67,12 +67,12 @@ fn two_controllers_of_a_kind_clean_up_each_behind_a_finalizer_of_its_own() {
     daemon.await_lacking(&["so that a primary of both would go once one of them has cleaned up"]);
     folder.put("second.yaml", second("finalizer: second.test.capstan.dev/finalizer\n"));
     let daemon = daemon.until_ready();
-    let says = json!([{ "log": { "message": "cleaned up" } }]);
+    let says = json!([{ "log": { "message": "swept" } }]);
     place.probe("p", json!({ "cleanup": { "do": says } }));
     place.await_object(&place.probes(), "p", "both finalizers", |p| finalizers(p) == 2);
     place.delete(&place.probes(), "p");
     place.await_gone(&place.probes(), "p");
-    assert_eq!(daemon.log().matches("cleaned up").count(), 2);
+    assert_eq!(daemon.log().matches("swept").count(), 2);
 }
 
 #[test]
