@@ -18,6 +18,7 @@ mod crd;
 mod dev;
 mod init;
 mod layout;
+mod operators;
 mod rbac;
 mod registry;
 mod signature;
@@ -30,6 +31,8 @@ pub use crd::Crd;
 pub use dev::Dev;
 pub use init::{Init, Language};
 pub use layout::{Load, Save};
+pub use operators::Operators;
+use operators::on_new_version;
 pub use rbac::Rbac;
 pub use registry::{Inspect, Pull, Push, Registry};
 pub use signature::{Sign, Verify};
@@ -257,21 +260,6 @@ pub struct Run {
     /// The format of log lines.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto, env = "CAPSTAN_LOG_FORMAT")]
     pub log_format: LogFormat,
-}
-
-/// Where operators are beside manifests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Operators {
-    /// Objects of the cluster.
-    Cluster,
-}
-
-fn on_new_version(text: &str) -> Result<OnNewVersion, String> {
-    match text {
-        "apply" => Ok(OnNewVersion::Apply),
-        "ask" => Ok(OnNewVersion::Ask),
-        _ => Err("expected `apply` or `ask`".to_owned()),
-    }
 }
 
 impl Run {

@@ -60,7 +60,7 @@ fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>
     let mut finding = |operator: &Operator| {
         let counted = count.add(operator, ceiling).map_err(|why| format!("spec: {why}"));
         let housed = tenant::housed(operator.clone(), &namespace, ceiling);
-        let (ok, detail) = match housed.and_then(|_| counted) {
+        let (ok, detail) = match housed.and(counted) {
             Ok(()) => (true, format!("within the ceiling {}", ceiling.name)),
             Err(why) => (false, why),
         };

@@ -14,6 +14,9 @@ use crate::yaml::Errors;
 #[derive(Clone, Debug, Default)]
 pub struct Ceilings(BTreeMap<Arc<str>, Arc<Ceiling>>);
 
+/// The verbs on each resource, by its group and name.
+pub(super) type Rules = BTreeMap<(Arc<str>, Arc<str>), BTreeSet<Verb>>;
+
 /// What the operators of a namespace may have at most. They work in that namespace alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ceiling {
@@ -24,7 +27,7 @@ pub struct Ceiling {
     /// The service accounts of an operator's namespace in whose name it may act.
     pub service_accounts: BTreeSet<Arc<str>>,
     /// What may be needed of the API server: the verbs on each resource, by its group and name.
-    pub rules: BTreeMap<(Arc<str>, Arc<str>), BTreeSet<Verb>>,
+    pub rules: Rules,
     /// The operators of a namespace.
     pub operators: usize,
     /// The plugins of all of them; default 10.

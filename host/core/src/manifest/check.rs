@@ -242,6 +242,7 @@ impl<'a> Check<'a> {
             marks.insert(Arc::clone(name), self.mark(place));
             self.field_manager(name, place, &controller.value.field_manager);
             let (raw, known) = (&controller.value, self.faults.len());
+            self.asked = 0;
             let controller = self.controller(name, controller, plugins, defaults);
             // What is wrong otherwise may be what it seems to need.
             if let Some(controller) = controller.as_ref().filter(|_| self.faults.len() == known) {
@@ -309,8 +310,6 @@ impl<'a> Check<'a> {
     ) -> Option<Controller> {
         let (Located { value: raw, place }, defaults) = (controller, &given.controllers);
         let primary = self.primary(raw, *place);
-        self.asked = 0;
-        let namespaces = self.controller_namespaces(&raw.namespaces);
         let (retry, retry_by) = self.retry(or(&raw.retry, &defaults.retry));
         let rate_limit = self.rate_limit(or(&raw.rate_limit, &defaults.rate_limit));
         let (filters, indexes) = (self.primary_filters(raw), self.indexes(&raw.indexes));
@@ -332,7 +331,7 @@ impl<'a> Check<'a> {
             primary: primary?,
             cluster,
             remotes,
-            namespaces,
+            namespaces: self.controller_namespaces(&raw.namespaces),
             label_selector: self.label_selector(&raw.label_selector),
             field_selector: get(&raw.field_selector).map(|Scalar(FieldSelector(text))| Arc::clone(text)),
             shard_selector: get(&raw.shard_selector).map(|Scalar(shard)| shard.clone()),

@@ -15,7 +15,7 @@ pub enum Component {
     /// In a file, absolute or resolved against the manifest's folder.
     File(PathBuf),
     /// In a registry.
-    Registry(Image),
+    Registry(Box<Image>),
 }
 
 /// A component in a registry, and how that is asked for it (OC rules).

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Component, ConfigValue, Image, Namespaces};
+use super::{Component, ConfigValue, Namespaces};
 use crate::network::Destination;
 use crate::object::Gvk;
 use crate::yaml;
@@ -161,7 +161,7 @@ impl Plugin {
             Some(Component::Registry(image)) => Some(image),
             Some(Component::File(_)) | None => None,
         };
-        self.config_from.values().chain(image.into_iter().flat_map(Image::values))
+        self.config_from.values().chain(image.into_iter().flat_map(|image| image.values()))
     }
 
     /// Returns the same as [`Plugin::values`], to be changed.
@@ -170,7 +170,7 @@ impl Plugin {
             Some(Component::Registry(image)) => Some(image),
             Some(Component::File(_)) | None => None,
         };
-        self.config_from.values_mut().chain(image.into_iter().flat_map(Image::values_mut))
+        self.config_from.values_mut().chain(image.into_iter().flat_map(|image| image.values_mut()))
     }
 
     /// Returns that of controllers which have templates in place of a component (`DT-7`).

@@ -117,7 +117,7 @@ impl Excess<'_> {
         let accounts = &self.ceiling.service_accounts;
         match &controller.service_account {
             None => {
-                self.add("spec.serviceAccount", "none", format_args!("{}, and one is needed", listed(accounts, "")))
+                self.add("spec.serviceAccount", "none", format_args!("{}, and one is needed", listed(accounts, "")));
             }
             Some(account) if account.namespace.as_ref().is_some_and(|namespace| namespace != self.namespace) => {
                 let right = format!("accounts of the operator's namespace alone, {}", self.namespace);
@@ -268,6 +268,7 @@ spec:
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_is_too_much_is_said_with_the_field() {
         // CE-2, CE-3, CE-4
         use serde_json::json;

@@ -270,7 +270,7 @@ mod tests {
             let (ceiling, mut count) = (ceiling(more), Count::default());
             count.add(&operator("one"), &ceiling).unwrap();
             let found = count.add(&operator("two"), &ceiling);
-            assert_eq!(found.as_ref().map(|()| ()).map_err(String::as_str), expected);
+            assert_eq!(found.as_ref().copied().map_err(String::as_str), expected);
             // What is refused takes no room.
             assert_eq!(count.add(&operator("three"), &ceiling).is_err(), expected.is_err());
         }

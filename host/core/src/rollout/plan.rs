@@ -131,7 +131,7 @@ pub fn retired<'a>(operators: &[Operator], in_force: impl Iterator<Item = (&'a U
 pub fn images(operators: &[Operator]) -> impl Iterator<Item = (Arc<str>, Image)> {
     let of = |operator: &Operator| {
         let images = operator.plugins.values().filter_map(|plugin| match &plugin.component {
-            Some(Component::Registry(image)) => Some((Arc::clone(&operator.name), image.clone())),
+            Some(Component::Registry(image)) => Some((Arc::clone(&operator.name), Image::clone(image))),
             Some(Component::File(_)) | None => None,
         });
         images.collect::<Vec<_>>()

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::super::ceilings::Rules;
 use super::super::names::{GroupName, Name, PublicKey, ResourceName};
 use super::super::raw::{Maybe, MaybeLeaf, ceilings};
 use super::super::units::{Bytes, Counted, Time, Times};
 use super::super::{Ceiling, Limits};
 use super::plugin::Hosts;
 use super::{Check, flag, get, located, time, workers};
-use crate::kinds::Verb;
 use crate::registry::signature::Key;
 use crate::yaml::{Leaf, Located, Scalar, Slot};
 
@@ -94,16 +94,12 @@ impl Check<'_> {
         Some(self.set(value, *place, of))
     }
 
-    fn rules(
-        &mut self,
-        field: &Slot<Vec<Slot<ceilings::Rule>>>,
-        around: usize,
-    ) -> Option<BTreeMap<(Arc<str>, Arc<str>), BTreeSet<Verb>>> {
+    fn rules(&mut self, field: &Slot<Vec<Slot<ceilings::Rule>>>, around: usize) -> Option<Rules> {
         let Located { value, place } = self.need(field, around, "rules")?;
         if value.is_empty() {
             self.fault(*place, "found an empty list; expected one rule at least");
         }
-        let mut rules = BTreeMap::<_, BTreeSet<_>>::new();
+        let mut rules = Rules::new();
         for Located { value: ceilings::Rule { api_groups, resources, verbs }, place } in self.items(value, *place) {
             let groups = self.some(api_groups, *place, "apiGroups", |Scalar(GroupName(group))| Arc::clone(group));
             let resources =

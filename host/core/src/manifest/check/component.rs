@@ -56,7 +56,7 @@ impl Check<'_> {
                     key: PULL_KEY.into(),
                     tenant: None,
                 };
-                return Some(Component::Registry(Image {
+                return Some(Component::Registry(Box::new(Image {
                     reference: reference.clone(),
                     pull_secret: get(pull_secret).map(secret),
                     interval: time(interval, usual),
@@ -64,7 +64,7 @@ impl Check<'_> {
                     authority: located(ca).and_then(|ca| self.authority(ca)),
                     verify: located(verify).and_then(|verify| self.verify(verify)),
                     ceiling: Vec::new(),
-                }));
+                })));
             }
         }
         None
