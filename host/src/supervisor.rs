@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use capstan_core::manifest::{Component as Source, Controller, Operator, Plugin};
+use capstan_core::manifest::{Component as Source, Controller, OnNewVersion, Operator, Plugin};
 use capstan_core::rollout::Wanted;
 use capstan_core::rollout::plan::{self, Attempt, Attempts, Next};
 use capstan_core::rollout::values::{Given, given};
@@ -64,6 +64,8 @@ pub struct Supervisor {
     operators: Vec<Operator>,
     /// What was tried last of each operator, so that nothing is tried again before something changes.
     tried: BTreeMap<Arc<str>, Attempts>,
+    /// What the version of each operator that was put in force last says of newer ones, as long as it is declared.
+    said: BTreeMap<Arc<str>, OnNewVersion>,
     /// When something is tried again although nothing has changed: what kept it from being loaded is not its own fault.
     again_at: Option<Instant>,
     /// The operators that are being loaded.
@@ -117,6 +119,7 @@ impl Supervisor {
             capped: BTreeSet::new(),
             operators: Vec::new(),
             tried: BTreeMap::new(),
+            said: BTreeMap::new(),
             again_at: None,
             loading: BTreeMap::new(),
             in_force: BTreeMap::new(),
@@ -186,6 +189,7 @@ impl Supervisor {
         let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;
+        self.said.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
         self.cap();
         let bad = problems.into_iter().map(|(file, problem)| {
             let mut operators = self.operators.iter();
@@ -357,6 +361,7 @@ impl Supervisor {
     }
 
     fn put(&mut self, unit: Unit, attempt: Attempt, plugin: Arc<dyn Component>) {
+        self.said.insert(Arc::clone(&unit.operator), attempt.on_new_version);
         if let Some(now) = self.in_force.get_mut(&unit)
             && now.plugin.digest() == plugin.digest()
             && now.attempt.is_declared_as(&attempt)

@@ -56,9 +56,9 @@ fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>
     let Some(ceiling) = ceilings.of(&namespace) else {
         anyhow::bail!("{} has no ceiling for the namespace {namespace}: its operators are not run", file.display());
     };
-    let mut count = tenant::Count::default();
+    let mut room = tenant::Room::new(ceiling, []);
     let mut finding = |operator: &Operator| {
-        let counted = count.add(operator, ceiling).map_err(|why| format!("spec: {why}"));
+        let counted = room.exchange(None, operator).map_err(|why| format!("spec: {why}"));
         let housed = tenant::housed(operator.clone(), &namespace, ceiling);
         let (ok, detail) = match housed.and(counted) {
             Ok(()) => (true, format!("within the ceiling {}", ceiling.name)),

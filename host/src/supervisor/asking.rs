@@ -117,7 +117,7 @@ impl Supervisor {
         let difference = difference(&before, &after);
         let version = Identity { components, given: after.given() };
         let mut said: Vec<_> = own.iter().map(|(_, attempt, _)| attempt.on_new_version).collect();
-        said.push(operator.on_new_version);
+        said.extend([operator.on_new_version, self.said_in_force(&operator.name)]);
         let asked = self.asks(operator, (&difference, version), (said, own.is_empty()));
         Judged { change: (!own.is_empty()).then_some(difference), asked }
     }
@@ -202,7 +202,8 @@ impl Supervisor {
     /// Returns what the version of an operator in force says of newer ones.
     pub(super) fn said_in_force(&self, operator: &str) -> OnNewVersion {
         let own = self.in_force.iter().filter(|(unit, _)| *unit.operator == *operator);
-        own.map(|(_, version)| version.attempt.on_new_version).max().unwrap_or_default()
+        let own = own.map(|(_, version)| version.attempt.on_new_version);
+        own.chain(self.said.get(operator).copied()).max().unwrap_or_default()
     }
 }
 

@@ -206,6 +206,40 @@ fn what_is_above_a_ceiling_is_refused_with_the_field_and_what_was_in_force_goes_
 }
 
 #[test]
+fn what_runs_has_its_room_whoever_asks_for_more_and_of_a_crowd_most_is_not_read() {
+    // CE-5
+    let company = Company::new("ce-room", 1, &probes_and_maps(), json!({ "operators": 2, "controllers": 2 }));
+    let daemon = company.daemon();
+    let team = &company.teams[0];
+    for name in ["one", "two"] {
+        company.apply(&operator(team.name(), name, name));
+        company.await_state(team, name, "Active");
+    }
+    let mut larger = operator(team.name(), "one", "one");
+    let mut second = larger["spec"]["controllers"]["one"].clone();
+    second["labelSelector"] = json!("never");
+    larger["spec"]["controllers"]["more"] = second;
+    company.apply(&larger);
+    let refused = company.await_state(team, "one", "Outdated");
+    let found = message(&refused, "Loaded");
+    assert!(found.contains("with it the namespace has 3 controllers; the ceiling `teams` permits 2"), "{found}");
+    daemon.stop();
+    // After a restart, what ran runs.
+    let daemon = company.daemon();
+    company.await_state(team, "two", "Active");
+    company.await_state(team, "one", "Outdated");
+    for number in 10..40 {
+        company.apply(&operator(team.name(), &format!("x{number}"), "x"));
+    }
+    let refused = company.await_state(team, "x39", "Failed");
+    let found = message(&refused, "Loaded");
+    assert!(found.contains("the namespace has many more operators than its ceiling permits"), "{found}");
+    company.apply(&operator(team.name(), "two", "three"));
+    company.await_state(team, "two", "Active");
+    daemon.stop();
+}
+
+#[test]
 fn a_team_pulls_its_component_with_a_secret_of_its_own() {
     // CE-2, CE-4
     let mut registry = Registry::start();

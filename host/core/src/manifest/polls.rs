@@ -56,6 +56,12 @@ pub const PRIMARY: &str = "primary";
 pub const SHORTEST: Duration = Duration::from_millis(100);
 
 impl External {
+    /// The most things, where the manifest does not say.
+    pub const THINGS: usize = 10_000;
+
+    /// The most bytes of them, where the manifest does not say.
+    pub const MEMORY: u64 = 16 << 20;
+
     /// Returns how primaries are polled by themselves; `None` if they are not.
     pub fn each(&self) -> Option<&Each> {
         match &self.polled {

@@ -129,7 +129,10 @@ fn second_keeper<'a>(keepers: &mut Vec<(&'a Controller, Site)>, spec: &'a Contro
         let Controller { primary, namespaces, label_selector, .. } = spec;
         (&primary.group, &primary.kind, namespaces, label_selector)
     };
-    let Some((first, at)) = keepers.iter().find(|(other, _)| primaries(other) == primaries(spec)) else {
+    // What a tenant keeps is in nobody's way but its own (`CE-2`).
+    let is_in_the_way = |other: &Controller| other.home.is_none() || spec.home.is_some();
+    let mut others = keepers.iter().filter(|(other, _)| is_in_the_way(other));
+    let Some((first, at)) = others.find(|(other, _)| primaries(other) == primaries(spec)) else {
         keepers.push((spec, site));
         return None;
     };

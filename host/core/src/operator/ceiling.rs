@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use crate::manifest::{Bytes, Ceiling, Component, Controller, Image, Limits, Namespaces, Operator, Plugin, Time};
+use crate::manifest::{
+    Bytes, Ceiling, Component, Controller, External, Image, Limits, Namespaces, Operator, Plugin, Time,
+};
 use crate::network::Destination;
 use crate::rbac::{self, Kinds, Reach, Rule};
 
@@ -66,27 +68,34 @@ impl Excess<'_> {
     }
 
     fn limits(&mut self, field: &str, found: &Limits) {
-        let most = &self.ceiling.limits;
-        let mut add = |name: &str, is_more: bool, found: String, most: String| {
-            if is_more {
-                self.add(&format!("{field}.limits.{name}"), found, format_args!("{most} at most"));
-            }
+        let sizes = |limits: &Limits| {
+            let Limits { memory, timeout, concurrency, memo_run, memo_primary, memo_plugin, .. } = *limits;
+            let Limits { requests, requests_per_second, connections, page, sources, log, .. } = *limits;
+            let bytes = |bytes: usize| Bytes(bytes as u64).to_string();
+            [
+                ("memory", u128::from(memory), Bytes(memory).to_string()),
+                ("timeout", timeout.as_millis(), Time(timeout).to_string()),
+                ("concurrency", concurrency as u128, concurrency.to_string()),
+                ("memo.run", memo_run as u128, bytes(memo_run)),
+                ("memo.primary", memo_primary as u128, bytes(memo_primary)),
+                ("memo.plugin", memo_plugin as u128, bytes(memo_plugin)),
+                ("requests", requests.into(), requests.to_string()),
+                ("requestsPerSecond", requests_per_second.into(), requests_per_second.to_string()),
+                ("connections", connections as u128, connections.to_string()),
+                ("page", page.into(), page.to_string()),
+                ("sources", sources as u128, sources.to_string()),
+                ("log", log as u128, bytes(log)),
+            ]
         };
-        let bytes = |bytes: u64| Bytes(bytes).to_string();
-        add("memory", found.memory > most.memory, bytes(found.memory), bytes(most.memory));
-        let times = [found.timeout, most.timeout].map(|time| Time(time).to_string());
-        let [shown, right] = times;
-        add("timeout", found.timeout > most.timeout, shown, right);
-        for (name, found, most) in [
-            ("concurrency", found.concurrency, most.concurrency),
-            ("requestsPerSecond", found.requests_per_second as usize, most.requests_per_second as usize),
-            ("connections", found.connections, most.connections),
-        ] {
-            add(name, found > most, found.to_string(), most.to_string());
+        let most = &self.ceiling.limits;
+        for ((name, size, shown), (_, most, right)) in sizes(found).into_iter().zip(sizes(most)) {
+            if size > most {
+                self.add(&format!("{field}.limits.{name}"), shown, format_args!("{right} at most"));
+            }
         }
-        if let Some(most) = most.cpu {
+        if let Some(most) = most.cpu.filter(|most| found.cpu.is_none_or(|cpu| cpu > *most)) {
             let shown = found.cpu.map_or_else(|| "none".to_owned(), |cpu| Time(cpu).to_string());
-            add("cpu", found.cpu.is_none_or(|cpu| cpu > most), shown, Time(most).to_string());
+            self.add(&format!("{field}.limits.cpu"), shown, format_args!("{} at most", Time(most)));
         }
     }
 
@@ -142,9 +151,41 @@ impl Excess<'_> {
             let names: BTreeSet<_> = controller.inbound.keys().collect();
             self.add(&format!("{field}.sources"), format_args!("`inbound` of {}", listed(names, "")), "none");
         }
+        self.finalizers(field, controller);
+        for (name, external) in &controller.externals {
+            self.external(&format!("{field}.sources.{name}"), external);
+        }
         let most = self.ceiling.limits.concurrency;
         if controller.concurrency > most {
             self.add(&format!("{field}.concurrency"), controller.concurrency, format_args!("{most} at most"));
+        }
+    }
+
+    /// Finds finalizers that are named: others may use them, or wait for them.
+    fn finalizers(&mut self, field: &str, controller: &Controller) {
+        let right = "the one that it has by itself";
+        if let Some(finalizer) = &controller.finalizer {
+            self.add(&format!("{field}.finalizer"), format_args!("`{finalizer}`"), right);
+        }
+        if !controller.former_finalizers.is_empty() {
+            let found = format!("`{}`", listed(&controller.former_finalizers, ""));
+            self.add(&format!("{field}.finalizers.formerly"), found, right);
+        }
+    }
+
+    /// Finds things outside of the cluster that are more than manifests have by default.
+    fn external(&mut self, field: &str, external: &External) {
+        if external.things > External::THINGS {
+            self.add(field, format_args!("{} things", external.things), format_args!("{} at most", External::THINGS));
+        }
+        if external.memory > External::MEMORY {
+            let (found, most) = (Bytes(external.memory), Bytes(External::MEMORY));
+            self.add(field, format_args!("{found} of things"), format_args!("{most} at most"));
+        }
+        let most = self.ceiling.limits.concurrency;
+        if let Some(each) = external.each().filter(|each| each.concurrency > most) {
+            let found = format!("{} polls at once", each.concurrency);
+            self.add(field, found, format_args!("{most} at most"));
         }
     }
 
@@ -324,6 +365,23 @@ spec:
             ),
             ("/plugins/web/limits/timeout", json!("10s"), "spec.plugins.web.limits.timeout: found 10s; {} 5s at most"),
             ("/plugins/web/limits/cpu", json!(null), "spec.plugins.web.limits.cpu: found none; {} 500ms at most"),
+            ("/plugins/web/limits/log", json!("1Mi"), "spec.plugins.web.limits.log: found 1Mi; {} 64Ki at most"),
+            (
+                "/plugins/web/limits/memo",
+                json!({ "plugin": "1Mi" }),
+                "spec.plugins.web.limits.memo.plugin: found 1Mi; {} 64Ki at most",
+            ),
+            ("/plugins/web/limits/page", json!(501), "spec.plugins.web.limits.page: found 501; {} 500 at most"),
+            (
+                "/controllers/web/finalizer",
+                json!("a.dev/f"),
+                "spec.controllers.web.finalizer: found `a.dev/f`; {} the one that it has by itself",
+            ),
+            (
+                "/controllers/web/finalizers",
+                json!({ "formerly": ["a.dev/f"] }),
+                "spec.controllers.web.finalizers.formerly: found `a.dev/f`; {} the one that it has by itself",
+            ),
             (
                 "/plugins/web/limits/requestsPerSecond",
                 json!(51),

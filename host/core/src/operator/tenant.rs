@@ -34,40 +34,71 @@ pub fn housed(operator: Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Re
     if found.is_empty() { Ok(housed) } else { Err(found.join("\n")) }
 }
 
-/// How many operators, plugins and controllers a namespace has so far.
+/// What the operators of a namespace have of the room that its ceiling gives (`CE-5`).
+pub struct Room<'c> {
+    ceiling: &'c Ceiling,
+    taken: Count,
+}
+
+/// How many operators, plugins and controllers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+struct Count {
     operators: usize,
     plugins: usize,
     controllers: usize,
 }
 
-impl Count {
-    /// Adds an operator, if its ceiling has room for it.
+impl<'c> Room<'c> {
+    /// Returns the room of a namespace, of which these operators have theirs already.
+    pub fn new<'o>(ceiling: &'c Ceiling, before: impl IntoIterator<Item = &'o Operator>) -> Self {
+        let taken = before.into_iter().map(Count::of).fold(Count::default(), Count::and);
+        Self { ceiling, taken }
+    }
+
+    /// Gives an operator the room that it needs in exchange for what it had `before`, which it keeps otherwise.
     ///
     /// # Errors
     /// What is too much.
-    pub fn add(&mut self, operator: &Operator, ceiling: &Ceiling) -> Result<(), String> {
-        let plugins = operator.plugins.values().filter(|plugin| plugin.component.is_some()).count();
-        let sum = Self {
-            operators: self.operators + 1,
-            plugins: self.plugins + plugins,
-            controllers: self.controllers + operator.controllers.len(),
-        };
+    pub fn exchange(&mut self, before: Option<&Operator>, operator: &Operator) -> Result<(), String> {
+        let rest = before.map_or(self.taken, |before| self.taken.without(Count::of(before)));
+        let sum = rest.and(Count::of(operator));
+        let Ceiling { name, operators, plugins, controllers, .. } = self.ceiling;
         for (what, found, most) in [
-            ("operators", sum.operators, ceiling.operators),
-            ("plugins", sum.plugins, ceiling.plugins),
-            ("controllers", sum.controllers, ceiling.controllers),
+            ("operators", sum.operators, *operators),
+            ("plugins", sum.plugins, *plugins),
+            ("controllers", sum.controllers, *controllers),
         ] {
             if found > most {
                 return Err(format!(
-                    "with it the namespace has {found} {what}; the ceiling `{}` permits {most}, and those that are older go first",
-                    ceiling.name
+                    "with it the namespace has {found} {what}; the ceiling `{name}` permits {most}, and those that run go first, then the older ones"
                 ));
             }
         }
-        *self = sum;
+        self.taken = sum;
         Ok(())
+    }
+}
+
+impl Count {
+    fn of(operator: &Operator) -> Self {
+        let plugins = operator.plugins.values().filter(|plugin| plugin.component.is_some()).count();
+        Self { operators: 1, plugins, controllers: operator.controllers.len() }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            operators: self.operators + other.operators,
+            plugins: self.plugins + other.plugins,
+            controllers: self.controllers + other.controllers,
+        }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self {
+            operators: self.operators.saturating_sub(other.operators),
+            plugins: self.plugins.saturating_sub(other.plugins),
+            controllers: self.controllers.saturating_sub(other.controllers),
+        }
     }
 }
 
@@ -119,6 +150,8 @@ impl<'c> Housing<'c> {
             name: name(self.namespace, &controller.own_name),
             field_manager: format!("capstan.{}.{}", self.namespace, controller.field_manager).into(),
             home: Some(Arc::clone(self.namespace)),
+            // In all-events mode, one that is named counts as used.
+            finalizer: if controller.all_events() { None } else { Some(self.finalizer(&controller.own_name)) },
             service_account: controller
                 .service_account
                 .map(|account| ServiceAccount { namespace: Some(Arc::clone(self.namespace)), ..account }),
@@ -134,6 +167,11 @@ impl<'c> Housing<'c> {
             }
         }
         controller
+    }
+
+    /// Returns a finalizer that no controller of anybody else uses (`CE-2`).
+    fn finalizer(&self, controller: &str) -> Arc<str> {
+        format!("{}.operators.capstan.dev/{controller}", self.namespace).into()
     }
 
     /// Writes the namespace in place of `own`.
@@ -193,6 +231,7 @@ mod tests {
         let names =
             [&controller.name, &controller.own_name, &controller.field_manager, controller.home.as_ref().unwrap()];
         assert_eq!(names.map(|name| &**name), ["team-a.web", "web", "capstan.team-a.web", "team-a"]);
+        assert_eq!(controller.finalizer.as_deref(), Some("team-a.operators.capstan.dev/web"));
         let account = controller.service_account.as_ref().unwrap();
         assert_eq!((&*account.name, account.namespace.as_deref()), ("pages", Some("team-a")));
         let here = Namespaces::Listed(BTreeSet::from(["team-a".into()]));
@@ -251,28 +290,38 @@ mod tests {
             (
                 "      operators: 1\n",
                 Err(
-                    "with it the namespace has 2 operators; the ceiling `teams` permits 1, and those that are older go first",
+                    "with it the namespace has 2 operators; the ceiling `teams` permits 1, and those that run go first, then the older ones",
                 ),
             ),
             (
                 "      plugins: 1\n",
                 Err(
-                    "with it the namespace has 2 plugins; the ceiling `teams` permits 1, and those that are older go first",
+                    "with it the namespace has 2 plugins; the ceiling `teams` permits 1, and those that run go first, then the older ones",
                 ),
             ),
             (
                 "      controllers: 1\n",
                 Err(
-                    "with it the namespace has 2 controllers; the ceiling `teams` permits 1, and those that are older go first",
+                    "with it the namespace has 2 controllers; the ceiling `teams` permits 1, and those that run go first, then the older ones",
                 ),
             ),
         ] {
-            let (ceiling, mut count) = (ceiling(more), Count::default());
-            count.add(&operator("one"), &ceiling).unwrap();
-            let found = count.add(&operator("two"), &ceiling);
+            let ceiling = ceiling(more);
+            let mut room = Room::new(&ceiling, []);
+            room.exchange(None, &operator("one")).unwrap();
+            let found = room.exchange(None, &operator("two"));
             assert_eq!(found.as_ref().copied().map_err(String::as_str), expected);
-            // What is refused takes no room.
-            assert_eq!(count.add(&operator("three"), &ceiling).is_err(), expected.is_err());
+            // What is refused takes no room, and the same needs no more.
+            assert_eq!(room.exchange(None, &operator("three")).is_err(), expected.is_err());
+            assert_eq!(room.exchange(Some(&operator("one")), &operator("one")), Ok(()));
         }
+        // What runs has its room, whoever asks for more.
+        let (two, mut larger) = (ceiling("      controllers: 2\n"), operator("one"));
+        let second = larger.controllers["web"].clone();
+        larger.controllers.insert("more".into(), second);
+        let running = [operator("one"), operator("two")];
+        let mut room = Room::new(&two, &running);
+        assert!(room.exchange(Some(&running[0]), &larger).is_err());
+        assert_eq!(room.exchange(Some(&running[1]), &running[1]), Ok(()));
     }
 }

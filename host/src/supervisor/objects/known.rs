@@ -1,13 +1,13 @@
 //! Keeps what is known of the operators of the cluster, between who reads them for the supervisor and who says how they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::manifest::{Ceilings, Defaults, OnNewVersion, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
-use capstan_core::operator::tenant::Count;
+use capstan_core::operator::tenant::Room;
 use capstan_core::registry::Digest;
 use capstan_core::rollout::File;
 use parking_lot::Mutex;
@@ -19,6 +19,12 @@ use crate::informer::pool::Subscription;
 
 /// How long those that are gone are remembered: they may have left something behind.
 pub(super) const FAREWELL: Duration = Duration::from_mins(1);
+
+/// So many of those are remembered.
+const REMEMBERED: usize = 1000;
+
+/// So many operators of a namespace are read beyond those that its ceiling permits, to say of each what is wrong.
+const SPARE: usize = 16;
 
 /// The operators of the cluster as they were read last.
 pub struct Known {
@@ -49,6 +55,20 @@ impl Known {
         listed.flat_map(|watched| watched.cache.list()).collect()
     }
 
+    /// Returns those of namespaces with a ceiling that are not even read, as there are many more than it permits: those go first that are wanted, then
+    /// by name.
+    fn crowd(&self, objects: &[Object], before: &[Operator]) -> BTreeSet<ObjectRef> {
+        let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
+        let mut crowd = BTreeSet::new();
+        for (namespace, ceiling) in self.ceilings.namespaces().filter_map(|one| Some((one, self.ceilings.of(one)?))) {
+            let mut keys: Vec<&ObjectRef> = objects.iter().map(Object::key).collect();
+            keys.retain(|key| key.namespace.as_ref() == Some(namespace));
+            keys.sort_by_key(|key| (!wanted.contains(&*object_path(key)), &key.name));
+            crowd.extend(keys.into_iter().skip(ceiling.operators.saturating_add(SPARE)).cloned());
+        }
+        crowd
+    }
+
     /// Whether an object is there no more. One that is there but can't be read, for want of room, neither changes nor ends; nor does one of a namespace
     /// that can't be listed.
     fn is_gone(&self, key: &ObjectRef) -> bool {
@@ -74,19 +94,29 @@ impl Known {
     pub(super) fn look(&self, before: &[Operator], defaults: &Defaults) -> Vec<File> {
         let mut all = self.all.lock();
         let mut known = std::mem::take(&mut *all);
-        all.extend(self.objects().iter().map(|object| {
+        let objects = self.objects();
+        let crowd = self.crowd(&objects, before);
+        all.extend(objects.iter().map(|object| {
             let path = object_path(object.key());
             let is_it = known.get(&path).is_some_and(|posted| posted.is(object));
             let same = known.get(&path).is_some_and(|posted| posted.uid == object.header().uid);
             // One that was made anew is another.
             let posted = if same { known.remove(&path) } else { None };
-            let read = || Posted::read(object, defaults, &self.ceilings);
-            (path, posted.filter(|_| is_it).unwrap_or_else(read))
+            let crowded = crowd.contains(object.key());
+            let read = || match crowded {
+                true => Posted::crowded(object),
+                false => Posted::read(object, defaults, &self.ceilings),
+            };
+            (path, posted.filter(|posted| is_it && posted.is_crowded == crowded).unwrap_or_else(read))
         }));
         let stays = |(path, posted): &(PathBuf, Posted)| !all.contains_key(path) && !self.is_gone(&posted.key);
         let (stays, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(stays);
         all.extend(stays);
-        self.gone.lock().extend(gone.into_values().map(|posted| (Instant::now(), posted)));
+        let mut left = self.gone.lock();
+        left.extend(gone.into_values().map(|posted| (Instant::now(), posted)));
+        let more = left.len().saturating_sub(REMEMBERED);
+        left.drain(..more);
+        drop(left);
         for posted in all.values_mut().filter(|posted| posted.content.is_err()) {
             let goes_on = before.iter().any(|operator| operator.origin.file() == posted.path);
             if !goes_on && posted.revival == Revival::Unneeded && posted.last_good.is_some() {
@@ -98,8 +128,9 @@ impl Known {
             let before = (!posted.is_as_in_force, posted.last_good.is_none());
             (before, &posted.created, &posted.path)
         });
-        let mut rooms = Rooms { ceilings: &self.ceilings, before, counts: BTreeMap::new() };
-        let file = |posted: &Posted| {
+        let mut rooms = Rooms::new(&self.ceilings, before, &all);
+        let file = |posted| {
+            let posted: &Posted = posted;
             let revived = posted.last_good.as_ref().filter(|_| posted.revival == Revival::UnderWay);
             let content = revived.map_or_else(|| posted.content.clone(), |operator| Ok(operator.clone()));
             let content = rooms.take(posted, content);
@@ -167,27 +198,34 @@ impl Known {
     }
 }
 
-/// What is left of the room that ceilings have for the operators of a namespace (`CE-5`).
+/// The room that ceilings have for the operators of their namespaces (`CE-5`).
 struct Rooms<'k> {
     ceilings: &'k Ceilings,
-    before: &'k [Operator],
-    counts: BTreeMap<Arc<str>, Count>,
+    /// What goes on as it is, by path.
+    before: BTreeMap<&'k Path, &'k Operator>,
+    rooms: BTreeMap<&'k Arc<str>, Room<'k>>,
 }
 
-impl Rooms<'_> {
-    /// Takes the room of an operator, if there is some. One that is not taken in goes on as it was, and has the room of that.
-    fn take(&mut self, posted: &Posted, content: Result<Operator, String>) -> Result<Operator, String> {
+impl<'k> Rooms<'k> {
+    fn new(ceilings: &'k Ceilings, before: &'k [Operator], all: &'k BTreeMap<PathBuf, Posted>) -> Self {
+        let before = before.iter().map(|operator| (operator.origin.file(), operator));
+        let before: BTreeMap<_, _> = before.filter(|(path, _)| all.contains_key(*path)).collect();
+        Self { ceilings, before, rooms: BTreeMap::new() }
+    }
+
+    /// Gives an operator its room, if there is some. One that gets none goes on as it was.
+    fn take(&mut self, posted: &'k Posted, content: Result<Operator, String>) -> Result<Operator, String> {
         let namespace = posted.key.namespace.as_ref();
         let Some((namespace, ceiling)) = namespace.and_then(|one| Some((one, self.ceilings.of(one)?))) else {
             return content;
         };
-        let count = self.counts.entry(Arc::clone(namespace)).or_default();
+        let own = self.before.values().filter(|operator| {
+            operator.controllers.values().any(|controller| controller.home.as_ref() == Some(namespace))
+        });
+        let room = self.rooms.entry(namespace).or_insert_with(|| Room::new(ceiling, own.copied()));
         let named = |why: String| format!("{}: spec: {why}", posted.path.display());
-        let taken = content.and_then(|operator| count.add(&operator, ceiling).map(|()| operator).map_err(named));
-        if taken.is_err() {
-            let goes_on = self.before.iter().filter(|operator| operator.origin.file() == posted.path);
-            goes_on.for_each(|operator| drop(count.add(operator, ceiling)));
-        }
-        taken
+        let operator = content?;
+        let before = self.before.get(&*posted.path).copied();
+        room.exchange(before, &operator).map(|()| operator).map_err(named)
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Posted {
     pub(super) refused: Option<(&'static str, String)>,
     /// Whether its last good version is put in place first.
     pub(super) revival: Revival,
+    /// Whether it was not read, as there are too many in its namespace.
+    pub(super) is_crowded: bool,
     /// Whether the supervisor has taken this in.
     pub(super) is_settled: bool,
 }
@@ -91,12 +93,38 @@ impl Posted {
             generation: header.generation.unwrap_or_default(),
             refused: None,
             revival: Revival::Unneeded,
+            is_crowded: false,
             is_settled: false,
             object: object.clone(),
             content,
             name: read
                 .ceiling
                 .map_or_else(|| Arc::clone(&key.name), |(namespace, _)| tenant::name(namespace, &key.name)),
+            key,
+            path,
+        }
+    }
+
+    /// Returns what stands for an object that is not read, as there are too many in its namespace.
+    pub(super) fn crowded(object: &Object) -> Self {
+        let (key, header) = (object.key().clone(), object.header());
+        let path = object_path(&key);
+        let why = format!("{}: spec: the namespace has many more operators than its ceiling permits", path.display());
+        Self {
+            name: key.namespace.as_deref().map_or_else(|| Arc::clone(&key.name), |own| tenant::name(own, &key.name)),
+            uid: header.uid.clone(),
+            generation: header.generation.unwrap_or_default(),
+            created: String::new(),
+            spec: "null".into(),
+            content: Err(why),
+            last_good: None,
+            is_as_in_force: false,
+            components: None,
+            refused: None,
+            revival: Revival::Unneeded,
+            is_crowded: true,
+            is_settled: false,
+            object: object.clone(),
             key,
             path,
         }

@@ -32,6 +32,9 @@ const RETRY: Duration = Duration::from_secs(10);
 /// How long a status is left to another daemon that says it, too.
 const YIELD: Duration = Duration::from_mins(5);
 
+/// So many are written in one round.
+const AT_A_TIME: usize = 64;
+
 /// So many are written at once.
 const AT_ONCE: usize = 4;
 
@@ -91,7 +94,10 @@ impl Teller {
     async fn tell(&mut self) {
         let all = self.known.settled();
         self.bury(&all);
-        let drafts: Vec<Draft> = all.into_iter().filter_map(|posted| self.draft(posted)).collect();
+        let mut drafts: Vec<Draft> = all.into_iter().filter_map(|posted| self.draft(posted)).collect();
+        // Those that are not heeded wait for the others, and nobody waits for many.
+        drafts.sort_by_key(|draft| draft.posted.content.is_err());
+        drafts.truncate(AT_A_TIME);
         let api = &self.api;
         let writes = drafts.into_iter().map(|draft| async move { (write(api, &draft).await, draft) });
         let written: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;

@@ -53,7 +53,9 @@ impl Check<'_> {
 /// Returns the most things, and bytes of them.
 pub(super) fn bounds(field: &Maybe<raw::KeptThings>) -> (usize, u64) {
     let raw = get(field);
-    let things = raw.and_then(|raw| get(&raw.things)).map_or(10_000, |Scalar(Times(things))| *things);
-    let memory = raw.and_then(|raw| get(&raw.memory)).map_or(16 << 20, |Scalar(Bytes(memory))| *memory);
-    (usize::try_from(things).unwrap_or(usize::MAX), memory)
+    let things = raw
+        .and_then(|raw| get(&raw.things))
+        .map(|Scalar(Times(things))| usize::try_from(*things).unwrap_or(usize::MAX));
+    let memory = raw.and_then(|raw| get(&raw.memory)).map_or(External::MEMORY, |Scalar(Bytes(memory))| *memory);
+    (things.unwrap_or(External::THINGS), memory)
 }

@@ -146,11 +146,20 @@ impl Wants {
             let manage = dependent.manage;
             let verbs = [("create", manage.create), ("update", manage.update), ("delete", manage.delete)];
             let verbs = verbs.into_iter().chain([("watch", true), ("take over", dependent.adopt)]);
+            // As its rights are: where its source is.
+            let source = dependent.source.as_ref().and_then(|source| controller.sources.get(source));
+            let namespaces = source.and_then(|source| source.namespaces.as_ref()).unwrap_or(namespaces);
             for (verb, _) in verbs.filter(|(_, does)| *does) {
                 for place in places(namespaces, (None, None, None)) {
                     self.give(of, format!("{verb} {kind} in"), place);
                 }
             }
+        }
+        for finalizer in &controller.former_finalizers {
+            self.give(of, "take away the finalizer".to_owned(), Thing::One(finalizer.to_string()));
+        }
+        if controller.field_manager != controller.name {
+            self.give(of, "write as".to_owned(), Thing::One(controller.field_manager.to_string()));
         }
         self.add_inbound(of, controller);
         let runs = u64::try_from(*concurrency).unwrap_or(u64::MAX);
