@@ -103,9 +103,8 @@ impl Known {
             // One that was made anew is another.
             let posted = if same { known.remove(&path) } else { None };
             let crowded = crowd.contains(object.key());
-            let read = || match crowded {
-                true => Posted::crowded(object),
-                false => Posted::read(object, defaults, &self.ceilings),
+            let read = || {
+                if crowded { Posted::crowded(object) } else { Posted::read(object, defaults, &self.ceilings) }
             };
             (path, posted.filter(|posted| is_it && posted.is_crowded == crowded).unwrap_or_else(read))
         }));
