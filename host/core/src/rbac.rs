@@ -194,7 +194,11 @@ pub fn of_ceilings(ceilings: &Ceilings, own: &str) -> Rights {
             (("".into(), "events".to_owned()), TABLE.events.iter().copied().collect()),
         ])
     };
-    let daemon = Rules::from([(Reach::Namespace(own.into()), rules(operators()))]);
+    let mut here = operators();
+    let read = BTreeSet::from([Verb::Get, Verb::List, Verb::Watch]);
+    // AP-3: wherever operators are, their approvals are with the daemon.
+    here.insert(("capstan.dev".into(), "operatorapprovals".to_owned()), read);
+    let daemon = Rules::from([(Reach::Namespace(own.into()), rules(here))]);
     let mut rights = Rights { daemon, accounts: BTreeMap::new(), granted: BTreeMap::new() };
     for (namespace, ceiling) in ceilings.namespaces().filter_map(|namespace| Some((namespace, ceilings.of(namespace)?)))
     {

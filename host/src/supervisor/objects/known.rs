@@ -202,14 +202,14 @@ struct Rooms<'k> {
     ceilings: &'k Ceilings,
     /// What goes on as it is, by path.
     before: BTreeMap<&'k Path, &'k Operator>,
-    rooms: BTreeMap<&'k Arc<str>, Room<'k>>,
+    by_namespace: BTreeMap<&'k Arc<str>, Room<'k>>,
 }
 
 impl<'k> Rooms<'k> {
     fn new(ceilings: &'k Ceilings, before: &'k [Operator], all: &'k BTreeMap<PathBuf, Posted>) -> Self {
         let before = before.iter().map(|operator| (operator.origin.file(), operator));
         let before: BTreeMap<_, _> = before.filter(|(path, _)| all.contains_key(*path)).collect();
-        Self { ceilings, before, rooms: BTreeMap::new() }
+        Self { ceilings, before, by_namespace: BTreeMap::new() }
     }
 
     /// Gives an operator its room, if there is some. One that gets none goes on as it was.
@@ -221,7 +221,7 @@ impl<'k> Rooms<'k> {
         let own = self.before.values().filter(|operator| {
             operator.controllers.values().any(|controller| controller.home.as_ref() == Some(namespace))
         });
-        let room = self.rooms.entry(namespace).or_insert_with(|| Room::new(ceiling, own.copied()));
+        let room = self.by_namespace.entry(namespace).or_insert_with(|| Room::new(ceiling, own.copied()));
         let named = |why: String| format!("{}: spec: {why}", posted.path.display());
         let operator = content?;
         let before = self.before.get(&*posted.path).copied();
