@@ -216,7 +216,7 @@ pub fn images(source: &Source, outside: Outside) -> anyhow::Result<Images> {
     let keys = source.verify_keys.iter().map(|file| key(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let floor = (!keys.is_empty()).then_some(Demand { whose: "--verify-key", keys });
     let insecure = source.insecure_registries.iter().cloned().collect();
-    let mirrors = mirrors(&source.registry_mirrors)?;
+    let mirrors = mirrors(&source.mirrors.registry_mirrors)?;
     Ok(Images::new(outside, folder.map(place), Rules { insecure, floor, mirrors, proxies: Proxies::of_environment() }))
 }
 

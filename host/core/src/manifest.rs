@@ -49,6 +49,7 @@ mod units;
 pub use ceilings::{Ceiling, Ceilings};
 pub use clusters::Remote;
 pub use component::{Authority, Component, Image, Verify};
+pub(crate) use conditions::LONGEST_MANAGER;
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder, Tenant};
 pub use definition::definition;

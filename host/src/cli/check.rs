@@ -99,7 +99,7 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             detail: risk.to_string(),
         }));
         let (pulled, unpulled) =
-            if args.pull { pull(operator, &args.source.registry_mirrors).await } else { Default::default() };
+            if args.pull { pull(operator, &args.source.mirrors.registry_mirrors).await } else { Default::default() };
         let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
         for (name, why) in &mut failed {
             unpulled.get(name).inspect(|unpulled| why.clone_from(unpulled));

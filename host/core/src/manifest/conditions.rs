@@ -11,7 +11,7 @@ use super::Controller;
 const BEHIND: &str = "/conditions";
 
 /// The longest field manager of a controller that has conditions, in bytes: the API server takes 128.
-pub(super) const LONGEST_MANAGER: usize = 128 - BEHIND.len();
+pub(crate) const LONGEST_MANAGER: usize = 128 - BEHIND.len();
 
 /// Which conditions the daemon keeps in the status of primaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

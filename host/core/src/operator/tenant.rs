@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ceiling;
-use crate::manifest::{Ceiling, Component, Controller, Namespaces, Operator, ServiceAccount, Tenant};
-
-/// The longest field manager; what conditions are written under is longer by some.
-const LONGEST_MANAGER: usize = 117;
+use crate::manifest::{Ceiling, Component, Controller, LONGEST_MANAGER, Namespaces, Operator, ServiceAccount, Tenant};
 
 /// Returns what an operator of another namespace is called in the daemon: names with a dot are nobody else's.
 pub fn name(namespace: &str, name: &str) -> Arc<str> {

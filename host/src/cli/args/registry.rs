@@ -87,7 +87,7 @@ pub struct Inspect {
 }
 
 /// Where registries are mirrored.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct MirrorsOf {
     /// A mirror of a registry, which is asked before it, in this order; may be given several times. `*` is every registry without mirrors of its
     /// own, and REGISTRY=only has the registry itself never asked.

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use capstan_core::registry::mirror::Entry;
 use clap::Args;
 
+use super::registry::MirrorsOf;
 use super::{seconds, size};
 
 /// The manifests and the options for their components.
@@ -49,16 +49,9 @@ pub struct Source {
         value_delimiter = ','
     )]
     pub insecure_registries: Vec<String>,
-    /// A mirror of a registry, which is asked before it, in this order; may be given several times. `*` is every registry without mirrors of its
-    /// own, and REGISTRY=only has the registry itself never asked.
-    #[arg(
-        long = "registry-mirror",
-        value_name = "REGISTRY=MIRROR",
-        value_parser = Entry::parse,
-        env = "CAPSTAN_REGISTRY_MIRRORS",
-        value_delimiter = ','
-    )]
-    pub registry_mirrors: Vec<Entry>,
+    /// Where registries are mirrored.
+    #[command(flatten)]
+    pub mirrors: MirrorsOf,
     /// A file with a public key in PEM: components of registries have to be signed by it, or by one of them if it is given several
     /// times, and by what their manifest demands (component.verify) as well.
     #[arg(long = "verify-key", value_name = "FILE", env = "CAPSTAN_VERIFY_KEYS", value_delimiter = ',')]
