@@ -287,7 +287,7 @@ async fn in_time<T>(run: &Run, doing: impl Future<Output = Result<T, Failed>>) -
     let Some(limit) = run.controller.spec.run_timeout else {
         return doing.await;
     };
-    timeout(limit, doing).await.unwrap_or_else(|_elapsed| {
+    timeout(limit, run.within(Instant::now() + limit, doing)).await.unwrap_or_else(|_elapsed| {
         let message = format!("the run took longer than {} (reconciliationTimeout)", manifest::Time(limit));
         Err(Failed::of_guest(Failure::new(Cause::Timeout, message), run.sort()))
     })
@@ -322,10 +322,10 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
         if let Some(version) = written {
             write.now_upon(version);
         }
-        let done = run.asked(controller.write_primary(write, &run.budget)).await;
+        let done = run.asked(controller.write_primary(&run.primary, write, &run.budget)).await;
         written = match done {
             // AE-1: the component has let it go itself, in this run. The one about its deletion follows.
-            Err(error) if controller.spec.all_events() && error.reason == cluster::Reason::Missing => {
+            Err(error) if controller.spec.all_events() && has_gone(run, &error).await => {
                 tracing::debug!(%error, "the primary has gone meanwhile");
                 break;
             }
@@ -333,6 +333,16 @@ async fn attempt(run: &Arc<Run>, session: &dyn Session) -> Result<UpdateControl,
         };
     }
     Ok(control)
+}
+
+/// Whether a write of the primary has failed because it is gone. What names its uid is a conflict then.
+async fn has_gone(run: &Run, error: &cluster::Error) -> bool {
+    if !error.is_conflict() {
+        return error.reason == cluster::Reason::Missing;
+    }
+    let Run { controller, primary, .. } = run;
+    let found = run.asked(controller.cluster.get(&controller.spec.primary, primary.key())).await;
+    found.is_ok_and(|found| found.is_none_or(|found| found.header().uid != primary.header().uid))
 }
 
 /// Calls the guest's initializer, if it has one (`CI-1`).
@@ -420,7 +430,7 @@ async fn write_error_status(run: &Run, status: String, retry: RetryInfo) {
         }
     };
     for write in planned {
-        match controller.write_primary(write, &run.budget).await {
+        match controller.write_primary(&run.primary, write, &run.budget).await {
             Ok(_) => {}
             Err(error) if error.is_conflict() && !retry.last => {
                 tracing::debug!(%error, "error status not written");

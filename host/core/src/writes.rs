@@ -55,7 +55,7 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         Some(source) => recalled(context, source, &request).await?,
         None => None,
     };
-    let actual = actual(context, &mut request, cached)?;
+    let actual = actual(context, primary, &mut request, cached)?;
     let compare = request.compare.filter(|_| can_compare(&request, source.map(|source| &**source)));
     if let (Some(by), Some((cached, tree))) = (compare, &actual)
         && matches(context, &request, by, cached.as_ref(), tree)
@@ -79,6 +79,8 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
     match (window, source) {
         (Some(window), _) => window.answered(answer.clone(), context.manager),
         (None, Some(source)) => source.put(answer.clone()),
+        // SC-3: what it has taken of the conditions is seen once the run ends.
+        (None, None) if conditions::may_be_taken(context, &request) => context.primaries.put(answer.clone()),
         // Mode `plain` and subresources other than `status` have no source.
         (None, None) if is_apart(&request) => {}
         (None, None) => context.primaries.wrote_unread(&request.target.gvk, &answer),
@@ -316,6 +318,7 @@ async fn recalled(context: &WriteContext<'_>, source: &Source, request: &Request
 /// Returns what there is of the object, and has the write leave alone what of it is the daemon's.
 fn actual(
     context: &WriteContext<'_>,
+    primary: &Object,
     request: &mut Request,
     cached: Option<Object>,
 ) -> Result<Option<Actual>, CallError> {
@@ -327,6 +330,6 @@ fn actual(
         }
         (None, None) => None,
     };
-    conditions::leave(context, request, tree.as_ref())?;
+    conditions::leave(context, primary, request, tree.as_ref())?;
     Ok(tree.map(|tree| (cached, tree)))
 }

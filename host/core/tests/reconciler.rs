@@ -17,8 +17,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
@@ -1326,6 +1327,21 @@ async fn what_a_run_in_all_events_mode_writes_to_a_primary_that_it_has_let_go_is
         bench.server.failures.lock().push(unavailable(Reason::Missing, 404));
         assert_eq!(bench.run().await.0, finished, "{fields}");
     }
+    // What names the uid is a conflict.
+    let object = || UpdateControl { update: PrimaryUpdate::Object(r#"{"spec":{"a":1}}"#.to_owned()), reschedule: None };
+    for (there, finished) in
+        [(None, DONE), (Some("u-2"), DONE), (Some("u-1"), Finished::Failed(queue::Failure::Conflict))]
+    {
+        let mut bench = Bench::new(Script { reconcile: Ok(object()), ..Script::default() }, ALL_EVENTS);
+        bench.page(json!({ "uid": "u-1" }));
+        let key = (page_kind(), ObjectRef::namespaced("n", "a"));
+        match there {
+            Some(uid) => bench.server.objects.lock().get_mut(&key).unwrap()["metadata"]["uid"] = uid.into(),
+            None => drop(bench.server.objects.lock().remove(&key)),
+        }
+        bench.server.failures.lock().push(conflict("uid mismatch"));
+        assert_eq!(bench.run().await.0, finished, "{there:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -1877,26 +1893,162 @@ async fn a_refusal_shows_nothing_of_an_object_that_is_to_be_adopted_and_may_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_of_others_takes_patch_and_delete() {
+async fn a_finalizer_that_is_not_the_controllers_own_takes_patch_and_delete() {
+    // LC-3
     async fn ask(run: Arc<dyn Context>) -> Vec<String> {
         let told =
             |done: Result<String, CallError>| done.map_or_else(|e| format!("{:?}", e.reason), |_| "done".to_owned());
+        let finalizers = r#"{"metadata":{"finalizers":["sample.dev/finalizer"]}}"#;
+        let target = ObjectTarget { gvk: page_kind(), key: ObjectRef::namespaced("n", "a") };
+        let patch = WriteVerb::MergePatch(target, finalizers.to_owned());
         vec![
             told(run.add_finalizer(None).await),
             told(run.add_finalizer(Some("sample.dev/finalizer".to_owned())).await),
             told(run.add_finalizer(Some("other.dev/f".to_owned())).await),
+            told(run.write(WriteRequest { verb: patch, options: WriteOptions::default() }).await),
+            told(run.remove_finalizer(None).await),
         ]
     }
+    const DENIED: &str = "Denied";
+    const MINE: [&str; 5] = ["done", "done", DENIED, DENIED, "done"];
     let grant = |verbs: &str| format!("{{ apiVersion: sample.dev/v1, kind: Page, verbs: [{verbs}] }}");
-    for (grants, expected) in [
-        (String::new(), "Denied"),
-        (grant("patch"), "Denied"),
-        (grant("delete"), "Denied"),
-        (grant("patch, delete"), "done"),
+    let (cleaner, none): (&[Interface], &[Interface]) = (CLEANER, &[Interface::Reconciler]);
+    for (exports, fields, named, grants, expected) in [
+        (cleaner, "", true, String::new(), MINE),
+        (cleaner, "", false, String::new(), MINE),
+        (cleaner, "", true, grant("delete"), MINE),
+        (cleaner, "", true, grant("patch"), MINE),
+        (cleaner, "", true, grant("patch, delete"), ["done"; 5]),
+        (none, ALL_EVENTS, true, String::new(), MINE),
+        // Another controller may use the default one.
+        (none, ALL_EVENTS, false, String::new(), [DENIED; 5]),
+        (none, ALL_EVENTS, false, grant("patch"), [DENIED; 5]),
+        (none, ALL_EVENTS, false, grant("patch, delete"), ["done"; 5]),
+        // Nobody would take it away.
+        (none, "", true, String::new(), [DENIED; 5]),
+        (none, "", false, grant("patch"), [DENIED; 5]),
     ] {
-        let (answers, _) = asked(&grants, "", ask).await;
-        assert_eq!(answers, ["done", "done", expected], "{grants}");
+        let script = Script { exports, ask: Some(Arc::new(move |run| ask(run).boxed())), ..Script::default() };
+        let mut bench = Bench::granted(script, &grants, fields);
+        if !named {
+            Arc::get_mut(&mut bench.controller).unwrap().spec.finalizer = None;
+        }
+        bench.page(json!({ "uid": "page", "finalizers": if exports == CLEANER { json!(["sample.dev/finalizer"]) } else { json!([]) } }));
+        let (_, calls, _) = bench.run().await;
+        assert_eq!(&calls[1..], strings(&expected), "{fields} {named} {grants}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_adds_again_after_it_has_removed_it_is_there() {
+    // FI-1
+    let ask = |run: Arc<dyn Context>| async move {
+        let done = (run.remove_finalizer(None).await.is_ok(), run.add_finalizer(None).await.is_ok());
+        vec![format!("{done:?}")]
+    };
+    let mut bench = asking("", ALL_EVENTS, ask);
+    bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }));
+    assert_eq!(asked_and_written(&bench).await.0, ["(true, true)"]);
+    let page = bench.server.get(&page_kind(), &ObjectRef::namespaced("n", "a")).await.unwrap().unwrap();
+    assert!(page.header().has_finalizer("sample.dev/finalizer"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn adding_the_finalizer_takes_nothing_that_was_applied_before() {
+    // FI-1, FI-2
+    let share = |manager: &str, operation: &str| json!([{ "manager": manager, "operation": operation, "fieldsV1": { "f:spec": { "f:a": {} } } }]);
+    for (shares, expected) in [
+        (json!([]), "Apply"),
+        (share("others", "Apply"), "Apply"),
+        (share("pages", "Update"), "Apply"),
+        (share("pages", "Apply"), "Update"),
+    ] {
+        let mut bench = Bench::new(Script { exports: CLEANER, ..Script::default() }, "");
+        bench.page(json!({ "managedFields": shares }));
+        assert_eq!(bench.run().await.2, strings(&["patch Page a"]));
+        let objects = bench.server.objects.lock();
+        let page = &objects[&(page_kind(), ObjectRef::namespaced("n", "a"))];
+        assert_eq!(page["metadata"]["finalizers"], json!(["sample.dev/finalizer"]));
+        let last = page["metadata"]["managedFields"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["operation"], expected, "{shares}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_of_a_former_primary_to_what_was_made_anew_under_its_name() {
+    // ID-1, UC-2
+    let answer = |update| Ok(UpdateControl { update, reschedule: None });
+    let ok = || r#"{"status":{"ok":true}}"#.to_owned();
+    let handled = ErrorControl::Handled { status: Some(ok()), next: NextStep::Stop };
+    let handler = &[Interface::Reconciler, Interface::ErrorHandler];
+    for (fields, script) in [
+        ("", Script { reconcile: answer(PrimaryUpdate::Status(ok())), ..Script::default() }),
+        (
+            "",
+            Script { reconcile: answer(PrimaryUpdate::Object(r#"{"spec":{"a":1}}"#.to_owned())), ..Script::default() },
+        ),
+        ("serverSideApply: false", Script { reconcile: answer(PrimaryUpdate::Status(ok())), ..Script::default() }),
+        (
+            "",
+            Script { exports: handler, reconcile: returned("no"), handle_error: handled.clone(), ..Script::default() },
+        ),
+    ] {
+        for again in [false, true] {
+            let primaries = Arc::<OnceLock<Arc<Source>>>::default();
+            let made_again = {
+                let primaries = Arc::clone(&primaries);
+                move |_| {
+                    let next = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "metadata": { "name": "a", "namespace": "n", "uid": "u-2", "resourceVersion": "9" } });
+                    let next = Object::parse(&next.to_string(), &page_kind(), &Managers::all()).unwrap();
+                    if again {
+                        primaries.get().unwrap().put(next);
+                    }
+                    async { Vec::new() }.boxed()
+                }
+            };
+            let mut bench = Bench::new(Script { ask: Some(Arc::new(made_again)), ..script.clone() }, fields);
+            bench.page(json!({ "uid": "u-1" }));
+            assert!(primaries.set(Arc::clone(&bench.controller.primaries)).is_ok());
+            let (_, _, writes) = bench.run().await;
+            assert_eq!(writes.is_empty(), again, "{fields} {writes:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_told_when_its_run_is_given_up() {
+    // RT-6
+    fn left(run: &dyn Context) -> String {
+        let left = run.until().map(|until| until.saturating_duration_since(Instant::now()).as_secs());
+        format!("{left:?}")
+    }
+    let ask = |run: Arc<dyn Context>| async move {
+        let before = left(&*run);
+        let walk = run.workflow(WorkflowCall::Reconcile(None), Instant::now() + Duration::from_secs(7));
+        let mut walk = pin!(walk);
+        assert!(timeout(Duration::ZERO, &mut walk).await.is_err(), "the API server hangs");
+        vec![before, left(&*run)]
+    };
+    for (fields, before, nested) in [
+        ("", "None", "Some(7)"),
+        ("reconciliationTimeout: 30s", "Some(30)", "Some(7)"),
+        ("reconciliationTimeout: 5s", "Some(5)", "Some(5)"),
+    ] {
+        let bench = asking("", &format!("{EXPLICITLY}\n{fields}"), ask);
+        bench.server.hangs.store(true, Ordering::Relaxed);
+        let (answers, _) = asked_and_written(&bench).await;
+        let answers: Vec<_> = answers.iter().filter(|call| *call != "desired cm").collect();
+        assert_eq!(answers, [before, nested], "{fields}");
+    }
+    // What is given up leaves nothing behind.
+    let ask = |run: Arc<dyn Context>| async move {
+        let walk = run.workflow(WorkflowCall::Reconcile(None), Instant::now() + Duration::from_secs(7));
+        assert!(timeout(Duration::ZERO, walk).await.is_err(), "the API server hangs");
+        vec![left(&*run)]
+    };
+    let bench = asking("", EXPLICITLY, ask);
+    bench.server.hangs.store(true, Ordering::Relaxed);
+    assert_eq!(asked_and_written(&bench).await.0, ["desired cm", "None"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -2086,7 +2238,7 @@ async fn what_was_only_read_is_no_own_write() {
         let ask: Ask =
             Arc::new(|run| async move { vec![run.remove_finalizer(None).await.is_ok().to_string()] }.boxed());
         let script = Script { ask: Some(ask), ..Script::default() };
-        let mut bench = Bench::new(script, "");
+        let mut bench = Bench::new(script, ALL_EVENTS);
         bench.page(cached);
         let edited =
             json!({ "metadata": { "name": "a", "namespace": "n", "generation": 2 }, "spec": { "by": "somebody" } });
@@ -2771,8 +2923,8 @@ async fn a_managed_workflow_is_called_by_hand_only_if_the_manifest_leaves_it_to_
     ] {
         let ask = |run: Arc<dyn Context>| async move {
             vec![
-                told(run.workflow(WorkflowCall::Reconcile(None)).await),
-                told(run.workflow(WorkflowCall::Cleanup(None)).await),
+                told(run.workflow(WorkflowCall::Reconcile(None), Instant::now()).await),
+                told(run.workflow(WorkflowCall::Cleanup(None), Instant::now()).await),
             ]
         };
         let bench = asking("", fields, ask);
@@ -2790,7 +2942,7 @@ async fn a_former_object_stays_if_what_depends_on_it_is_not_reconciled_with_it()
     for (other, deletes) in [("", true), (OTHER, false)] {
         let fields = format!("standalone: {{ w: {{ dependents: {{ {CM}{other} }} }} }}");
         let ask = |run: Arc<dyn Context>| async move {
-            vec![told(run.workflow(WorkflowCall::ReconcileDependent("cm".to_owned())).await)]
+            vec![told(run.workflow(WorkflowCall::ReconcileDependent("cm".to_owned()), Instant::now()).await)]
         };
         let mut bench = asking("", &fields, ask);
         assert_eq!(bench.run().await.2, strings(&["create ConfigMap a"]));
@@ -2862,6 +3014,74 @@ async fn pages_follow_one_another_in_order_whatever_goes_meanwhile() {
             assert_eq!(asked_and_written(&bench).await.0, ["n/c"]);
         }
         assert_eq!(*after.lock(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_replaces_the_version_that_was_checked_or_none() {
+    const GRANTS: &str = "apiVersion: v1, kind: ConfigMap, verbs: [get, patch, update";
+    for (verbs, named, expected) in [
+        ("", None, "done"),
+        ("", Some("known"), "done"),
+        ("", Some("newer"), "Conflict"),
+        (", delete", Some("newer"), "done"),
+    ] {
+        let ask = move |run: Arc<dyn Context>| async move {
+            let key = ObjectRef::namespaced("n", "x");
+            let found = run.find_named(Place::Kind(config_map()), key.clone()).await.unwrap().unwrap();
+            let mut seen: Value = serde_json::from_str(&found).unwrap();
+            // Nobody has seen yet that somebody has given it a finalizer; the answer to a plain write shows the version.
+            let options = WriteOptions { mode: WriteMode::Plain, ..WriteOptions::default() };
+            let verb =
+                WriteVerb::MergePatch(ObjectTarget { gvk: config_map(), key }, r#"{"data":{"more":"1"}}"#.to_owned());
+            let newer = run.write(WriteRequest { verb, options }).await.unwrap();
+            let newer: Value = serde_json::from_str(&newer).unwrap();
+            let metadata = seen["metadata"].as_object_mut().unwrap();
+            metadata.remove("finalizers");
+            match named {
+                Some("newer") => metadata["resourceVersion"] = newer["metadata"]["resourceVersion"].clone(),
+                Some(_) => {}
+                None => drop(metadata.remove("resourceVersion")),
+            }
+            seen["data"] = json!({ "k": "w" });
+            let options = WriteOptions { mode: WriteMode::ForceFilter, ..WriteOptions::default() };
+            vec![told(run.write(WriteRequest { verb: WriteVerb::Update(seen.to_string()), options }).await)]
+        };
+        let mut bench = asking(&format!("{{ {GRANTS}{verbs}] }}"), EXPLICITLY, ask);
+        map(&mut bench, &ObjectRef::namespaced("n", "x"), Some("page"));
+        let (answers, _) = asked_and_written(&bench).await;
+        let [answer] = &answers[..] else { panic!("{answers:?}") };
+        assert!(answer.starts_with(expected), "{verbs} {named:?}: {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_of_another_kind_says_not_whose_subresource_it_is() {
+    let scale = |verb: fn(String) -> WriteVerb| {
+        let tree = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "n" } });
+        verb(tree.to_string())
+    };
+    let target = || ObjectTarget { gvk: config_map(), key: ObjectRef::namespaced("n", "x") };
+    for (verb, expected) in [
+        (scale(WriteVerb::Create), "Invalid"),
+        (scale(WriteVerb::Apply), "Invalid"),
+        (scale(WriteVerb::ForceApply), "Invalid"),
+        (scale(WriteVerb::Update), "Invalid"),
+        (scale(WriteVerb::Edit), "Invalid"),
+        (WriteVerb::MergePatch(target(), r#"{"spec":{"replicas":3}}"#.to_owned()), "done"),
+    ] {
+        let options = WriteOptions { subresource: Some("scale".to_owned()), ..WriteOptions::default() };
+        let what = format!("{verb:?}");
+        let request = WriteRequest { verb, options };
+        let ask = move |run: Arc<dyn Context>| {
+            let request = request.clone();
+            async move { vec![told(run.write(request).await)] }
+        };
+        let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply, patch, update, delete] }";
+        let mut bench = asking(grants, EXPLICITLY, ask);
+        map(&mut bench, &ObjectRef::namespaced("n", "x"), Some("page"));
+        let (answers, _) = asked_and_written(&bench).await;
+        assert!(answers[0].starts_with(expected), "{what}: {answers:?}");
     }
 }
 

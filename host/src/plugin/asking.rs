@@ -66,13 +66,14 @@ impl Asking {
         self.counted()?.remove_finalizer(finalizer).await
     }
 
-    pub(super) async fn workflow(&self, call: WorkflowCall) -> Result<WorkflowResult, CallError> {
+    /// Runs a workflow or a dependent for a call that has to be over then.
+    pub(super) async fn workflow(&self, call: WorkflowCall, deadline: Instant) -> Result<WorkflowResult, CallError> {
         // CX-2
         if !matches!(self.call, Some(Function::Reconcile | Function::Cleanup)) {
             let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", called(self.call));
             return Err(CallError::new(CallReason::Misplaced, message));
         }
-        self.counted()?.workflow(call).await
+        self.counted()?.workflow(call, deadline).await
     }
 
     /// Registers a source within the time of the call, of which some is left to say why not.
@@ -85,8 +86,14 @@ impl Asking {
         self.run()?.register(name, declaration, early(deadline)).await
     }
 
+    /// Whether the call depends on nothing but what it is given (`VA-1`): its answer is not asked for again when a memo changes.
+    fn has_no_memos(&self) -> bool {
+        matches!(self.call, None | Some(Function::Validate | Function::Describe))
+    }
+
     pub(super) fn memo(&self, lifetime: Lifetime, key: &str) -> Option<String> {
         match (lifetime, &self.facts.memo) {
+            (Lifetime::Plugin, Some(_)) if self.has_no_memos() => None,
             (Lifetime::Plugin, Some(memo)) => memo.lock().get(key).map(str::to_owned),
             (Lifetime::Run | Lifetime::Primary | Lifetime::Plugin, _) => self.run.as_ref()?.memo(lifetime, key),
         }
@@ -95,6 +102,10 @@ impl Asking {
     pub(super) fn set_memo(&self, lifetime: Lifetime, key: &str, value: Option<String>) -> Result<(), CallError> {
         let Facts { memo, limits, room, unit, .. } = &*self.facts;
         match (lifetime, memo) {
+            (Lifetime::Plugin, Some(_)) if self.has_no_memos() => {
+                let message = format!("there are no memos in `{}`", called(self.call));
+                Err(CallError::new(CallReason::Misplaced, message))
+            }
             (Lifetime::Plugin, Some(memo)) => {
                 let holding = || Some(room.holding(unit).lasting());
                 let bound = (limits.memo_plugin, "limits.memo.plugin");

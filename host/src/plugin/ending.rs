@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capstan_core::guest::{Cause, Failure};
+use capstan_core::guest::{Cause, Context, Failure};
 use capstan_core::manifest::{Bytes, Limits, Time};
 use capstan_core::text::{LONGEST, said, said_within};
 use serde::{Deserialize, Serialize};
@@ -159,6 +159,11 @@ fn unusable(why: &str) -> Failure {
 pub(super) fn overdue(timeout: Duration) -> Failure {
     let message = format!("the component took longer than {} (limits.timeout)", Time(timeout));
     Failure::new(Cause::Timeout, message)
+}
+
+/// Returns when a call is given up that has to be over then: before that, if its run is.
+pub(super) fn until(run: Option<&dyn Context>, deadline: Instant) -> Instant {
+    run.and_then(Context::until).map_or(deadline, |until| until.min(deadline))
 }
 
 /// Returns by when to give up what a call waits for that has to be over then: early enough that the reason is told, and not that the call

@@ -106,7 +106,7 @@ impl State {
 
     async fn workflow(&mut self, call: WorkflowCall) -> Result<capstan_core::guest::WorkflowResult, CallError> {
         let asking = self.asking();
-        asking.workflow(call).await
+        asking.workflow(call, self.until).await
     }
 }
 
@@ -125,7 +125,7 @@ impl context::Host for State {
     }
 
     fn time_left_ms(&mut self) -> u32 {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.until.saturating_duration_since(Instant::now());
         u32::try_from(left.as_millis()).unwrap_or(u32::MAX)
     }
 
@@ -257,7 +257,7 @@ fn node(result: capstan_core::guest::WorkflowResult, name: &str) -> workflow::No
 
 impl sources::Host for State {
     async fn register(&mut self, name: String, declaration: String) -> Reply<bool> {
-        Ok(self.asking().register(name, declaration, self.deadline).await?)
+        Ok(self.asking().register(name, declaration, self.until).await?)
     }
 
     fn deregister(&mut self, name: String) -> Reply<()> {

@@ -22,7 +22,7 @@ use super::bindings::exports::capstan::operator::{
     retry_policy, validator,
 };
 use super::convert::{bounded, described, desired_set, named, polled_all, polled_one, received};
-use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early};
+use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early, until};
 use super::engine::ELEMENTS;
 use super::idle::Wear;
 use super::network::http::Http;
@@ -75,6 +75,8 @@ pub(super) struct State {
     pub(super) call: Option<Function>,
     /// When it has to be over.
     pub(super) deadline: Instant,
+    /// When it is given up, be it before that: with its run, or with the call that waits for it.
+    pub(super) until: Instant,
     limiter: Limiter,
     wasi: WasiCtx,
     http: Http,
@@ -154,7 +156,7 @@ impl State {
         };
         let deadline = Instant::now();
         let http = Http::new(line);
-        Self { facts, run, home, call: None, deadline, limiter, wasi, http, table }
+        Self { facts, run, home, call: None, deadline, until: deadline, limiter, wasi, http, table }
     }
 }
 
@@ -178,9 +180,10 @@ impl State {
     /// Sets when the call that begins has to be over.
     fn due(&mut self, deadline: Instant) {
         self.deadline = deadline;
-        self.limiter.deadline = early(deadline);
+        self.until = until(self.run.as_deref(), deadline);
+        self.limiter.deadline = early(self.until);
         self.limiter.answer = 0;
-        self.http.line().begin(deadline);
+        self.http.line().begin(self.until);
     }
 }
 

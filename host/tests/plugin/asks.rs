@@ -17,6 +17,7 @@ use capstan_core::object::ObjectRef;
 use capstan_core::room::Room;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::subscriber::DefaultGuard;
 
 use crate::calls::engine;
@@ -341,6 +342,40 @@ async fn a_component_learns_what_is_known_about_its_run() {
     );
     assert_eq!(seen["uuid"].as_str().unwrap().len(), 36);
     assert_eq!(seen["random"].as_array().unwrap().len(), 8);
+}
+
+#[tokio::test]
+async fn a_call_is_told_that_its_run_is_given_up_sooner() {
+    let plugin = probe(Limits::default()).await;
+    for (until, least, most) in [(2, 1000, 2000), (60, 4000, 5000)] {
+        let until = Some(Instant::now() + Duration::from_secs(until));
+        let run = Arc::new(Script { until, ..Script::default() });
+        let left = seen(&plugin, &run, json!({ "see": ["timeLeftMs"] })).await["timeLeftMs"].as_u64().unwrap();
+        assert!((least..=most).contains(&left), "{left}");
+    }
+}
+
+#[tokio::test]
+async fn there_are_no_memos_while_a_primary_is_validated() {
+    // VA-1
+    let plugin = probe(Limits::default()).await;
+    let run = Arc::new(Script { beside: true, ..Script::default() });
+    assert_eq!(
+        seen(&plugin, &script(), json!({ "memo": { "lifetime": "plugin", "count": "runs" } })).await,
+        json!({ "memo": 1 })
+    );
+    let put =
+        primary(&json!({ "validate": { "do": { "memo": { "lifetime": "plugin", "put": "runs", "value": "7" } } } }));
+    let failed = plugin.open(Arc::clone(&run) as _).validate(&put, None).await.unwrap_err();
+    assert!(failed.message.contains("there are no memos in `validate`"), "{failed:?}");
+    // None is found either, so that it is the first again.
+    let count = primary(&json!({ "validate": { "do": { "memo": { "lifetime": "plugin", "count": "runs" } } } }));
+    let failed = plugin.open(run as _).validate(&count, None).await.unwrap_err();
+    assert!(failed.message.contains("there are no memos in `validate`"), "{failed:?}");
+    assert_eq!(
+        seen(&plugin, &script(), json!({ "memo": { "lifetime": "plugin", "count": "runs" } })).await,
+        json!({ "memo": 2 })
+    );
 }
 
 #[tokio::test]

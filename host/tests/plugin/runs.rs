@@ -42,6 +42,8 @@ pub struct Script {
     pub beside: bool,
     /// Writes never end.
     pub hang: bool,
+    /// When it is given up.
+    pub until: Option<Instant>,
     /// Requests so far.
     pub requests: AtomicU32,
 }
@@ -75,6 +77,10 @@ impl Context for Script {
             primary_deleted: false,
             final_state_unknown: false,
         }
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.until
     }
 
     fn next_imminent(&self) -> bool {
@@ -122,7 +128,7 @@ impl Context for Script {
         Ok(MatchResult::Differs("/data".to_owned()))
     }
 
-    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+    fn workflow(&self, call: WorkflowCall, _: Instant) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
         self.ask(format!("workflow {call:?}"));
         match &self.on_workflow {
             Some(on_workflow) => on_workflow(call),

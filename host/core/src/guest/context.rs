@@ -24,6 +24,10 @@ pub trait Context: Send + Sync + 'static {
     fn requests(&self) -> &AtomicU32;
     /// Takes in that whoever waits for an answer has gone: if there is none, nobody else is to blame.
     fn asker_gone(&self) {}
+    /// Returns when the run is given up, whatever a call of it may still take; `None`: a call's own time alone counts.
+    fn until(&self) -> Option<Instant> {
+        None
+    }
     /// Returns true if an event for this primary is already waiting (`EP-24`).
     fn next_imminent(&self) -> bool;
     /// Returns the current settings, as a JSON object.
@@ -45,8 +49,8 @@ pub trait Context: Send + Sync + 'static {
     fn remove_finalizer(&self, finalizer: Option<String>) -> BoxFuture<'_, Result<String, CallError>>;
     /// Compares two documents without writing.
     fn compare(&self, question: CompareQuestion) -> Result<MatchResult, CallError>;
-    /// Runs a workflow or a dependent explicitly.
-    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>>;
+    /// Runs a workflow or a dependent explicitly, for a call that has to be over `by` then.
+    fn workflow(&self, call: WorkflowCall, by: Instant) -> BoxFuture<'_, Result<WorkflowResult, CallError>>;
     /// Returns the result that the managed workflow (`None`), or a standalone one, has had in this run; `None` if it
     /// has not run.
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult>;

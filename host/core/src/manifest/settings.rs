@@ -28,7 +28,7 @@ impl Controller {
         );
         let min_reschedule = Some(self.min_reschedule).filter(|interval| !interval.is_zero());
         json!({
-            "name": &*self.name,
+            "name": &*self.own_name,
             "plugin": self.has_component().then_some(&*self.plugin),
             "primary": kind(&self.primary),
             "cluster": self.cluster.as_deref(),

@@ -147,8 +147,7 @@ impl<'c> Housing<'c> {
             name: name(self.namespace, &controller.own_name),
             field_manager: format!("capstan.{}.{}", self.namespace, controller.field_manager).into(),
             home: Some(Arc::clone(self.namespace)),
-            // In all-events mode, one that is named counts as used.
-            finalizer: if controller.all_events() { None } else { Some(self.finalizer(&controller.own_name)) },
+            finalizer: Some(self.finalizer(&controller.own_name)),
             service_account: controller
                 .service_account
                 .map(|account| ServiceAccount { namespace: Some(Arc::clone(self.namespace)), ..account }),

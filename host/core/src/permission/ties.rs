@@ -27,8 +27,8 @@ pub struct Writer<'a> {
     pub primary: &'a Object,
     /// Its kind.
     pub primary_gvk: &'a Gvk,
-    /// The controller's finalizer, which it may add and remove.
-    pub finalizer: &'a str,
+    /// The finalizer that is the controller's own, which it may add and remove.
+    pub finalizer: Option<&'a str>,
 }
 
 /// The object before a write, as far as it is known.
@@ -90,7 +90,7 @@ pub fn of_document(after: &Value, before: Before<'_>, manner: Manner, key: &Obje
         return Effect::Foreign(format!("it would be owned by {}", named(owner)));
     }
     let mut finalizers = wanted.finalizers.iter();
-    if let Some(finalizer) = finalizers.find(|f| !finalizers_before.contains(*f) && **f != writer.finalizer) {
+    if let Some(finalizer) = finalizers.find(|f| !finalizers_before.contains(*f) && Some(**f) != writer.finalizer) {
         return Effect::Foreign(format!("it would get the finalizer {finalizer:?}"));
     }
     if manner == Manner::Whole {
@@ -189,7 +189,7 @@ impl<'a> Ties<'a> {
         }
         let kept: BTreeSet<&str> = after.finalizers.iter().copied().collect();
         let mut finalizers = self.finalizers.iter();
-        let lost = finalizers.find(|f| !kept.contains(*f) && **f != writer.finalizer);
+        let lost = finalizers.find(|f| !kept.contains(*f) && Some(**f) != writer.finalizer);
         lost.map(|finalizer| format!("it would lose the finalizer {finalizer:?}"))
     }
 }
@@ -341,7 +341,7 @@ mod tests {
     /// Returns `ok`, `if new`, or the text of a foreign effect.
     fn told(after: &Value, before: Before<'_>, manner: Manner, namespace: &str) -> String {
         let (primary, gvk) = (page(), gvk());
-        let writer = Writer { primary: &primary, primary_gvk: &gvk, finalizer: "own.dev/f" };
+        let writer = Writer { primary: &primary, primary_gvk: &gvk, finalizer: Some("own.dev/f") };
         let key = ObjectRef::namespaced(namespace, "x");
         match of_document(after, before, manner, &key, &writer) {
             Effect::Harmless => "ok".to_owned(),

@@ -35,6 +35,10 @@ impl Context for Run {
         &self.requests
     }
 
+    fn until(&self) -> Option<Instant> {
+        *self.until.lock()
+    }
+
     fn next_imminent(&self) -> bool {
         self.controller.queue.next_imminent(self.primary.key())
     }
@@ -102,8 +106,8 @@ impl Context for Run {
         writes::compare(&self.write_context(), &self.primary, &question)
     }
 
-    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
-        managed::by_hand(self, call).boxed()
+    fn workflow(&self, call: WorkflowCall, by: Instant) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+        self.within(by, managed::by_hand(self, call)).boxed()
     }
 
     fn last_result(&self, name: Option<&str>) -> Option<WorkflowResult> {
@@ -227,12 +231,19 @@ impl Run {
     /// component may patch and delete the primary.
     fn may_finalize(&self, finalizer: Option<&str>) -> Result<(), CallError> {
         let controller = &self.controller;
-        if finalizer.is_none_or(|name| *name == *controller.finalizer) {
+        let finalizer = finalizer.unwrap_or(&controller.finalizer);
+        if controller.own_finalizer() == Some(finalizer) {
             return Ok(());
         }
         let (gvk, key) = (&controller.spec.primary, self.primary.key());
         for verb in [Permission::Patch, Permission::Delete] {
-            controller.permissions.permit(verb, gvk, key)?;
+            controller.permissions.permit(verb, gvk, key).map_err(|denied| CallError {
+                message: format!(
+                    "the finalizer {finalizer} is not the controller's own, which is one that it uses, or names as `finalizer` with `triggerOnAllEvents`; another one takes `patch` and `delete`: {}",
+                    denied.message
+                ),
+                ..denied
+            })?;
         }
         Ok(())
     }

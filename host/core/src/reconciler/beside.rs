@@ -132,7 +132,7 @@ impl Context for Beside {
         Err(misplaced())
     }
 
-    fn workflow(&self, _: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+    fn workflow(&self, _: WorkflowCall, _: Instant) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
         refused()
     }
 

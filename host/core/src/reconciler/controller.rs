@@ -90,6 +90,13 @@ impl Controller {
         used.then_some(&*self.finalizer)
     }
 
+    /// Returns the finalizer that its component may add and remove as the controller's own: the one in use, and in all-events mode the one that
+    /// the manifest names. Another controller may use the default one of the kind (`LC-3`).
+    pub fn own_finalizer(&self) -> Option<&str> {
+        let named = || self.spec.finalizer.as_deref().filter(|_| self.spec.all_events());
+        self.used_finalizer().or_else(named)
+    }
+
     /// Returns what a run, or what is asked beside one, may spend on documents.
     pub(super) fn budget(&self) -> Budget {
         self.guest.holding().map_or_else(Budget::of_run, |holding| Budget::borrowing(Box::new(holding)))
@@ -203,8 +210,8 @@ impl Controller {
     /// Returns the manner in which this controller writes to a primary.
     pub(crate) fn manner(&self, primary: &Object) -> Manner {
         // In all-events mode the component has put the finalizer there, or has not.
-        let own = self.spec.all_events() && primary.header().has_finalizer(&self.finalizer);
-        let finalizer = own.then_some(&*self.finalizer).or(self.used_finalizer());
+        let there = |name: &&str| !self.spec.all_events() || primary.header().has_finalizer(name);
+        let finalizer = self.own_finalizer().filter(there);
         Manner {
             gvk: self.spec.primary.clone(),
             manager: Arc::clone(&self.spec.field_manager),
@@ -228,7 +235,7 @@ impl Controller {
             budget,
             permissions: &self.permissions,
             declared: &self.spec.sources,
-            finalizer: &self.finalizer,
+            finalizer: self.own_finalizer(),
             conditions: self.spec.keeps_conditions(),
             validation: self.spec.field_validation,
         }

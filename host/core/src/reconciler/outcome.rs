@@ -149,8 +149,7 @@ fn tied_as_before(
     let document = Value::Object(document);
     if !manner.apply || ties::is_tied(&document) {
         let before = Value::Object(tree(primary, budget)?);
-        let writer =
-            Writer { primary, primary_gvk: &manner.gvk, finalizer: manner.finalizer.as_deref().unwrap_or_default() };
+        let writer = Writer { primary, primary_gvk: &manner.gvk, finalizer: manner.finalizer.as_deref() };
         let how = if manner.apply { ties::Manner::Part } else { ties::Manner::Whole };
         let known = Before::Known(&before);
         if let Effect::Foreign(what) = ties::of_document(&document, known, how, primary.key(), &writer) {

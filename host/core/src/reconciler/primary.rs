@@ -9,6 +9,8 @@ use super::verdicts::Verdict;
 use super::{finalizer, outcome};
 use crate::budget::Budget;
 use crate::cluster::{self, Reason, Write};
+use crate::dependent::managed_fields::Part;
+use crate::dependent::share;
 use crate::object::{Object, Version};
 use crate::writes;
 
@@ -35,17 +37,23 @@ impl Controller {
     }
 
     /// Writes to a primary unless the write would change nothing; the answer is visible to the next reader at once
-    /// (`UC-5`). Returns the version of the answer; `None` if nothing was written, or the object is gone.
+    /// (`UC-5`). Returns the version of the answer; `None` if nothing was written, or the object is gone or has been made again.
     pub(super) async fn write_primary(
         &self,
+        primary: &Object,
         planned: outcome::Planned,
         budget: &Mutex<Budget>,
     ) -> Result<Option<Version>, cluster::Error> {
         let outcome::Planned { write, applied } = planned;
-        let key = write.target.key.clone();
+        let now = self.primaries.get(primary.key());
+        // ID-1: an apply of a status can't say which object it means.
+        if now.as_ref().is_some_and(|now| now.header().uid != primary.header().uid) {
+            tracing::debug!("the primary has been made again meanwhile: what was to be written was for the former one");
+            return Ok(None);
+        }
         let slot: Arc<str> = if write.target.subresource.is_some() { "(status)" } else { "(object)" }.into();
         let document = self.hash(&write.verb.body());
-        if let (Some(applied), Some(now)) = (&applied, self.primaries.get(&key)) {
+        if let (Some(applied), Some(now)) = (&applied, now) {
             let known = Verdict::of(document, &now);
             if self.verdicts.verdict(&now, &slot).as_ref() == Some(&known) {
                 return Ok(None);
@@ -78,15 +86,15 @@ impl Controller {
     /// Adds a finalizer to a primary and returns the newest version of it (`FI-1`, `FI-2`). If the primary is gone,
     /// returns it as it was.
     pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
-        // Only our own finalizer is applied: an apply of another one would drop the fields that this manager has
-        // applied before.
-        let apply = if self.spec.server_side_apply && *finalizer == *self.finalizer {
-            finalizer::Apply::Yes
-        } else {
-            finalizer::Apply::No
-        };
-        let plan = |now: &Object| finalizer::add(now, &self.spec.primary, finalizer, &self.spec.field_manager, apply);
-        Ok(match self.until_no_conflict(primary, plan).await? {
+        let Self { spec, .. } = self;
+        // What this manager has applied before would go by an apply of nothing but the finalizer.
+        let has_applied = |now: &Object| !matches!(share(now, &spec.field_manager, Part::Object), Ok(None));
+        let own = spec.server_side_apply && self.own_finalizer() == Some(finalizer);
+        let apply = |now: &Object| if own && !has_applied(now) { finalizer::Apply::Yes } else { finalizer::Apply::No };
+        let plan = |now: &Object| finalizer::add(now, &spec.primary, finalizer, &spec.field_manager, apply(now));
+        // The run may have removed it itself.
+        let cached = self.primaries.get(primary.key()).filter(|now| now.header().uid == primary.header().uid);
+        Ok(match self.until_no_conflict(cached.as_ref().unwrap_or(primary), plan).await? {
             Settled::Read(now) | Settled::Wrote(now) => {
                 self.primaries.put(now.clone());
                 self.primaries.cut(now)

@@ -39,6 +39,8 @@ pub(super) struct Run {
     pub(crate) budget: Mutex<Budget>,
     /// True if the API server was away at a request of this run, or has not shown what was written.
     outage: AtomicBool,
+    /// When what it does now is given up, if that is known.
+    pub(super) until: Mutex<Option<Instant>>,
     /// True if the guest has gone while it waited.
     pub(super) asker_gone: AtomicBool,
     pub(super) kept: Mutex<Kept>,
@@ -82,6 +84,7 @@ impl Run {
             recalled: AtomicU32::new(0),
             budget: Mutex::new(budget),
             outage: AtomicBool::new(false),
+            until: Mutex::default(),
             asker_gone: AtomicBool::new(false),
             kept: Mutex::default(),
         };
@@ -93,6 +96,12 @@ impl Run {
         #[expect(clippy::expect_used, reason = "made by `new` alone, in an Arc that whoever calls this has")]
         let run: Arc<Self> = self.me.upgrade().expect("a run that is in use is alive");
         run
+    }
+
+    /// Does what is given up then: the calls that it makes are told so.
+    pub(super) async fn within<T>(&self, until: Instant, doing: impl Future<Output = T>) -> T {
+        let _within = Within::begin(self, until);
+        doing.await
     }
 
     /// False if the primary has been made again meanwhile: what is outside of the cluster by its name is not this run's any more.
@@ -295,6 +304,28 @@ impl Run {
 struct Waiting<'a> {
     run: &'a Run,
     answered: bool,
+}
+
+/// While a run does what is given up at some time.
+struct Within<'a> {
+    run: &'a Run,
+    /// When that around it is given up.
+    before: Option<Instant>,
+}
+
+impl<'a> Within<'a> {
+    fn begin(run: &'a Run, until: Instant) -> Self {
+        let mut now = run.until.lock();
+        let before = *now;
+        *now = Some(before.map_or(until, |before| before.min(until)));
+        Self { run, before }
+    }
+}
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        *self.run.until.lock() = self.before;
+    }
 }
 
 impl Drop for Waiting<'_> {

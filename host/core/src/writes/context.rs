@@ -48,8 +48,8 @@ pub struct WriteContext<'a> {
     pub permissions: &'a Permissions,
     /// The secondaries that the manifest declares for reading; the other secondaries are those of dependents.
     pub declared: &'a BTreeMap<Arc<str>, manifest::Source>,
-    /// The controller's finalizer.
-    pub finalizer: &'a str,
+    /// The finalizer that is the controller's own, if there is one.
+    pub finalizer: Option<&'a str>,
     /// True if the standard conditions of primaries are the daemon's (`SC-3`).
     pub conditions: bool,
     /// What becomes of fields that a kind does not have.

@@ -76,7 +76,10 @@ fn effect(context: &WriteContext<'_>, target: &Target, verb: &mut Body, primary:
             let known = known();
             // Only the version that was checked here may be replaced.
             if manner == Manner::Whole && context.permissions.permit(Permission::Delete, gvk, key).is_err() {
-                only_upon(tree, known.as_ref());
+                only_upon(tree, known.as_ref()).map_err(|()| {
+                    let message = format!("{gvk} {key}: it is another version than the one that is known here, whose owner references and finalizers are to stay");
+                    CallError::new(CallReason::Conflict, message)
+                })?;
             }
             of_document(tree, known.as_ref(), manner)
         }
@@ -95,14 +98,14 @@ pub(super) fn may_be_marked(context: &WriteContext<'_>, primary: &Object, target
     cached.is_none_or(|object| object.tags().annotations.contains_key(MARK))
 }
 
-/// Sets the known object's version in a document that has none, so that it replaces this version only.
-fn only_upon(document: &mut Value, known: Option<&Value>) {
+/// Sets the known object's version in a document that has none, so that it replaces this version only. An error if the document has
+/// another one.
+fn only_upon(document: &mut Value, known: Option<&Value>) -> Result<(), ()> {
     let version = known.and_then(|known| known.pointer("/metadata/resourceVersion"));
     let metadata = document.get_mut("metadata").and_then(Value::as_object_mut);
-    if let (Some(version), Some(metadata)) = (version, metadata) {
-        let said = metadata.entry("resourceVersion");
-        said.or_insert_with(|| version.clone());
-    }
+    let (Some(version), Some(metadata)) = (version, metadata) else { return Ok(()) };
+    let said = metadata.entry("resourceVersion").or_insert_with(|| version.clone());
+    if said == version { Ok(()) } else { Err(()) }
 }
 
 /// Checks that the effect of a write on owner references and finalizers is permitted: it can lead to a deletion, or

@@ -1,5 +1,7 @@
 //! Reads a write that a component asks for: decides its target, mode and comparison.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::budget::{self, Budget};
@@ -9,6 +11,9 @@ use crate::manifest::Permission;
 use crate::object::{Gvk, ObjectRef};
 use crate::patch::{self, Operation, Patch};
 use crate::permission::ties;
+
+/// Subresources whose documents are of another kind than the object.
+const OF_OTHER_KINDS: [&str; 3] = ["binding", "eviction", "scale"];
 
 /// A write after its document has been read.
 pub(super) struct Request {
@@ -80,7 +85,14 @@ pub(super) fn read(request: WriteRequest, budget: &mut Budget) -> Result<Request
             (target, Body::MergePatch(patch))
         }
     };
-    let subresource = options.subresource.as_deref().map(Into::into);
+    let subresource: Option<Arc<str>> = options.subresource.as_deref().map(Into::into);
+    let is_patch = matches!(verb, Body::JsonPatch(_) | Body::MergePatch(_));
+    if let Some(name) = subresource.as_deref().filter(|name| !is_patch && OF_OTHER_KINDS.contains(name)) {
+        let message = format!(
+            "the document of the subresource {name} is of another kind, so that it does not say whose it is; expected `json-patch` or `merge-patch`"
+        );
+        return Err(invalid(message));
+    }
     let target = Target { gvk: target.gvk, key: target.key, subresource };
     let (mode, compare) = treatment(&verb, &target, &options)?;
     if mode == WriteMode::Optimistic && !verb.carries_version() {

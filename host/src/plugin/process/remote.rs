@@ -20,7 +20,7 @@ use super::frames::{Ask, Body, Done, LONGEST, Order, Report, Said, frame, read};
 use super::{Apart, Process, receive};
 use crate::plugin::Facts;
 use crate::plugin::asking::Asking;
-use crate::plugin::ending::{Ending, early};
+use crate::plugin::ending::{Ending, early, until};
 use crate::plugin::idle::Wear;
 use crate::plugin::instance::Ended;
 use crate::plugin::output::Output;
@@ -133,7 +133,7 @@ impl Remote {
     /// Makes a call, which has to be over then.
     pub(in crate::plugin) async fn answer(&mut self, call: &Call<'_>, deadline: Instant) -> Ended<Answer> {
         self.call = call.function();
-        self.deadline = deadline;
+        self.deadline = until(self.run.as_deref(), deadline);
         match self.exchange(call).await {
             Ok(done) => Ok(done?),
             Err(Stop::Gone) => Err(Ending::Gone(self.process.why().await).into()),
@@ -258,7 +258,7 @@ impl Remote {
             Ask::AddFinalizer(finalizer) => framed(&asking.add_finalizer(finalizer).await),
             Ask::RemoveFinalizer(finalizer) => framed(&asking.remove_finalizer(finalizer).await),
             Ask::Compare(question) => framed(&run().and_then(|run| run.compare(question))),
-            Ask::Workflow(call) => framed(&asking.workflow(call).await),
+            Ask::Workflow(call) => framed(&asking.workflow(call, self.deadline).await),
             Ask::LastResult(name) => framed(&run().ok().and_then(|run| run.last_result(name.as_deref()))),
             Ask::Register(name, declaration) => framed(&asking.register(name, declaration, self.deadline).await),
             Ask::Deregister(name) => framed(&run().and_then(|run| run.deregister(&name))),

@@ -295,7 +295,8 @@ impl Context for Elsewhere {
         self.ask(Ask::Compare(question))
     }
 
-    fn workflow(&self, call: WorkflowCall) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
+    /// How long that may take, the daemon knows itself.
+    fn workflow(&self, call: WorkflowCall, _: Instant) -> BoxFuture<'_, Result<WorkflowResult, CallError>> {
         self.waits(Ask::Workflow(call))
     }
 
@@ -304,7 +305,7 @@ impl Context for Elsewhere {
         self.wire.ask(ask).unwrap_or_default()
     }
 
-    /// How long that may take, the daemon knows itself.
+    /// As for a workflow.
     fn register(&self, name: String, declaration: String, _: Instant) -> BoxFuture<'_, Result<bool, CallError>> {
         self.waits(Ask::Register(name, declaration))
     }

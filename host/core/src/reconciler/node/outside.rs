@@ -356,7 +356,7 @@ impl Visitor<'_> {
 }
 
 /// Returns why a call has failed: what the component returns is about one thing, and all else about the component.
-fn failed(function: &str, failure: &Failure) -> Stopped {
+pub(super) fn failed(function: &str, failure: &Failure) -> Stopped {
     let message = format!("{function}: {}", failure.message);
     match failure.cause {
         Cause::Returned => Stopped::Failed(message),
