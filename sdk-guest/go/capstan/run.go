@@ -41,7 +41,7 @@ type Retry struct {
 	Last bool `json:"last"`
 }
 
-// Info returns what is known about the run from its start.
+// Info returns what is known about the run from its start; nothing in a call beside all runs.
 func (r Run) Info() RunInfo {
 	if info := r.ask().Run(); info != nil {
 		return *info

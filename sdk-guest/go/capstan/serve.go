@@ -335,7 +335,7 @@ func millis(delay time.Duration) *uint32 {
 }
 
 func serveReconcile(run Run, primary string) (updateControl, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[reconcilerFunc](reconciler, controller, "")
 	if function == nil {
 		return updateControl{}, unserved(reconciler, controller)
@@ -344,7 +344,7 @@ func serveReconcile(run Run, primary string) (updateControl, error) {
 }
 
 func serveCleanup(run Run, primary string) (Deletion, error) {
-	function := lookUp[cleanerFunc](cleaner, run.Info().Controller, "")
+	function := lookUp[cleanerFunc](cleaner, controllerOf(run), "")
 	if function == nil {
 		// This controller has nothing to tidy up; another one of the component has.
 		return Deletion{}, nil
@@ -353,7 +353,7 @@ func serveCleanup(run Run, primary string) (Deletion, error) {
 }
 
 func serveHandleError(run Run, primary string, failure Failure) (errorControl, error) {
-	function := lookUp[errorHandlerFunc](errorHandler, run.Info().Controller, "")
+	function := lookUp[errorHandlerFunc](errorHandler, controllerOf(run), "")
 	if function == nil {
 		// This controller leaves failures to the daemon; another one of the component does not.
 		return errorControl{}, nil
@@ -362,7 +362,7 @@ func serveHandleError(run Run, primary string, failure Failure) (errorControl, e
 }
 
 func serveDecideRetry(run Run, primary string, failed FailedRun) (NextRetry, error) {
-	function := lookUp[retryPolicyFunc](retryPolicy, run.Info().Controller, "")
+	function := lookUp[retryPolicyFunc](retryPolicy, controllerOf(run), "")
 	if function == nil {
 		// This controller leaves that to the manifest; another one of the component does not.
 		return NextRetry{}, nil
@@ -371,7 +371,7 @@ func serveDecideRetry(run Run, primary string, failed FailedRun) (NextRetry, err
 }
 
 func serveValidate(run Run, primary string) ([]Problem, error) {
-	function := lookUp[validatorFunc](validator, run.Info().Controller, "")
+	function := lookUp[validatorFunc](validator, controllerOf(run), "")
 	if function == nil {
 		// This controller finds nothing wrong; another one of the component may.
 		return nil, nil
@@ -380,7 +380,7 @@ func serveValidate(run Run, primary string) ([]Problem, error) {
 }
 
 func serveInitialize(run Run, primary string) error {
-	function := lookUp[initializerFunc](initializer, run.Info().Controller, "")
+	function := lookUp[initializerFunc](initializer, controllerOf(run), "")
 	if function == nil {
 		// This controller has nothing to prepare; another one of the component has.
 		return nil
@@ -390,7 +390,7 @@ func serveInitialize(run Run, primary string) error {
 }
 
 func serveDesired(run Run, name, primary string) (string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[desiredFunc](desired, controller, name)
 	if function == nil {
 		return "", unknown(desired, controller, name)
@@ -399,7 +399,7 @@ func serveDesired(run Run, name, primary string) (string, error) {
 }
 
 func serveDesiredSet(run Run, name, primary string) ([]string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[desiredSetFunc](desiredSet, controller, name)
 	if function == nil {
 		return nil, unknown(desiredSet, controller, name)
@@ -408,7 +408,7 @@ func serveDesiredSet(run Run, name, primary string) ([]string, error) {
 }
 
 func serveMatch(run Run, name, actual, wanted, primary string) (string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[matcherFunc](matcher, controller, name)
 	if function == nil {
 		return "", unknown(matcher, controller, name)
@@ -417,7 +417,7 @@ func serveMatch(run Run, name, actual, wanted, primary string) (string, error) {
 }
 
 func serveIsMet(run Run, name, dependent, primary string) (conditionResult, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[conditionFunc](condition, controller, name)
 	if function == nil {
 		return conditionResult{}, unknown(condition, controller, name)
@@ -426,7 +426,7 @@ func serveIsMet(run Run, name, dependent, primary string) (conditionResult, erro
 }
 
 func servePoll(run Run, name string) ([]primaryResources, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[pollerFunc](poller, controller, name)
 	if function == nil {
 		return nil, unknown(poller, controller, name)
@@ -435,7 +435,7 @@ func servePoll(run Run, name string) ([]primaryResources, error) {
 }
 
 func servePollOne(run Run, name, primary string) (pollResult, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[resourcePollerFunc](resourcePoller, controller, name)
 	if function == nil {
 		return pollResult{}, unknown(resourcePoller, controller, name)
@@ -443,8 +443,9 @@ func servePollOne(run Run, name, primary string) (pollResult, error) {
 	return guarded(run, func() (pollResult, error) { return function(run, primary) })
 }
 
-// calledFor returns the controller of a call that belongs to no run.
-func calledFor(run Run) string {
+// controllerOf returns the controller that is called for, in a run or beside all runs: validators, pollers, receivers, filters and mappers belong
+// to none.
+func controllerOf(run Run) string {
 	if info := run.ask().Run(); info != nil {
 		return info.Controller
 	}

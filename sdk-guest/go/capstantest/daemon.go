@@ -32,6 +32,9 @@ type Daemon struct {
 	Controller string
 	// Retry is the retry state; nil on a fresh run.
 	Retry *capstan.Retry
+	// Beside says that the call belongs to no run, as those of [capstan.Validate], [capstan.Poll], [capstan.PollOne], [capstan.Receive],
+	// [capstan.Accepts], [capstan.ToPrimaries] and [capstan.ToSecondaries]: [capstan.Run.Info] is empty then.
+	Beside bool
 	// PrimaryDeleted says, in all-events mode, that the primary is gone.
 	PrimaryDeleted bool
 	// FinalStateUnknown says, in all-events mode, that there may have been later versions.

@@ -276,6 +276,13 @@ func TestTheRunIsAsTheTestSaysItIs(t *testing.T) {
 	equal(t, (&capstantest.Daemon{}).Run().RandomBytes(3), (&capstantest.Daemon{}).Run().RandomBytes(3))
 }
 
+func TestACallBesideAllRunsHasNoRunButTheSettingsOfItsController(t *testing.T) {
+	run := (&capstantest.Daemon{Controller: "web", Retry: &capstan.Retry{Attempt: 2}, Beside: true}).Run()
+	equal(t, run.Info(), capstan.RunInfo{})
+	equal(t, run.Retry() == nil, true)
+	equal(t, must[object](t)(run.Settings[object]())["controller"], any(object{"name": "web"}))
+}
+
 func TestGoroutinesMayShareARun(t *testing.T) {
 	daemon := &capstantest.Daemon{}
 	var group sync.WaitGroup

@@ -56,7 +56,7 @@ function said([name, handler]) {
 export function component(author) {
   const controllers = registry(author);
 
-  /** Returns the name of the controller that is called for; polls, filters and mappers belong to no run. */
+  /** Returns the name of the controller that is called for; validators, pollers, receivers, filters and mappers belong to no run. */
   const called = () => context.run()?.controller ?? JSON.parse(context.settings()).controller?.name;
 
   /** Returns the handlers of that controller. */

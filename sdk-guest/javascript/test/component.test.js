@@ -221,6 +221,32 @@ test("of several controllers, that of the run is called", () => {
   assert.equal(of("theme", () => initializer.initialize("{}")).answer, undefined);
 });
 
+test("beside all runs, the function of the controller is found in its settings", () => {
+  const seen = [];
+  const noting = (answer) => () => {
+    seen.push(context.run());
+    return answer;
+  };
+  const { validator, poller, resourcePoller, inbound, filter, mapper, secondaryMapper } = component(
+    operators({
+      web: {
+        validate: noting("no"), poll: { a: noting([]) }, pollOne: { a: noting() }, receive: { a: noting() }, accepts: { a: noting(true) },
+        toPrimaries: { a: noting() }, toSecondaries: { a: noting() },
+      },
+      other: { reconcile() {} },
+    }),
+  );
+  const request = { path: "/", headers: [], body: "" };
+  for (const call of [
+    () => validator.validate("{}").length === 1, () => poller.poll("a"), () => resourcePoller.pollOne("a", "{}"), () => inbound.receive("a", request),
+    () => filter.accepts("a", { tag: "added", val: "{}" }), () => mapper.toPrimaries("a", "{}"), () => secondaryMapper.toSecondaries("a", "{}"),
+  ]) {
+    const { answer, failure } = called(call, { controller: "web", beside: true });
+    assert.ok(answer, failure);
+  }
+  assert.deepEqual(seen, Array(7).fill(undefined));
+});
+
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
   const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, validate: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, createExternal: { k: nothing }, updateExternal: { k: nothing }, removeExternal: { k: nothing }, match: { b: nothing }, condition: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };

@@ -21,6 +21,7 @@ from capstan import (
     Deletion,
     NextRetry,
     ObjectRef,
+    Request,
     Retry,
     Things,
     Update,
@@ -43,6 +44,7 @@ from capstan import (
     operations,
     poll,
     poll_one,
+    receive,
     reconcile,
     recorder,
     remove_external,
@@ -54,8 +56,10 @@ from capstan import (
     to_primaries,
     to_secondaries,
     update_external,
+    validate,
     workflow,
 )
+from capstan.context import RunInfo
 from capstan.testing import Line, Run, Write
 from capstan.workflow import NodeResult, WorkflowResult
 
@@ -368,6 +372,33 @@ class Sources(unittest.TestCase):
 
 
 class Calls(Registering):
+    def test_calls_that_belong_to_no_run_find_the_function_of_their_controller(self) -> None:
+        seen = []
+
+        def called(answer):
+            return lambda *given: seen.append(context.run()) or answer
+
+        validate(controller="web")(called(None))
+        poll("a", controller="web")(called({}))
+        poll_one("a", controller="web")(called(None))
+        receive("a", controller="web")(called(None))
+        accepts("a", controller="web")(called(True))
+        to_primaries("a", controller="web")(called(None))
+        to_secondaries("a", controller="web")(called(None))
+        reconcile(controller="web")(called(None))
+        run = Run(PAGE, controller="web")
+        run.validate()
+        run.poll("a")
+        run.poll_one("a")
+        run.receive("a", Request())
+        run.accepts("a", Change("added", PAGE))
+        run.to_primaries("a", PAGE)
+        run.to_secondaries("a")
+        run.reconcile()
+        self.assertEqual(seen, [None] * 7 + [RunInfo("web")])
+        with Run(PAGE, beside=True):
+            self.assertEqual((context.run(), context.retry()), (None, None))
+
     def test_what_is_registered_is_called_by_name_and_over_json(self) -> None:
         @reconcile
         def publish(page):

@@ -7,7 +7,7 @@ pub(crate) mod context {
     use super::{contract::context::RunInfo, state};
 
     pub(crate) fn run() -> Option<RunInfo> {
-        state(|state| Some(state.run.clone()))
+        state(|state| (!state.is_beside).then(|| state.run.clone()))
     }
 
     pub(crate) fn next_imminent() -> bool {

@@ -29,7 +29,8 @@ export class World {
 
   context = {
     run: () => {
-      const { controller, retry, primaryDeleted = false, finalStateUnknown = false } = this.facts;
+      const { controller, beside, retry, primaryDeleted = false, finalStateUnknown = false } = this.facts;
+      if (beside) return undefined;
       return { controller, retry: retry ? { attempt: 1, last: false, ...retry } : null, primaryDeleted, finalStateUnknown };
     },
     nextImminent: () => this.facts.nextImminent ?? false,

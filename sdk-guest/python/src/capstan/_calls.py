@@ -251,6 +251,6 @@ def _controller() -> str:
     run = daemon().run()
     if run is not None:
         return run.controller
-    # Polls, filters and mappers belong to no run.
+    # Validators, pollers, receivers, filters and mappers belong to no run.
     name: str = _json.read(daemon().settings()).get("controller", {}).get("name", "")
     return name

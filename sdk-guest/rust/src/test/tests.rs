@@ -842,6 +842,14 @@ fn the_run_is_as_the_test_says() {
 }
 
 #[test]
+fn a_call_beside_all_runs_finds_its_controller_in_the_settings() {
+    let run = || Run::new().controller("pages").settings(json!({ "controller": { "name": "themes" } }));
+    let called = |run| with(run, || (context::run().is_some(), crate::glue::controller())).answer;
+    assert_eq!(called(run()), (true, "pages".to_owned()));
+    assert_eq!(called(run().beside()), (false, "themes".to_owned()));
+}
+
+#[test]
 fn what_is_expected_is_checked_and_set() {
     // XP-1, XP-2, XP-3
     let timeout = Duration::from_secs(1);
