@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 )
 
 // Object is a JSON object without a type of its own: short to write, and read by its keys.
@@ -86,7 +87,8 @@ func encode(value any) (string, error) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
-	return strings.TrimSuffix(text.String(), "\n"), err
+	// What a json.RawMessage has in it, the encoder takes over as it is.
+	return inUTF8(strings.TrimSuffix(text.String(), "\n")), err
 }
 
 // decode reads a JSON document as a T; the error names the type.
@@ -145,8 +147,12 @@ func withField(object string, value any, path ...string) (string, error) {
 }
 
 func shortened(text string) string {
-	if len(text) > 80 {
-		return text[:80] + "…"
+	if len(text) <= 80 {
+		return text
 	}
-	return text
+	end := 80
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }

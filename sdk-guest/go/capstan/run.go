@@ -18,6 +18,7 @@ type Run struct {
 
 // On returns a run that asks this daemon; unit tests get theirs from capstantest.
 func On(daemon Daemon) Run {
+	daemon = askingInUTF8{daemon}
 	return Run{callContext{context.Background(), daemon}, daemon}
 }
 

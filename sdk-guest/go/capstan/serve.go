@@ -460,8 +460,17 @@ func controllerOf(run Run) string {
 	return settings.Controller.Name
 }
 
-// guarded calls a function of the author. Its panic becomes an error, and its stack a line of the log.
-func guarded[T any](run Run, function func() (T, error)) (answer T, err error) {
+// guarded calls a function of the author, and sees to it that the daemon understands what becomes of it.
+func guarded[T any](run Run, function func() (T, error)) (T, error) {
+	answer, err := caught(run, func() (T, error) {
+		answer, err := function()
+		return answer, errorInUTF8(err)
+	})
+	return answerInUTF8(answer), errorInUTF8(err)
+}
+
+// caught calls a function. Its panic becomes an error, and its stack a line of the log.
+func caught[T any](run Run, function func() (T, error)) (answer T, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			frames := panicFrames()
@@ -476,7 +485,7 @@ func guarded[T any](run Run, function func() (T, error)) (answer T, err error) {
 }
 
 // panicFrames returns the functions that led to the panic, innermost first, without those of the runtime and of this
-// package. It is called by the deferred function of guarded.
+// package. It is called by the deferred function of caught, which guarded calls.
 func panicFrames() []string {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])

@@ -296,8 +296,9 @@ func TestMistakesOfRegisteringAreFoundAtTheStart(t *testing.T) {
 	object := func(Run, *page) (Object, error) { return nil, nil }
 	Desired("configmap", object)
 	for expected, act := range map[string]func(){
-		`capstan.Desired("configmap") is called twice`: func() { Desired("configmap", object) },
-		`capstan.Desired(""): the name is empty`:       func() { Desired("", object) },
+		`capstan.Desired("configmap") is called twice`:   func() { Desired("configmap", object) },
+		`capstan.Desired(""): the name is empty`:         func() { Desired("", object) },
+		`capstan.Desired("\xff"): the name is not UTF-8`: func() { Desired("\xff", object) },
 		`capstan.Controller("theme").Reconcile: the function is nil`: func() {
 			Controller("theme").Reconcile((func(Run, *page) (Update, error))(nil))
 		},

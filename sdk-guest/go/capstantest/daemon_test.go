@@ -347,3 +347,28 @@ func TestASourceIsRegisteredOnceAndDeregistered(t *testing.T) {
 	equal(t, len(daemon.Registered), 1)
 	equal(t, daemon.Registered["keys"].(object)["informer"].(object)["kind"], any("Secret"))
 }
+
+func TestWhatIsAskedIsUTF8(t *testing.T) {
+	const broken, whole = "a\xffb", "a\uFFFDb"
+	daemon := &capstantest.Daemon{Workflows: map[string]capstan.WorkflowResult{whole: {Complete: true}}, Primaries: []any{named("WebPage", "web", "hello", nil)}}
+	run := daemon.Run()
+	run.Log().Info(broken, broken, broken)
+	run.Recorder().Publish(capstan.Event{Reason: broken, Message: broken, Key: broken, Labels: map[string]string{broken: broken}})
+	_, registered := run.Register(broken, object{"a": broken})
+	_, created := run.Create(named("Pod", "web", broken, nil))
+	_, finalized := run.AddFinalizer[object](broken)
+	_, ran := run.Workflow(broken).Reconcile()
+	errs := errors.Join(registered, created, finalized, ran, run.SetMemo(capstan.ForRun, broken, broken), run.Remember(broken, broken), run.Forget(broken, broken),
+		run.Expectations().Expect(broken, time.Second))
+	equal(t, errs, nil)
+	_, err := run.List[object](capstan.Query{From: capstan.Source("pods"), Labels: "x " + broken})
+	equal(t, err.Error(), "`x "+whole+"` is no label selector")
+	equal(t, daemon.Logs, []capstantest.Line{{Message: whole, Fields: map[string]string{whole: whole}}})
+	equal(t, daemon.Events, []capstan.Event{{Reason: whole, Message: whole, Key: whole, Labels: map[string]string{whole: whole}}})
+	equal(t, daemon.Registered, map[string]any{whole: object{"a": whole}})
+	equal(t, daemon.Writes[0].Target.Name, whole)
+	equal(t, daemon.Writes[1].Body, any(whole))
+	equal(t, daemon.Memos, map[capstantest.MemoKey]any{{Lifetime: capstan.ForRun, Key: whole}: whole})
+	equal(t, daemon.Remembered, []capstantest.Remembered{{Source: whole, Actual: whole}, {Source: whole, Forgotten: whole}})
+	equal(t, *run.Expectations().Pending(), capstan.Expectation{Name: whole})
+}
