@@ -3,8 +3,9 @@
 package capstan
 
 import (
-	"reflect"
 	"time"
+
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/document"
 )
 
 // Update says what to write to the primary, and when to come back. The zero value writes nothing and waits for the next
@@ -181,9 +182,10 @@ type PrimaryThings struct {
 	Things any
 }
 
-// Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise.
+// Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise. Numbers in an [Object] are equal
+// if they say the same, however they are written.
 func Equal(differs string, actual, desired any) string {
-	if reflect.DeepEqual(actual, desired) {
+	if document.Equal(actual, desired) {
 		return ""
 	}
 	return differs

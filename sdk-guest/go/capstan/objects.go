@@ -8,11 +8,18 @@ import (
 	"reflect"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/document"
 )
 
 // Object is a JSON object without a type of its own: short to write, and read by its keys.
 //
 //	capstan.Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": capstan.Object{"name": "hello"}}
+//
+// Numbers in it are of the type [json.Number], as those of any other value without a type of its own: they keep all their digits, and
+// Int64 or Float64 read them.
+//
+//	replicas, err := object["spec"].(capstan.Object)["replicas"].(json.Number).Int64()
 //
 // Wherever this package takes or returns an object, any type does that encoding/json writes and reads: this one, a struct
 // with json tags, or one of k8s.io/api.
@@ -94,7 +101,7 @@ func encode(value any) (string, error) {
 // decode reads a JSON document as a T; the error names the type.
 func decode[T any](text string) (T, error) {
 	var value T
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
+	if err := document.Read(text, &value); err != nil {
 		return value, fmt.Errorf("not a valid %s: %w", typeName(reflect.TypeFor[T]()), err)
 	}
 	return value, nil

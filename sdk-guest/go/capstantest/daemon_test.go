@@ -5,6 +5,7 @@
 package capstantest_test
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"reflect"
@@ -180,8 +181,8 @@ func TestAJSONPatchChangesLists(t *testing.T) {
 		{"op": "copy", "from": "/ports/3", "path": "/last"},
 	}
 	patched := must[object](t)(daemon.Run().JSONPatch[object](ref, patch))
-	equal(t, patched["ports"], []any{0.0, 9.0, 3.0, 4.0})
-	equal(t, patched["last"], 4.0)
+	equal(t, patched["ports"], []any{json.Number("0"), json.Number("9"), json.Number("3"), json.Number("4")})
+	equal(t, patched["last"], any(json.Number("4")))
 	for _, wrong := range []object{{"op": "remove", "path": "/ports/9"}, {"op": "test", "path": "/kind", "value": "Pod"}, {"op": "paint", "path": "/kind"}} {
 		_, err := daemon.Run().JSONPatch[object](ref, []object{wrong})
 		equal(t, errors.Is(err, capstan.ErrInvalid), true)
@@ -319,7 +320,7 @@ func TestWhatIsExpectedIsCheckedAndSet(t *testing.T) {
 func TestWhatWasWrittenOutsideOfTheClusterIsRecorded(t *testing.T) {
 	// XC-4
 	daemon := &capstantest.Daemon{}
-	run, made, changed := daemon.Run(), object{"id": "a"}, object{"id": "a", "ttl": 1.0}
+	run, made, changed := daemon.Run(), object{"id": "a"}, object{"id": "a", "ttl": json.Number("1")}
 	told := errors.Join(run.Remember("domains", made, (*object)(nil)), run.Remember("domains", changed, made), run.Forget("domains", "a"))
 	equal(t, told, nil)
 	equal(t, errors.Is(run.Remember("domains", func() {}), nil), false)
@@ -371,4 +372,22 @@ func TestWhatIsAskedIsUTF8(t *testing.T) {
 	equal(t, daemon.Memos, map[capstantest.MemoKey]any{{Lifetime: capstan.ForRun, Key: whole}: whole})
 	equal(t, daemon.Remembered, []capstantest.Remembered{{Source: whole, Actual: whole}, {Source: whole, Forgotten: whole}})
 	equal(t, *run.Expectations().Pending(), capstan.Expectation{Name: whole})
+}
+
+func TestAWriteChangesNoNumberThatItsAuthorHasNotTouched(t *testing.T) {
+	// As in a component: what is read as an Object is written with the same digits.
+	const big = 9007199254740993
+	pod := named("Pod", "web", "a", nil)
+	pod["spec"] = object{"big": big, "size": 1}
+	daemon := &capstantest.Daemon{Secondaries: capstantest.Objects{"pods": {pod}}}
+	run := daemon.Run()
+	read := *must[*object](t)(run.Secondary[object]("pods"))
+	read["spec"].(object)["size"] = 2
+	must[object](t)(run.Edit(read))
+	equal(t, daemon.Writes[0].Body.(object)["spec"], any(object{"big": json.Number("9007199254740993"), "size": json.Number("2")}))
+	typed := must[*struct{ Spec struct{ Big, Size int64 } }](t)(run.Secondary[struct{ Spec struct{ Big, Size int64 } }]("pods"))
+	equal(t, typed.Spec, struct{ Big, Size int64 }{big, 2})
+	equal(t, (*capstantest.Read[object](`{"big":9007199254740993}`))["big"], any(json.Number("9007199254740993")))
+	equal(t, must[string](t)(run.Compare(capstan.Equality, object{"a": big}, object{"a": big - 1})), "the documents differ")
+	equal(t, must[string](t)(run.Compare(capstan.Generic, object{"a": []any{1, 2}}, object{"a": []any{1.0, 2}})), "")
 }
