@@ -16,7 +16,7 @@ function settled(answer, what) {
   return answer;
 }
 
-/** Returns an answer that may be left out as an object that has these fields and no others. */
+/** Returns an answer that may be left out as an object that has these fields and no others. A field that is null says nothing. */
 function fields(answer, what, known) {
   settled(answer, what);
   if (answer === undefined || answer === null) return undefined;
@@ -24,7 +24,7 @@ function fields(answer, what, known) {
   if (!isObject(answer)) throw wrong(what, short(answer), expected);
   const strange = Object.keys(answer).filter((name) => !known.includes(name));
   if (strange.length > 0) throw wrong(what, strange.map((name) => `\`${name}\``).join(", "), expected);
-  return answer;
+  return Object.fromEntries(known.map((name) => [name, answer[name] ?? undefined]));
 }
 
 function isObject(value) {

@@ -1,7 +1,7 @@
 // Reads from the daemon's caches: no request is sent, and own writes are visible at once.
 
 import { cache as daemon } from "#daemon";
-import { optionalCount, optionalText, refuse, text, texts } from "./check.js";
+import { given, optionalCount, optionalText, refuse, text, texts } from "./check.js";
 import { ask } from "./error.js";
 
 /** The primaries of this controller, as a place to look. */
@@ -28,7 +28,7 @@ export function get(from, { namespace, name }) {
 /** Returns objects, page by page to the last one, ordered by namespace and name. */
 export function list(from, query = {}) {
   const items = [];
-  for (let after = query.after; ; ) {
+  for (let after = query?.after; ; ) {
     const answer = page(from, { ...query, after });
     items.push(...answer.items);
     if (answer.next === undefined) return items;
@@ -38,7 +38,7 @@ export function list(from, query = {}) {
 
 /** Returns one page of objects. */
 export function page(from, query = {}) {
-  const { labels, fields = [], newestOnly = false, limit, after, ...where } = query;
+  const { labels, fields = [], newestOnly = false, limit, after, ...where } = given(query);
   const question = {
     place: place(from),
     selection: selection(from, where),

@@ -37,6 +37,11 @@ export function choice(value, what, known) {
   throw new TypeError(`${what}: ${JSON.stringify(value) ?? String(value)} is none of: ${known.join(", ")}`);
 }
 
+/** Returns options without those that are null: they say nothing, as what is left out. */
+export function given(options) {
+  return Object.fromEntries(Object.entries(options ?? {}).filter(([, value]) => value !== null));
+}
+
 /** Refuses what is left of options once those that there are were taken. */
 export function refuse(strange, known) {
   const [unknown] = Object.keys(strange);

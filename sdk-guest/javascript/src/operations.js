@@ -2,7 +2,7 @@
 
 import { operations as daemon } from "#daemon";
 import { json } from "./answers.js";
-import { choice, optionalCount, optionalText, refuse, texts } from "./check.js";
+import { choice, given, optionalCount, optionalText, refuse, texts } from "./check.js";
 import { ask } from "./error.js";
 
 /** Creates an object; a `conflict` if it exists. */
@@ -59,7 +59,8 @@ export function removeFinalizer(finalizer) {
 }
 
 /** Compares without writing: true, or a text that says what differs. */
-export function compare(by, actual, desired, { ignore = [] } = {}) {
+export function compare(by, actual, desired, options) {
+  const { ignore = [] } = given(options);
   const documents = [json(actual, "the actual object"), json(desired, "the desired object")];
   const answer = ask(() => daemon.compare(choice(by, "the comparison", COMPARISONS), ...documents, texts(ignore, "ignore")));
   return answer.tag === "matches" ? true : answer.val;
@@ -84,8 +85,8 @@ function reference(target) {
 }
 
 function writing(options) {
-  if (options === undefined) return null;
-  const { mode = "usual", compareBy, subresource, source, actual, ...strange } = options;
+  if (options == null) return null;
+  const { mode = "usual", compareBy, subresource, source, actual, ...strange } = given(options);
   refuse(strange, "mode, compareBy, subresource, source, actual");
   return {
     mode: choice(mode, "mode", MODES),
@@ -97,8 +98,8 @@ function writing(options) {
 }
 
 function removing(options) {
-  if (options === undefined) return null;
-  const { propagation = "usual", uid, resourceVersion, graceSeconds, ...strange } = options;
+  if (options == null) return null;
+  const { propagation = "usual", uid, resourceVersion, graceSeconds, ...strange } = given(options);
   refuse(strange, "propagation, uid, resourceVersion, graceSeconds");
   return {
     propagation: choice(propagation, "propagation", PROPAGATIONS),

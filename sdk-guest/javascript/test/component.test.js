@@ -74,6 +74,34 @@ test("the answer of an error handler becomes what the contract wants", () => {
   }
 });
 
+test("null says nothing, as what is left out", () => {
+  const failed = { origin: "workflow", message: "no" };
+  const request = { path: "/", headers: [], body: "" };
+  const of = (handlers) => component(operator(handlers));
+  const primary = { namespace: null, name: "a" };
+  const table = [
+    [of({ reconcile: () => ({ status: null, object: null, reschedule: null, onlyAt: null }) }).reconciler.reconcile, { update: { tag: "nothing" }, rescheduleMs: null }],
+    [of({ reconcile: () => ({ status: { a: null }, object: null, onlyAt: null }) }).reconciler.reconcile, { update: { tag: "status", val: '{"status":{"a":null}}' }, rescheduleMs: null }],
+    [of({ cleanup: () => ({ keepFinalizer: null, reschedule: null }) }).cleaner.cleanup, { tag: "remove-finalizer" }],
+    [of({ cleanup: () => ({ keepFinalizer: true, reschedule: null }) }).cleaner.cleanup, { tag: "keep-finalizer", val: null }],
+    [() => of({ handleError: () => ({ status: null, stop: null, retryAfter: null, reschedule: null }) }).errorHandler.handleError("{}", failed), { tag: "handled", val: { status: null, next: { tag: "retry" } } }],
+    [() => of({ handleError: () => ({ stop: true, retryAfter: null }) }).errorHandler.handleError("{}", failed), { tag: "handled", val: { status: null, next: { tag: "stop" } } }],
+    [() => of({ decideRetry: () => ({ after: null, stop: null }) }).retryPolicy.decideRetry("{}", failed), { tag: "declared" }],
+    [of({ validate: () => [{ field: null, message: "no" }] }).validator.validate, [{ field: null, message: "no" }]],
+    [() => of({ createExternal: { a: () => ({ thing: { id: 1 }, state: null }) } }).external.create("a", "{}", "{}"), { actual: '{"id":1}', state: null }],
+    [() => of({ condition: { a: () => ({ met: true, detail: null }) } }).condition.isMet("a", "b", "{}"), { met: true, detail: null }],
+    [() => of({ poll: { a: () => [{ namespace: null, name: "a", things: [null] }] } }).poller.poll("a"), [{ primary, resources: ["null"] }]],
+    [() => of({ pollOne: { a: () => ({ things: null, again: null }) } }).resourcePoller.pollOne("a", "{}"), { resources: [], againMs: null }],
+    [() => of({ receive: { a: () => ({ status: null, text: null, events: null }) } }).inbound.receive("a", request), { status: 202, body: "", events: [] }],
+    [() => of({ receive: { a: () => ({ events: [{ namespace: null, name: "a", present: null, gone: null }] }) } }).inbound.receive("a", request), { status: 202, body: "", events: [{ primary, learned: { tag: "wake" } }] }],
+    [() => of({ toPrimaries: { a: () => [{ namespace: null, name: "a" }] } }).mapper.toPrimaries("a", "{}"), [primary]],
+  ];
+  for (const [call, expected] of table) {
+    const { answer, failure } = called(() => call("{}"));
+    assert.deepEqual(answer ?? failure, expected);
+  }
+});
+
 test("a failure as a text is its message", () => {
   const said = [];
   const { errorHandler } = component(operator({ handleError: (_page, failure) => void said.push(`${failure}`, JSON.stringify(failure)) }));

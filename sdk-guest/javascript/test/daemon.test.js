@@ -318,3 +318,26 @@ test("what is expected is checked and set", () => {
   assert.deepEqual(late.run(() => [expectations.check("ready", no), expectations.clear("ready")]), ["timed-out", true]);
   assert.equal(late.expectation, undefined);
 });
+
+test("null among options says nothing, as what is left out", () => {
+  const daemon = new Daemon({ secondaries: { configs: [configMap("a", "web")] } });
+  daemon.run(() => {
+    const query = { labels: null, fields: null, newestOnly: null, limit: null, after: null, namespace: null, everywhere: null, index: null, key: null };
+    assert.equal(cache.list("configs", query).length, 1);
+    assert.equal(cache.page("configs", query).items.length, 1);
+    assert.equal(secondaries("configs", null).length, 1);
+    operations.apply(configMap("a", "web"), { mode: null, compareBy: null, subresource: null, source: null, actual: null });
+    operations.apply(configMap("a", "web"), null);
+    operations.remove(configMap("a", "web"), { propagation: null, uid: null, resourceVersion: null, graceSeconds: null });
+    operations.remove(configMap("a", "web"), null);
+    assert.equal(operations.compare("equality", { a: 1 }, { a: 1 }, { ignore: null }), true);
+    assert.equal(operations.compare("equality", { a: 1 }, { a: 1 }, null), true);
+    recorder.normal("A", "b", { key: null, action: null, component: null, labels: null, annotations: null });
+    recorder.normal("A", "b", null);
+    log.info("a", null);
+    const conditions = [];
+    setCondition(conditions, { type: "A", status: true, reason: "B", message: null, observedGeneration: null });
+    assert.equal(conditions[0].message, "");
+  });
+  assert.deepEqual(daemon.events, [{ severity: "normal", reason: "A", message: "b" }, { severity: "normal", reason: "A", message: "b" }]);
+});
