@@ -2,6 +2,7 @@
 
 import { milliseconds } from "./duration.js";
 import { shown } from "./error.js";
+import { wellFormedJson } from "./unicode.js";
 
 /** An answer that is not what it should be: the author's mistake, found natively and in the component alike. */
 function wrong(what, found, expected) {
@@ -33,7 +34,9 @@ function isObject(value) {
 
 function short(value) {
   const text = typeof value === "string" ? JSON.stringify(value) : shown(value);
-  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+  // By characters, so that none is cut in two; no more of a long text is looked at than needed.
+  const start = [...text.slice(0, 120)].slice(0, 60).join("");
+  return start.length < text.length ? `${start}…` : text;
 }
 
 /** Returns a part of an answer that has to be an object. */
@@ -46,7 +49,7 @@ function object(value, what) {
 export function json(value, what) {
   try {
     const text = JSON.stringify(value);
-    if (text !== undefined) return text;
+    if (text !== undefined) return wellFormedJson(text);
   } catch (error) {
     throw new TypeError(`${what} is no JSON: ${error.message}`, { cause: error });
   }
@@ -123,11 +126,11 @@ export function nextRetry(answer, what) {
 export function problems(answer, what) {
   const found = answer === undefined || answer === null ? [] : Array.isArray(answer) ? answer : [answer];
   return found.map((one) => {
-    if (typeof one === "string") return { field: null, message: one.toWellFormed() };
+    if (typeof one === "string") return { field: null, message: one };
     const { field, message } = fields(one, what, ["field", "message"]) ?? {};
     if (typeof message !== "string") throw new TypeError(`${what}: message: ${short(message)} is no text`);
     if (field !== undefined && typeof field !== "string") throw new TypeError(`${what}: field: ${short(field)} is no text`);
-    return { field: field?.toWellFormed() ?? null, message: message.toWellFormed() };
+    return { field: field ?? null, message };
   });
 }
 

@@ -54,10 +54,10 @@ export function page(from, query = {}) {
 
 /** Returns where to look, as the contract says it. */
 function place(from) {
-  if (typeof from === "string") return { tag: "source", val: from };
+  if (typeof from === "string") return { tag: "source", val: text(from, "the source") };
   if (from?.primaries === true) return { tag: "primaries" };
   if (typeof from?.apiVersion === "string" && typeof from.kind === "string") {
-    return { tag: "kind", val: { apiVersion: from.apiVersion, kind: from.kind } };
+    return { tag: "kind", val: { apiVersion: text(from.apiVersion, "apiVersion"), kind: text(from.kind, "kind") } };
   }
   throw new TypeError("a place to look is a source's name, { apiVersion, kind }, or cache.primaries");
 }

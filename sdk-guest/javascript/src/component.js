@@ -4,6 +4,7 @@ import { context, log } from "#daemon";
 import { failure, trace } from "./error.js";
 import { registry } from "./operator.js";
 import { phase } from "./phase.js";
+import { wellFormed } from "./unicode.js";
 
 /** The interfaces of the contract, by what an author registers. */
 const INTERFACES = {
@@ -191,14 +192,23 @@ function unknown(what, name, known) {
 function guarded(call, work) {
   phase.running = true;
   try {
-    return work();
+    return wellFormed(work());
   } catch (thrown) {
-    const error = failure(thrown).toWellFormed();
+    const error = wellFormed(told(() => failure(thrown)) ?? "something was thrown that can't be told");
     // What is no error has no stack; what the SDK finds wrong with an answer has none in the author's files.
-    const fields = Object.entries({ function: call, error, stack: trace(thrown) }).filter(([, value]) => value !== "");
-    log.write("warn", "an error was thrown", fields.map(([name, value]) => ({ name, value: value.toWellFormed() })));
+    const fields = Object.entries({ function: call, error, stack: told(() => trace(thrown)) ?? "" }).filter(([, value]) => value !== "");
+    log.write("warn", "an error was thrown", wellFormed(fields.map(([name, value]) => ({ name, value }))));
     // Not an error, but the text itself: the contract's type of a failure.
     throw error;
+  }
+}
+
+/** Returns what is said of something thrown; nothing if that throws, too. */
+function told(say) {
+  try {
+    return say();
+  } catch {
+    return undefined;
   }
 }
 

@@ -15,6 +15,6 @@ export const warn = (message, fields) => write("warn", message, fields);
 export const error = (message, fields) => write("error", message, fields);
 
 function write(level, message, fields) {
-  const pairs = Object.entries(fields ?? {}).map(([name, value]) => ({ name, value: shown(value).toWellFormed() }));
+  const pairs = Object.entries(fields ?? {}).map(([name, value]) => ({ name: name.toWellFormed(), value: shown(value).toWellFormed() }));
   daemon.write(level, shown(message).toWellFormed(), pairs);
 }

@@ -24,5 +24,5 @@ function publish(severity, reason, message, options) {
 }
 
 function pairs(record) {
-  return Object.entries(record).map(([name, value]) => ({ name, value: text(value, name) }));
+  return Object.entries(record).map(([name, value]) => ({ name: text(name, "a name"), value: text(value, name) }));
 }

@@ -102,6 +102,38 @@ test("null says nothing, as what is left out", () => {
   }
 });
 
+test("half a character arrives as the character for such", () => {
+  const [half, whole] = ["a\ud800", "a\ufffd"];
+  const of = (handlers) => component(operator(handlers));
+  const request = { path: "/", headers: [], body: "" };
+  const primary = { namespace: whole, name: whole };
+  const escaped = "\\ud83d";
+  const table = [
+    [of({ reconcile: () => ({ status: { [half]: half, pair: "\u{1f600}", text: escaped }, onlyAt: half }) }).reconciler.reconcile, {
+      update: { tag: "status", val: document({ status: { [whole]: whole, pair: "\u{1f600}", text: escaped }, metadata: { resourceVersion: whole } }) }, rescheduleMs: null,
+    }],
+    [() => of({ handleError: () => ({ status: { half } }) }).errorHandler.handleError("{}", {}), { tag: "handled", val: { status: document({ status: { half: whole } }), next: { tag: "retry" } } }],
+    [of({ validate: () => [half, { field: half, message: half }] }).validator.validate, [{ field: null, message: whole }, { field: whole, message: whole }]],
+    [() => of({ match: { a: () => half } }).matcher.match("a", "{}", "{}", "{}"), { tag: "differs", val: whole }],
+    [() => of({ condition: { a: () => ({ met: true, detail: half }) } }).condition.isMet("a", "b", "{}"), { met: true, detail: document(whole) }],
+    [() => of({ poll: { a: () => [{ namespace: half, name: half, things: [half] }] } }).poller.poll("a"), [{ primary, resources: [document(whole)] }]],
+    [() => of({ receive: { a: () => ({ text: half, events: [{ namespace: half, name: half, gone: half }, { namespace: half, name: half, present: half }] }) } }).inbound.receive("a", request), {
+      status: 202, body: whole, events: [{ primary, learned: { tag: "gone", val: whole } }, { primary, learned: { tag: "present", val: document(whole) } }],
+    }],
+    [() => of({ toPrimaries: { a: () => [`${half}/${half}`, { namespace: half, name: half }] } }).mapper.toPrimaries("a", "{}"), [primary, primary]],
+  ];
+  for (const [call, expected] of table) {
+    const { answer, failure } = called(() => call("{}"));
+    assert.deepEqual(answer ?? failure, expected);
+  }
+});
+
+test("a text that is cut is cut between characters", () => {
+  const long = "\u{1f600}".repeat(70);
+  const { failure } = called(() => component(operator({ cleanup: () => long })).cleaner.cleanup("{}"));
+  assert.match(failure, /^TypeError: cleanup answered "(\u{1f600}){59}…;/u);
+});
+
 test("a failure as a text is its message", () => {
   const said = [];
   const { errorHandler } = component(operator({ handleError: (_page, failure) => void said.push(`${failure}`, JSON.stringify(failure)) }));
@@ -430,6 +462,10 @@ test("what is thrown becomes the text of the failure", () => {
     [undefined, "thrown: undefined"],
     [{ a: 1 }, 'thrown: {"a":1}'],
     ["half \ud800 a character", "half \ufffd a character"],
+    [Object.assign(new Error("no HTML"), { name: Symbol("odd") }), "Symbol(odd): no HTML"],
+    [Object.assign(new Error(), { message: Object.create(null) }), "something was thrown that can't be told"],
+    [Object.defineProperty(new Error("no HTML"), "message", { get: () => { throw new Error("no"); } }), "something was thrown that can't be told"],
+    [Object.defineProperty(new Error("no HTML"), "stack", { get: () => { throw new Error("no"); } }), "no HTML"],
   ];
   for (const [thrown, failure] of table) {
     const { reconciler } = component(operator({ reconcile: () => { throw thrown; } }));

@@ -319,6 +319,26 @@ test("what is expected is checked and set", () => {
   assert.equal(late.expectation, undefined);
 });
 
+test("half a character is handed over as the character for such", () => {
+  const [half, whole] = ["a\ud800", "a\ufffd"];
+  const daemon = new Daemon();
+  const object = { apiVersion: half, kind: half, metadata: { namespace: half, name: half }, data: { [half]: half } };
+  daemon.run(() => {
+    operations.apply(object);
+    operations.mergePatch(object, { [half]: half });
+    recorder.normal(half, half, { labels: { [half]: half } });
+    log.info(half, { [half]: half });
+    memo.run.set(half, half);
+    assert.equal(cache.get({ apiVersion: half, kind: half }, { namespace: half, name: half }).metadata.name, whole);
+  });
+  const target = { apiVersion: whole, kind: whole, namespace: whole, name: whole };
+  assert.deepEqual(daemon.writes.map((write) => write.target), [target, target]);
+  assert.deepEqual(daemon.writes[0].body.data, { [whole]: whole });
+  assert.deepEqual(daemon.events, [{ severity: "normal", reason: whole, message: whole, labels: { [whole]: whole } }]);
+  assert.deepEqual(daemon.logs, [{ level: "info", message: whole, fields: { [whole]: whole } }]);
+  assert.deepEqual(daemon.memos.run, { [whole]: whole });
+});
+
 test("null among options says nothing, as what is left out", () => {
   const daemon = new Daemon({ secondaries: { configs: [configMap("a", "web")] } });
   daemon.run(() => {

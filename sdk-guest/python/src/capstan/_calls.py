@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
+from capstan._json import printable
 from capstan.answers import Change, Met, Created, Duration, Handled, Deletion, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
@@ -61,7 +62,7 @@ def validate(primary: str) -> list[Problem]:
     for problem in found:
         if not isinstance(problem.message, str) or not isinstance(problem.field, (str, type(None))):
             raise TypeError(f"{function.place} returns {problem!r}, whose message is no text, or whose field is none")
-    return [Problem(_json.printable(problem.message), problem.field) for problem in found]
+    return [Problem(printable(problem.message), _printable(problem.field)) for problem in found]
 
 
 def initialize(primary: str) -> None:
@@ -121,7 +122,7 @@ def match(name: str, actual: str, desired: str, primary: str) -> str | None:
     if isinstance(answer, bool):
         return None if answer else "it says so"
     answer = _answer(function, answer, str, "True, None or what differs, a str")
-    return None if answer is None else _json.printable(answer)
+    return _printable(answer)
 
 
 def is_met(name: str, dependent: str, primary: str) -> Met:
@@ -165,7 +166,7 @@ def receive(name: str, request: Request) -> Answer:
         raise TypeError(f"{function.place} returns the status {answer.status!r}, not one from 200 to 599")
     if not isinstance(answer.text, str):
         raise TypeError(f"{function.place} returns the text {answer.text!r}, not a str")
-    return Answer(answer.status, answer.text, [_told(function, told) for told in answer.events])
+    return Answer(answer.status, printable(answer.text), [_told(function, told) for told in answer.events])
 
 
 class Answer(NamedTuple):
@@ -186,7 +187,7 @@ def _told(function: Registered, told: Any) -> tuple[str | None, str, str | None,
     if told.present is not None and told.gone is not None:
         raise TypeError(f"{function.place} says of {told.name} that something is present and gone")
     present = None if told.present is None else _json.write(told.present, f"what {function.place} returns")
-    return told.namespace, told.name, present, None if told.gone is None else str(told.gone)
+    return _printable(told.namespace), printable(told.name), present, None if told.gone is None else printable(str(told.gone))
 
 
 def accepts(name: str, change: Change) -> bool:
@@ -220,18 +221,18 @@ def _keys(function: Registered, keys: Any) -> list[tuple[str | None, str]]:
 
 def _key(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
-        namespace, slash, name = key.partition("/")
-        return (namespace, name) if slash else (None, key)
+        namespace, slash, name = printable(key).partition("/")
+        return (namespace, name) if slash else (None, namespace)
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
-        return key[0], key[1]
+        return _printable(key[0]), printable(key[1])
     raise TypeError(f'{function.place} returns {key!r}, which is neither "name", "namespace/name" nor (namespace, name)')
 
 
 def _primary(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
-        return None, key
+        return None, printable(key)
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
-        return key[0], key[1]
+        return _printable(key[0]), printable(key[1])
     raise TypeError(f"{function.place} returns things of {key!r}, which is neither (namespace, name) nor a name")
 
 
@@ -239,6 +240,10 @@ def _things(function: Registered, things: Any) -> list[str]:
     if not isinstance(things, Sequence) or isinstance(things, (str, bytes)):
         raise TypeError(f"{function.place} returns {things!r}, not a list of things")
     return [_json.write(thing, f"a thing of {function.place}") for thing in things]
+
+
+def _printable(text: str | None) -> str | None:
+    return None if text is None else printable(text)
 
 
 def _answer(function: Registered, answer: Any, type: type[Answer], wanted: str) -> Answer | None:

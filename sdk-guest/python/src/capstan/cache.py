@@ -156,8 +156,9 @@ class Query(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._become("fields", tuple(text(pointer, "a field") for pointer in self.fields))
         for pointer in self.fields:
-            if not text(pointer, "a field").startswith("/"):
+            if not pointer.startswith("/"):
                 raise ValueError(f"a field is a JSON pointer such as '/spec/html', not {pointer!r}")
 
     def __iter__(self) -> Iterator[Object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from capstan import _json
 from capstan._daemon import daemon
@@ -176,9 +176,8 @@ def _checked(options: WriteOptions) -> WriteOptions:
     one_of(Mode, options.get("mode", "usual"), "mode")
     if (comparison := options.get("compare_by")) is not None:
         one_of(Comparison, comparison, "comparison")
-    for name in ("subresource", "source"):
-        optional_text(options.get(name), name)
-    return options
+    texts = {name: optional_text(options[name], name) for name in ("subresource", "source") if name in options}  # type: ignore[literal-required]
+    return cast(WriteOptions, {**options, **texts})
 
 
 def _object(text: str) -> Object:
