@@ -88,7 +88,7 @@ const (
 )
 
 // Handled says how a failure is dealt with: it is logged quietly, and retried as the manifest says unless a field says otherwise. A function that
-// returns nil has not dealt with it, as if it were not there.
+// returns nil has not dealt with it, as if it were not there. Stop, Reschedule and RetryAfter exclude each other.
 type Handled struct {
 	// Status is written as the status.
 	Status any
@@ -137,7 +137,7 @@ const (
 	ClassOther FailureClass = "other"
 )
 
-// NextRetry says when a failed run is retried. The zero value is as the manifest says.
+// NextRetry says when a failed run is retried. The zero value is as the manifest says. After and Stop exclude each other.
 type NextRetry struct {
 	// After retries after so long, in place of the delay that the manifest says; see [AtOnce]. It uses up an attempt, and none
 	// follows the last one.

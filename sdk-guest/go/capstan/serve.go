@@ -84,7 +84,11 @@ func cleanerOf[P any](function func(Run, *P) (Deletion, error)) cleanerFunc {
 		if err != nil {
 			return Deletion{}, err
 		}
-		return function(run, primary)
+		deletion, err := function(run, primary)
+		if err != nil {
+			return Deletion{}, err
+		}
+		return deletion, fromZero("Reschedule", deletion.Reschedule)
 	}
 }
 
@@ -108,7 +112,14 @@ func retryPolicyOf[P any](function func(Run, *P, FailedRun) (NextRetry, error)) 
 		if err != nil {
 			return NextRetry{}, err
 		}
-		return function(run, primary, failed)
+		next, err := function(run, primary, failed)
+		if err != nil {
+			return NextRetry{}, err
+		}
+		if next.Stop && next.After != 0 {
+			return NextRetry{}, errors.New("Stop and After exclude each other")
+		}
+		return next, fromZero("After", next.After)
 	}
 }
 
@@ -242,6 +253,9 @@ func resourcePollerOf[P any](function func(Run, *P) (Things, error)) resourcePol
 		if err != nil {
 			return pollResult{}, err
 		}
+		if err := fromZero("Again", things.Again); err != nil {
+			return pollResult{}, err
+		}
 		resources, err := itemsOf(things.Things)
 		return pollResult{resources, millis(things.Again)}, within("the things", err)
 	}
@@ -275,6 +289,9 @@ func primaryOf[P any](text string) (*P, error) {
 // control returns the update as the contract has it.
 func (u Update) control() (updateControl, error) {
 	control := updateControl{reschedule: millis(u.Reschedule)}
+	if err := fromZero("Reschedule", u.Reschedule); err != nil {
+		return control, err
+	}
 	object := "{}"
 	if !nothing(u.Object) {
 		var err error
@@ -311,6 +328,12 @@ func (c *Handled) control() (errorControl, error) {
 	if c == nil {
 		return errorControl{}, nil
 	}
+	if c.Stop && c.RetryAfter != 0 || c.Stop && c.Reschedule != 0 || c.RetryAfter != 0 && c.Reschedule != 0 {
+		return errorControl{}, errors.New("Stop, RetryAfter and Reschedule exclude each other")
+	}
+	if err := errors.Join(fromZero("RetryAfter", c.RetryAfter), fromZero("Reschedule", c.Reschedule)); err != nil {
+		return errorControl{}, err
+	}
 	control := errorControl{
 		handled:    true,
 		noRetry:    c.Stop,
@@ -323,6 +346,14 @@ func (c *Handled) control() (errorControl, error) {
 	status, err := withField("{}", c.Status, "status")
 	control.status = status
 	return control, within("status", err)
+}
+
+// fromZero returns an error for a time that is negative.
+func fromZero(field string, delay time.Duration) error {
+	if delay < 0 {
+		return fmt.Errorf("%s: %v is negative", field, delay)
+	}
+	return nil
 }
 
 // millis returns the whole milliseconds that the contract can say; nil for no delay at all.

@@ -74,7 +74,6 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 		{Update{Object: Object{"metadata": Object{"name": "a"}}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"name":"a","resourceVersion":"7"}}`}},
 		{Update{Reschedule: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
 		{Update{Reschedule: AtOnce}, updateControl{reschedule: ms(0)}},
-		{Update{Reschedule: -time.Second}, updateControl{reschedule: ms(0)}},
 		{Update{Reschedule: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},
 	} {
 		control, err := row.update.control()
@@ -85,6 +84,8 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 	equal(t, text(err), "status: not an object: [1]")
 	_, err = Update{Status: func() {}}.control()
 	equal(t, text(err), "status: json: unsupported type: func()")
+	_, err = Update{Reschedule: -time.Second}.control()
+	equal(t, text(err), "Reschedule: -1s is negative")
 }
 
 func TestAFailureIsDealtWithIfAnythingIsAnswered(t *testing.T) {
@@ -104,6 +105,46 @@ func TestAFailureIsDealtWithIfAnythingIsAnswered(t *testing.T) {
 		equal(t, err, nil)
 		equal(t, control, row.expected)
 	}
+}
+
+func TestAFailureIsDealtWithInOneWay(t *testing.T) {
+	for _, row := range []struct {
+		handled Handled
+		said    string
+	}{
+		{Handled{Stop: true, RetryAfter: time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
+		{Handled{Stop: true, Reschedule: AtOnce}, "Stop, RetryAfter and Reschedule exclude each other"},
+		{Handled{RetryAfter: time.Second, Reschedule: time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
+		{Handled{RetryAfter: -time.Second}, "RetryAfter: -1s is negative"},
+		{Handled{Reschedule: -time.Second}, "Reschedule: -1s is negative"},
+	} {
+		_, err := row.handled.control()
+		equal(t, text(err), row.said)
+	}
+}
+
+func TestNoAnswerSaysTwoThingsOrGoesBackInTime(t *testing.T) {
+	fresh(t)
+	var deletion Deletion
+	var next NextRetry
+	var things Things
+	Cleanup(func(Run, *page) (Deletion, error) { return deletion, nil })
+	DecideRetry(func(Run, *page, FailedRun) (NextRetry, error) { return next, nil })
+	PollOne("a", func(Run, *page) (Things, error) { return things, nil })
+	run := On(&stub{})
+	deletion = Deletion{KeepFinalizer: true, Reschedule: -time.Second}
+	_, err := serveCleanup(run, hello)
+	equal(t, text(err), "Reschedule: -1s is negative")
+	next = NextRetry{After: time.Second, Stop: true}
+	_, err = serveDecideRetry(run, hello, FailedRun{})
+	equal(t, text(err), "Stop and After exclude each other")
+	next = NextRetry{After: -time.Second}
+	_, err = serveDecideRetry(run, hello, FailedRun{})
+	equal(t, text(err), "After: -1s is negative")
+	things = Things{Again: -time.Second}
+	_, err = servePollOne(run, "a", hello)
+	equal(t, text(err), "Again: -1s is negative")
+	equal(t, text(run.Expectations().Expect("a", -time.Second)), "timeout: -1s is negative")
 }
 
 func TestTheFunctionOfTheRunsControllerIsCalledOrElseThatOfAll(t *testing.T) {
@@ -182,14 +223,20 @@ func TestAControllerWithoutRetryPolicyLeavesDelaysToTheManifest(t *testing.T) {
 		if failed.FailureClass == ClassRejected {
 			return NextRetry{}, errors.New(page.Name + " has none")
 		}
-		return NextRetry{After: 5 * time.Second, Stop: failed.Retry.Attempt > 2}, nil
+		if failed.Retry.Attempt > 2 {
+			return NextRetry{Stop: true}, nil
+		}
+		return NextRetry{After: 5 * time.Second}, nil
 	})
 	next, err := serveDecideRetry(On(&stub{controller: "webpage"}), hello, FailedRun{})
 	equal(t, next, NextRetry{})
 	equal(t, err, nil)
 	run := On(&stub{controller: "theme"})
 	next, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassTrap, Retry: Retry{Attempt: 3}})
-	equal(t, next, NextRetry{After: 5 * time.Second, Stop: true})
+	equal(t, next, NextRetry{Stop: true})
+	equal(t, err, nil)
+	next, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassTrap})
+	equal(t, next, NextRetry{After: 5 * time.Second})
 	equal(t, err, nil)
 	_, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassRejected})
 	equal(t, text(err), "hello has none")

@@ -28,7 +28,7 @@ test("an update becomes what the contract wants", () => {
     [{}, nothing, null],
     [{ reschedule: 1500.4 }, nothing, 1500],
     [{ reschedule: "1h1m1s1ms" }, nothing, 3_661_001],
-    [{ reschedule: Infinity }, nothing, 2 ** 32 - 1],
+    [{ reschedule: 1e300 }, nothing, 2 ** 32 - 1],
     [{ reschedule: 0, status: undefined }, nothing, 0],
     [{ status: { ok: true } }, { tag: "status", val: '{"status":{"ok":true}}' }, null],
     [{ status: {}, onlyAt: "7" }, { tag: "status", val: '{"status":{},"metadata":{"resourceVersion":"7"}}' }, null],

@@ -77,6 +77,9 @@ test("a wrong answer is found without a component", () => {
     [{ status: { size: 1n } }, "reconcile is no JSON: Do not know how to serialize a BigInt"],
     [{ reschedule: "soon" }, 'reconcile: reschedule: "soon" is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
     [{ onlyAt: 7, status: {} }, "reconcile: onlyAt: 7 is no resourceVersion, which is a text"],
+    [{ reschedule: Infinity }, 'reconcile: reschedule: Infinity is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
+    [{ reschedule: NaN }, 'reconcile: reschedule: NaN is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
+    [{ reschedule: -1 }, 'reconcile: reschedule: -1 is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
     [{ onlyAt: "7" }, "reconcile: onlyAt without object or status"],
   ];
   for (const [wrong, message] of table) says({ reconcile: () => wrong }, (operator) => operator.reconcile(), message);

@@ -148,7 +148,7 @@ impl Created {
 }
 
 /// How a failure is dealt with: it is logged quietly, and retried as the manifest says unless something else is said. `None` in its place
-/// says that it was not dealt with, as if there were no error handler.
+/// says that it was not dealt with, as if there were no error handler. Of `stop`, `retry_after` and `reschedule` one is said; two are an error.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is returned from `handle_error`"]
 pub struct Handled {
@@ -198,7 +198,13 @@ impl Handled {
     }
 
     fn next(self, next: Next) -> Self {
-        Self { next, ..self }
+        let status = match self.next {
+            Next::Retry => self.status,
+            Next::RetryAfter(_) | Next::Stop | Next::Reschedule(_) => {
+                Err("stop, retry_after and reschedule exclude each other".into())
+            }
+        };
+        Self { status, next }
     }
 }
 

@@ -83,6 +83,7 @@ impl ErrorHandler for Operator {
             "later" => Some(Handled::new().reschedule(Duration::from_secs(2))),
             "slow" => Some(Handled::status(json!({ "error": failure.message })).retry_after(Duration::from_secs(3))),
             "quiet" => Some(Handled::new()),
+            "torn" => Some(Handled::new().stop().retry_after(Duration::from_secs(3))),
             _ => None,
         })
     }
@@ -520,6 +521,8 @@ fn an_error_control_becomes_what_the_contract_wants() {
         let answer = Adapter::<Operator>::handle_error(page(html), failure.clone());
         assert_eq!(answer, Ok(expected), "{html}");
     }
+    let torn = Adapter::<Operator>::handle_error(page("torn"), failure);
+    assert_eq!(torn, Err("stop, retry_after and reschedule exclude each other".to_owned()));
 }
 
 #[test]
