@@ -213,8 +213,7 @@ export function primaryResources(answer, what) {
   return answer.map((one) => {
     if (typeof one?.name !== "string") throw wrong(what, short(one), expected);
     const { namespace = null, name, things: found } = fields(one, what, ["namespace", "name", "things"]);
-    if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
-    return { primary: { namespace, name }, resources: things(found, what) };
+    return { primary: key(namespace, name, what), resources: things(found, what) };
   });
 }
 
@@ -225,6 +224,12 @@ export function pollResult(answer, what) {
   if (!isObject(answer)) throw wrong(what, short(answer), "it has to be a list of things, or { things, again }");
   const { things: found = [], again } = fields(answer, what, ["things", "again"]);
   return { resources: things(found, what), againMs: again === undefined ? null : milliseconds(again, `${what}: again`) };
+}
+
+/** Returns the name of an object as the contract has it: an empty namespace is none. */
+function key(namespace, name, what) {
+  if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
+  return { namespace: namespace || null, name };
 }
 
 function things(found, what) {
@@ -250,9 +255,8 @@ export function received(answer, what) {
 function sourceEvent(event, what) {
   if (typeof event?.name !== "string") throw wrong(what, short(event), "an event has to be { namespace, name }, with present or gone or neither");
   const { namespace = null, name, present, gone } = fields(event, what, ["namespace", "name", "present", "gone"]);
-  if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
   if (present !== undefined && gone !== undefined) throw new TypeError(`${what}: the event of ${name} has both present and gone`);
-  const primary = { namespace, name };
+  const primary = key(namespace, name, what);
   if (present !== undefined) return { primary, learned: { tag: "present", val: json(present, `${what}: present`) } };
   if (gone === undefined) return { primary, learned: { tag: "wake" } };
   if (typeof gone !== "string") throw new TypeError(`${what}: gone: ${short(gone)} is no text`);
@@ -277,10 +281,10 @@ export function objectKeys(answer, what) {
   return answer.map((one) => {
     if (typeof one === "string") {
       const slash = one.indexOf("/");
-      return slash < 0 ? { namespace: null, name: one } : { namespace: one.slice(0, slash), name: one.slice(slash + 1) };
+      return slash < 0 ? key(null, one, what) : key(one.slice(0, slash), one.slice(slash + 1), what);
     }
     const { namespace = null, name } = isObject(one) ? fields(one, what, ["namespace", "name"]) : {};
     if (typeof name !== "string" || (namespace !== null && typeof namespace !== "string")) throw wrong(what, short(one), expected);
-    return { namespace, name };
+    return key(namespace, name, what);
   });
 }

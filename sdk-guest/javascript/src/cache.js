@@ -1,7 +1,7 @@
 // Reads from the daemon's caches: no request is sent, and own writes are visible at once.
 
 import { cache as daemon } from "#daemon";
-import { given, optionalCount, optionalText, refuse, text, texts } from "./check.js";
+import { given, optionalCount, optionalNamespace, optionalText, refuse, text, texts } from "./check.js";
 import { ask } from "./error.js";
 
 /** The primaries of this controller, as a place to look. */
@@ -21,7 +21,7 @@ export function one(from) {
  * @param {{ namespace?: string, name: string }} key
  */
 export function get(from, { namespace, name }) {
-  const key = { namespace: optionalText(namespace, "namespace"), name: text(name, "name") };
+  const key = { namespace: optionalNamespace(namespace), name: text(name, "name") };
   return object(ask(() => daemon.findNamed(place(from), key)));
 }
 

@@ -18,6 +18,11 @@ export function optionalText(value, what) {
   return value == null ? null : text(value, what);
 }
 
+/** Returns a namespace, or null for none; an empty one is none, too. */
+export function optionalNamespace(value) {
+  return optionalText(value, "namespace") || null;
+}
+
 /** Returns a list of texts. */
 export function texts(values, what) {
   if (Array.isArray(values)) return values.map((value) => text(value, what));

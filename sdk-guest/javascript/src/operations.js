@@ -2,7 +2,7 @@
 
 import { operations as daemon } from "#daemon";
 import { json } from "./answers.js";
-import { choice, given, optionalCount, optionalText, refuse, text, texts } from "./check.js";
+import { choice, given, optionalCount, optionalNamespace, optionalText, refuse, text, texts } from "./check.js";
 import { ask } from "./error.js";
 
 /** Creates an object; a `conflict` if it exists. */
@@ -79,7 +79,7 @@ function reference(target) {
   const { apiVersion, kind } = target ?? {};
   const { namespace, name } = target?.metadata ?? target ?? {};
   if ([apiVersion, kind, name].every((part) => typeof part === "string")) {
-    return { apiVersion: text(apiVersion, "apiVersion"), kind: text(kind, "kind"), namespace: optionalText(namespace, "namespace"), name: text(name, "name") };
+    return { apiVersion: text(apiVersion, "apiVersion"), kind: text(kind, "kind"), namespace: optionalNamespace(namespace), name: text(name, "name") };
   }
   throw new TypeError("a target is an object of the cluster, or { apiVersion, kind, namespace, name }");
 }

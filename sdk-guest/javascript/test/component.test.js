@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, context, memo, operations, operator, operators, secondary } from "@capstan/guest";
+import { CallError, cache, context, memo, operations, operator, operators, secondary } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
 
 import { component, describe } from "../src/component.js";
@@ -100,6 +100,25 @@ test("null says nothing, as what is left out", () => {
     const { answer, failure } = called(() => call("{}"));
     assert.deepEqual(answer ?? failure, expected);
   }
+});
+
+test("an empty namespace is none", () => {
+  const of = (handlers) => component(operator(handlers));
+  const primary = { namespace: null, name: "a" };
+  const request = { path: "/", headers: [], body: "" };
+  const polled = called(() => of({ poll: { a: () => [{ namespace: "", name: "a", things: [] }] } }).poller.poll("a"));
+  assert.deepEqual(polled.answer, [{ primary, resources: [] }]);
+  const told = called(() => of({ receive: { a: () => ({ events: [{ namespace: "", name: "a" }] }) } }).inbound.receive("a", request));
+  assert.deepEqual(told.answer.events, [{ primary, learned: { tag: "wake" } }]);
+  const keys = called(() => of({ toPrimaries: { a: () => ["/a", { namespace: "", name: "a" }] } }).mapper.toPrimaries("a", "{}"));
+  assert.deepEqual(keys.answer, [primary, primary]);
+  const node = { apiVersion: "v1", kind: "Node", metadata: { name: "a" } };
+  const daemon = new Daemon({ unrelated: { nodes: node } });
+  daemon.run(() => {
+    assert.deepEqual(cache.get("nodes", { namespace: "", name: "a" }), node);
+    operations.remove({ ...node, metadata: { name: "a", namespace: "" } });
+  });
+  assert.deepEqual(daemon.writes[0].target, { apiVersion: "v1", kind: "Node", name: "a" });
 });
 
 test("half a character arrives as the character for such", () => {

@@ -21,9 +21,11 @@ from capstan import (
     Deletion,
     NextRetry,
     ObjectRef,
+    Received,
     Request,
     Retry,
     Things,
+    Told,
     Update,
     accepts,
     cache,
@@ -398,6 +400,21 @@ class Calls(Registering):
         self.assertEqual(seen, [None] * 7 + [RunInfo("web")])
         with Run(PAGE, beside=True):
             self.assertEqual((context.run(), context.retry()), (None, None))
+
+    def test_an_empty_namespace_is_none(self) -> None:
+        poll("a")(lambda: {("", "a"): []})
+        receive("a")(lambda: Received([Told("", "a")]))
+        to_primaries("a")(lambda: ["/a", ("", "a")])
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+        run = Run(PAGE, unrelated={"nodes": node})
+        self.assertEqual(run.poll("a"), {(None, "a"): []})
+        self.assertEqual(run.receive("a", Request()).events, [Told(None, "a")])
+        self.assertEqual(run.to_primaries("a", PAGE), [(None, "a"), (None, "a")])
+        self.assertEqual(ObjectRef("v1", "Node", "a", ""), ObjectRef("v1", "Node", "a"))
+        with run:
+            self.assertEqual(cache.source("nodes").named("a", ""), node)
+            operations.remove({**node, "metadata": {"name": "a", "namespace": ""}})
+        self.assertEqual(run.writes[0].target, ObjectRef("v1", "Node", "a"))
 
     def test_what_is_registered_is_called_by_name_and_over_json(self) -> None:
         @reconcile

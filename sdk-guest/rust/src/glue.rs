@@ -201,10 +201,10 @@ pub fn known(exported: &str, controller: Option<&str>, names: Names) -> KnownNam
     KnownNames { exported: exported.to_owned(), controller: controller.map(str::to_owned), names: names.map(owned) }
 }
 
-fn by_primary(PrimaryThings(all): PrimaryThings) -> Result<Vec<PrimaryResources>> {
+pub(crate) fn by_primary(PrimaryThings(all): PrimaryThings) -> Result<Vec<PrimaryResources>> {
     let one = |(namespace, name, things): (Option<String>, String, Result<Vec<Json>>)| {
         let resources = things?.into_iter().map(Json::into_string).collect();
-        Ok(PrimaryResources { primary: ObjectKey { namespace, name }, resources })
+        Ok(PrimaryResources { primary: ObjectKey::of(namespace.as_deref(), &name), resources })
     };
     all.into_iter().map(one).collect()
 }

@@ -111,7 +111,7 @@ impl Received {
     }
 
     fn learn(mut self, namespace: Option<&str>, name: &str, learned: Result<Learned>) -> Self {
-        let primary = ObjectKey { namespace: namespace.map(str::to_owned), name: name.to_owned() };
+        let primary = ObjectKey::of(namespace, name);
         self.events = self.events.and_then(|mut events| {
             events.push(SourceEvent { primary, learned: learned? });
             Ok(events)

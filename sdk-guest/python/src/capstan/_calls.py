@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from capstan import _json
 from capstan._daemon import daemon
 from capstan._json import printable
+from capstan._words import namespace_of
 from capstan.answers import Change, Met, Created, Duration, Handled, Deletion, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
@@ -187,7 +188,7 @@ def _told(function: Registered, told: Any) -> tuple[str | None, str, str | None,
     if told.present is not None and told.gone is not None:
         raise TypeError(f"{function.place} says of {told.name} that something is present and gone")
     present = None if told.present is None else _json.write(told.present, f"what {function.place} returns")
-    return _printable(told.namespace), printable(told.name), present, None if told.gone is None else printable(str(told.gone))
+    return namespace_of(told.namespace), printable(told.name), present, None if told.gone is None else printable(str(told.gone))
 
 
 def accepts(name: str, change: Change) -> bool:
@@ -222,9 +223,9 @@ def _keys(function: Registered, keys: Any) -> list[tuple[str | None, str]]:
 def _key(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
         namespace, slash, name = printable(key).partition("/")
-        return (namespace, name) if slash else (None, namespace)
+        return (namespace_of(namespace), name) if slash else (None, namespace)
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
-        return _printable(key[0]), printable(key[1])
+        return namespace_of(key[0]), printable(key[1])
     raise TypeError(f'{function.place} returns {key!r}, which is neither "name", "namespace/name" nor (namespace, name)')
 
 
@@ -232,7 +233,7 @@ def _primary(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
         return None, printable(key)
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
-        return _printable(key[0]), printable(key[1])
+        return namespace_of(key[0]), printable(key[1])
     raise TypeError(f"{function.place} returns things of {key!r}, which is neither (namespace, name) nor a name")
 
 

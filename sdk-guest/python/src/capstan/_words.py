@@ -32,6 +32,11 @@ def optional_text(value: Any, what: str) -> str | None:
     return None if value is None else text(value, what)
 
 
+def namespace_of(value: Any) -> str | None:
+    """Returns a namespace as it can be handed over, or `None`; an empty one is none, too."""
+    return optional_text(value, "the namespace") or None
+
+
 def number(value: Any, what: str) -> int | None:
     """Returns a number that can be handed over, or `None`; otherwise raises an error as `text` does."""
     if value is None:

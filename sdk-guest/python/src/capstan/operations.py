@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 from capstan import _json
 from capstan._daemon import daemon
 from capstan._json import Object
-from capstan._words import Checked, one_of, optional_text, text
+from capstan._words import Checked, namespace_of, one_of, optional_text, text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +55,10 @@ class ObjectRef(Checked):
     """The name."""
     namespace: str | None = None
     """The namespace; `None` for a cluster-scoped object."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._become("namespace", namespace_of(self.namespace))
 
     @classmethod
     def of(cls, target: ObjectRef | Object) -> ObjectRef:

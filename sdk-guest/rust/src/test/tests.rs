@@ -370,6 +370,23 @@ fn mappers_answer_with_names_and_namespaces() {
 }
 
 #[test]
+fn an_empty_namespace_is_none() {
+    let none = ObjectKey { namespace: None, name: "a".to_owned() };
+    assert_eq!(Keys::from(vec!["/a"]).of("", "a"), Keys(vec![none.clone(), none.clone()]));
+    let answer = Received::new().wake("", "a").into_answer().unwrap();
+    assert_eq!(answer.events[0].primary, none);
+    let things = PrimaryThings::new().of("", "a", [1]);
+    assert_eq!(crate::glue::by_primary(things).unwrap()[0].primary, none);
+    assert_eq!(ObjectRef::new("v1", "Node", "a").in_namespace(""), ObjectRef::new("v1", "Node", "a"));
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a", "namespace": "" } });
+    assert_eq!(ObjectRef::of(&node), Ok(ObjectRef::new("v1", "Node", "a")));
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" } });
+    with(Run::new().unrelated("nodes", node.clone()), || {
+        assert_eq!(cache::source("nodes").named::<Value>("", "a"), Ok(Some(node)));
+    });
+}
+
+#[test]
 fn pollers_answer_with_things_by_name_of_the_source() {
     let all = |name: &str| Adapter::<Operator>::poll(name.to_owned());
     let of = |namespace: Option<&str>, name: &str, resources: &[&str]| PrimaryResources {
