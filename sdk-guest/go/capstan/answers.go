@@ -104,7 +104,7 @@ type Handled struct {
 // FailedRun says what failed, for a function of [DecideRetry].
 type FailedRun struct {
 	// FailureClass is that of the failure.
-	FailureClass FailureClass `json:"failure-class"`
+	FailureClass FailureClass `json:"failureClass"`
 	// Message is the text of the failure.
 	Message string `json:"message"`
 	// Retry is the retry state.

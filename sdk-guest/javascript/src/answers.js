@@ -68,7 +68,6 @@ export function updateControl(answer, what) {
   if (onlyAt !== undefined) document.metadata = { ...document.metadata, resourceVersion: version(onlyAt, what) };
   const tag = whole === undefined ? (status === undefined ? "nothing" : "status") : status === undefined ? "object" : "object-and-status";
   if (tag !== "nothing") return { update: { tag, val: json(document, what) }, rescheduleMs };
-  if (onlyAt !== undefined) throw new TypeError(`${what}: onlyAt without object or status`);
   return { update: { tag }, rescheduleMs };
 }
 
@@ -83,9 +82,8 @@ function version(onlyAt, what) {
 export function deleteControl(answer, what) {
   const { keepFinalizer = false, reschedule } = fields(answer, what, ["keepFinalizer", "reschedule"]) ?? {};
   if (typeof keepFinalizer !== "boolean") throw new TypeError(`${what}: keepFinalizer: ${short(keepFinalizer)} is neither true nor false`);
-  if (keepFinalizer) return { tag: "keep-finalizer", val: reschedule === undefined ? null : milliseconds(reschedule, `${what}: reschedule`) };
-  if (reschedule !== undefined) throw new TypeError(`${what}: reschedule without keepFinalizer: the primary goes`);
-  return { tag: "remove-finalizer" };
+  const val = reschedule === undefined ? null : milliseconds(reschedule, `${what}: reschedule`);
+  return keepFinalizer ? { tag: "keep-finalizer", val } : { tag: "remove-finalizer" };
 }
 
 // === handleError ===

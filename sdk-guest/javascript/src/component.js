@@ -212,7 +212,8 @@ function told(say) {
   }
 }
 
-/** Has a failure be its message as a text, as in `${failure}`. */
+/** Has a failure be its message as a text, as in `${failure}`, and leaves out what the engine has as null. */
 function worded(failure) {
+  for (const one of [failure, ...(failure.dependents ?? [])]) if (one.refused === null) delete one.refused;
   return Object.defineProperty(failure, "toString", { value: () => failure.message, configurable: true });
 }

@@ -228,11 +228,14 @@ export type StatusOf<P> = P extends { status?: infer S } ? NonNullable<S> : obje
 export interface Deletion {
   /** The primary may not go yet: called again at the next event. */
   keepFinalizer?: boolean;
-  /** Called again after so long, too. */
+  /** Called again after so long, too, if the finalizer is kept. */
   reschedule?: Duration;
 }
 
-/** How `handleError` has dealt with a failure: it is logged quietly, and retried unless this says otherwise. */
+/**
+ * How `handleError` has dealt with a failure: it is logged quietly, and retried unless this says otherwise. `stop`, `retryAfter` and `reschedule`
+ * exclude each other.
+ */
 export interface Handled<P = KubernetesObject> {
   /** The status to write. */
   status?: StatusOf<P>;

@@ -31,6 +31,7 @@ test("an update becomes what the contract wants", () => {
     [{ reschedule: 1e300 }, nothing, 2 ** 32 - 1],
     [{ reschedule: 0, status: undefined }, nothing, 0],
     [{ status: { ok: true } }, { tag: "status", val: '{"status":{"ok":true}}' }, null],
+    [{ onlyAt: "7" }, nothing, null],
     [{ status: {}, onlyAt: "7" }, { tag: "status", val: '{"status":{},"metadata":{"resourceVersion":"7"}}' }, null],
     [{ object: { spec: 1 } }, { tag: "object", val: '{"spec":1}' }, null],
     [
@@ -49,6 +50,7 @@ test("the answer of a clean-up becomes what the contract wants", () => {
   const table = [
     [undefined, { tag: "remove-finalizer" }],
     [{ keepFinalizer: false }, { tag: "remove-finalizer" }],
+    [{ keepFinalizer: false, reschedule: "2s" }, { tag: "remove-finalizer" }],
     [{ keepFinalizer: true }, { tag: "keep-finalizer", val: null }],
     [{ keepFinalizer: true, reschedule: "2s" }, { tag: "keep-finalizer", val: 2000 }],
   ];
@@ -157,7 +159,10 @@ test("a failure as a text is its message", () => {
   const said = [];
   const { errorHandler } = component(operator({ handleError: (_page, failure) => void said.push(`${failure}`, JSON.stringify(failure)) }));
   errorHandler.handleError("{}", { origin: "workflow", message: "no" });
-  assert.deepEqual(said, ["no", '{"origin":"workflow","message":"no"}']);
+  // Engines have null where nothing is.
+  errorHandler.handleError("{}", { origin: "workflow", message: "no", refused: null, dependents: [{ name: "a", message: "b", refused: null }] });
+  const dependents = '"dependents":[{"name":"a","message":"b"}]';
+  assert.deepEqual(said, ["no", '{"origin":"workflow","message":"no"}', "no", `{"origin":"workflow","message":"no",${dependents}}`]);
 });
 
 test("dependents, comparisons and conditions are found by their names", () => {

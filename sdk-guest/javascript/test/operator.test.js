@@ -80,10 +80,9 @@ test("a wrong answer is found without a component", () => {
     [{ reschedule: Infinity }, 'reconcile: reschedule: Infinity is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
     [{ reschedule: NaN }, 'reconcile: reschedule: NaN is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
     [{ reschedule: -1 }, 'reconcile: reschedule: -1 is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
-    [{ onlyAt: "7" }, "reconcile: onlyAt without object or status"],
   ];
   for (const [wrong, message] of table) says({ reconcile: () => wrong }, (operator) => operator.reconcile(), message);
-  says({ cleanup: () => ({ reschedule: 1 }) }, (operator) => operator.cleanup(), "cleanup: reschedule without keepFinalizer: the primary goes");
+  says({ cleanup: () => ({ reschedule: -1 }) }, (operator) => operator.cleanup(), 'cleanup: reschedule: -1 is no duration; write milliseconds, or a text such as "30s" or "1h30m"');
   says({ handleError: () => ({ stop: true, reschedule: 1 }) }, (operator) => operator.handleError(), "handleError: stop, retryAfter and reschedule exclude each other");
   says(
     { desired: { service: () => {} } },

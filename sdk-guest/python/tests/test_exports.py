@@ -285,6 +285,24 @@ class Exports(Bound):
             with self.subTest(text):
                 self.assertIn(text, self.failure(call))
 
+    def test_none_in_an_answer_says_nothing(self) -> None:
+        none, types = None, self.wit("imports.types")
+        reconcile(lambda page: Update(status=None, object=None, reschedule=None, only_at=None))
+        wit = self.wit("exports.reconciler")
+        self.assertEqual(self.exported("reconciler", "Reconciler").reconcile(PRIMARY), wit.UpdateControl(wit.PrimaryUpdate_Nothing(), None))
+        cleanup(lambda page: Deletion(keep_finalizer=none, reschedule=None))
+        self.assertEqual(self.exported("cleaner", "Cleaner").cleanup(PRIMARY), self.wit("exports.cleaner").DeleteControl_RemoveFinalizer())
+        poll_one("a")(lambda: Things(none, None))
+        wit = self.wit("exports.resource_poller")
+        self.assertEqual(self.exported("resource_poller", "ResourcePoller").poll_one("a", PRIMARY), wit.PollResult([], None))
+        receive("a")(lambda: Received(events=none, status=none, text=none))
+        wit = self.wit("exports.inbound")
+        answer = self.exported("inbound", "Inbound").receive("a", wit.InboundRequest("", [], ""))
+        self.assertEqual(answer, wit.InboundAnswer(202, "", []))
+        receive("b")(lambda: Received([Told(None, "a", present=None, gone=None)]))
+        [event] = self.exported("inbound", "Inbound").receive("b", wit.InboundRequest("", [], "")).events
+        self.assertEqual(event, types.SourceEvent(types.ObjectKey(None, "a"), types.Learned_Wake()))
+
     def test_half_a_character_arrives_as_the_character_for_such(self) -> None:
         half, whole, types = "a\ud800", "a\ufffd", self.wit("imports.types")
         key = types.ObjectKey(whole, whole)

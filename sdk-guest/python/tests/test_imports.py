@@ -163,6 +163,23 @@ class Imports(Bound):
         labels = [self.types.Pair("a", "b")]
         publish.assert_called_once_with(wit.Event(wit.Severity.WARNING, "NoTheme", "later", "k", None, None, labels, []))
 
+    def test_none_among_options_says_nothing(self) -> None:
+        none: Any = None
+        wit, publish = self.wit("imports.recorder"), self.answer("recorder", "publish")
+        recorder.normal("A", "b", key=None, action=None, component=None, labels=none, annotations=none)
+        publish.assert_called_once_with(wit.Event(wit.Severity.NORMAL, "A", "b", None, None, None, [], []))
+        asked = self.answer("cache", "find_all", return_value=self.types.Page([], None))
+        cache.source("a").related(labels=None, fields=none, newest_only=none).page()
+        self.assertEqual((asked.call_args.args[0].fields, asked.call_args.args[0].newest_only), ([], False))
+        wit, wrote = self.wit("imports.operations"), self.answer("operations", "apply", return_value="{}")
+        operations.apply(MAP, mode=none, compare_by=None, subresource=None, source=None, actual=None)
+        self.assertEqual(wrote.call_args.args[1], wit.WriteOptions(wit.WriteMode.USUAL, None, None, None, None))
+        removed = self.answer("operations", "remove")
+        operations.remove(MAP, propagation=none, uid=None, resource_version=None, grace_seconds=None)
+        self.assertEqual(removed.call_args.args[1], wit.RemoveOptions(wit.Propagation.USUAL, None, None, None))
+        self.answer("operations", "compare", return_value=self.types.MatchResult_Matches())
+        self.assertIsNone(operations.compare(MAP, MAP, by=none, ignore=none))
+
     def test_half_a_character_is_handed_over_as_the_character_for_such(self) -> None:
         half, whole, key = "a\ud800", "a\ufffd", self.types.ObjectKey
         wit, publish = self.wit("imports.recorder"), self.answer("recorder", "publish")

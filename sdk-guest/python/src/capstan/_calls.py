@@ -151,7 +151,7 @@ def poll_one(name: str, primary: str) -> tuple[list[str], Duration | None]:
     function = get(Interface.RESOURCE_POLLER, _controller(), name)
     answer = function(_json.read(primary))
     if isinstance(answer, Things):
-        return _things(function, answer.things), answer.again
+        return _things(function, () if answer.things is None else answer.things), answer.again
     return _things(function, () if answer is None else answer), None
 
 
@@ -163,11 +163,13 @@ def receive(name: str, request: Request) -> Answer:
         answer = Received()
     if not isinstance(answer, Received):
         raise TypeError(f"{function.place} returns {answer!r}, not Received(…) or None")
-    if not isinstance(answer.status, int) or not 200 <= answer.status <= 599:
-        raise TypeError(f"{function.place} returns the status {answer.status!r}, not one from 200 to 599")
-    if not isinstance(answer.text, str):
-        raise TypeError(f"{function.place} returns the text {answer.text!r}, not a str")
-    return Answer(answer.status, printable(answer.text), [_told(function, told) for told in answer.events])
+    status = 202 if answer.status is None else answer.status
+    if not isinstance(status, int) or not 200 <= status <= 599:
+        raise TypeError(f"{function.place} returns the status {status!r}, not one from 200 to 599")
+    text = "" if answer.text is None else answer.text
+    if not isinstance(text, str):
+        raise TypeError(f"{function.place} returns the text {text!r}, not a str")
+    return Answer(status, printable(text), [_told(function, told) for told in answer.events or ()])
 
 
 class Answer(NamedTuple):

@@ -156,7 +156,8 @@ class Query(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._become("fields", tuple(text(pointer, "a field") for pointer in self.fields))
+        self._become("fields", tuple(text(pointer, "a field") for pointer in self.fields or ()))
+        self._become("newest_only", bool(self.newest_only))
         for pointer in self.fields:
             if not pointer.startswith("/"):
                 raise ValueError(f"a field is a JSON pointer such as '/spec/html', not {pointer!r}")

@@ -51,7 +51,7 @@ class Event(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         for of, what in (("labels", "label"), ("annotations", "annotation")):
-            pairs = getattr(self, of).items()
+            pairs = (getattr(self, of) or {}).items()
             self._become(of, {text(name, f"the name of a {what}"): text(value, f"the {what} {name}") for name, value in pairs})
 
 
