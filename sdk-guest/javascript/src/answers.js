@@ -186,7 +186,8 @@ export function removed(answer, what) {
 /** Returns what a function of `match` has answered as the contract's `match-result`. */
 export function matchResult(answer, what) {
   settled(answer, what);
-  if (answer === true) return { tag: "matches" };
+  // As a list of what differs that is joined, and empty.
+  if (answer === true || answer === "") return { tag: "matches" };
   if (answer === false) return { tag: "differs", val: "it differs" };
   if (typeof answer === "string") return { tag: "differs", val: answer };
   throw wrong(what, short(answer), "it has to be true, false, or a text that says what differs");
@@ -257,8 +258,8 @@ function sourceEvent(event, what) {
   const primary = key(namespace, name, what);
   if (present !== undefined) return { primary, learned: { tag: "present", val: json(present, `${what}: present`) } };
   if (gone === undefined) return { primary, learned: { tag: "wake" } };
-  if (typeof gone !== "string") throw new TypeError(`${what}: gone: ${short(gone)} is no text`);
-  return { primary, learned: { tag: "gone", val: gone } };
+  if (typeof gone !== "string" && !Number.isSafeInteger(gone)) throw new TypeError(`${what}: gone: ${short(gone)} is neither a text nor a whole number`);
+  return { primary, learned: { tag: "gone", val: String(gone) } };
 }
 
 // === accepts, toPrimaries, toSecondaries ===

@@ -105,7 +105,7 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   removeExternal?: Record<string, (actual: any, primary: P) => void>;
   /**
    * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as
-   * desired, or a text that says what differs; it is logged, so no secrets in it.
+   * desired, or a text that says what differs, which is logged, so no secrets in it; an empty one says that nothing does.
    */
   match?: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   /** Conditions of a workflow, by the name that the manifest gives after `export:`. */
@@ -173,8 +173,8 @@ export interface Told {
   name: string;
   /** A thing that is new or has changed: JSON with an id where the manifest says. */
   present?: unknown;
-  /** The id of a thing that is gone. */
-  gone?: string;
+  /** The id of a thing that is gone: a text or a whole number. */
+  gone?: string | number;
 }
 
 /** What happened to an object, for `accepts`. */

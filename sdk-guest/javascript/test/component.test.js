@@ -169,7 +169,7 @@ test("dependents, comparisons and conditions are found by their names", () => {
   const { dependent, matcher, condition } = component(
     operator({
       desired: { service: (page) => ({ data: page.html }), "html-config": () => ({}) },
-      match: { "same-html": (actual, desired, page) => actual.html === desired.html && actual.html === page.html, html: () => "html" },
+      match: { "same-html": (actual, desired, page) => actual.html === desired.html && actual.html === page.html, html: () => "html", joined: () => [].join(", ") },
       condition: { "is-there": (page, name) => ({ met: secondary(name) !== undefined, detail: page }), yes: () => true },
     }),
   );
@@ -182,7 +182,8 @@ test("dependents, comparisons and conditions are found by their names", () => {
     [() => matcher.match("same-html", page, page, page), failures.answer({ tag: "matches" })],
     [() => matcher.match("same-html", page, "{}", page), failures.answer({ tag: "differs", val: "it differs" })],
     [() => matcher.match("html", page, page, page), failures.answer({ tag: "differs", val: "html" })],
-    [() => matcher.match("x", page, page, page), failures.failure("this component has no matcher `x`; it has: same-html, html")],
+    [() => matcher.match("joined", page, page, page), failures.answer({ tag: "matches" })],
+    [() => matcher.match("x", page, page, page), failures.failure("this component has no matcher `x`; it has: same-html, html, joined")],
     [() => condition.isMet("is-there", "service", page), failures.answer({ met: true, detail: page })],
     [() => condition.isMet("yes", "service", page), failures.answer({ met: true, detail: null })],
     [() => condition.isMet("x", "service", page), failures.failure("this component has no condition `x`; it has: is-there, yes")],
@@ -408,6 +409,8 @@ test("a request becomes what it says, and its answer", () => {
         number: () => 7,
         low: () => ({ status: 99 }),
         both: () => ({ events: [{ name: "a", present: 1, gone: "7" }] }),
+        number7: () => ({ events: [{ name: "a", gone: 7 }] }),
+        half: () => ({ events: [{ name: "a", gone: 7.5 }] }),
         nobody: () => ({ events: [{}] }),
       },
     }),
@@ -421,9 +424,11 @@ test("a request becomes what it says, and its answer", () => {
     ["nothing", { status: 202, body: "", events: [] }],
     ["number", "TypeError: receive.number answered 7; it has to be { status, text, events }"],
     ["low", "TypeError: receive.low: status: 99 is not from 200 to 599"],
+    ["number7", { status: 202, body: "", events: [of(null, "a", { tag: "gone", val: "7" })] }],
+    ["half", "TypeError: receive.half: gone: 7.5 is neither a text nor a whole number"],
     ["both", "TypeError: receive.both: the event of a has both present and gone"],
     ["nobody", "TypeError: receive.nobody answered {}; an event has to be { namespace, name }, with present or gone or neither"],
-    ["x", "this component has no receiver of `x`; it has: builds, echo, nothing, number, low, both, nobody"],
+    ["x", "this component has no receiver of `x`; it has: builds, echo, nothing, number, low, both, number7, half, nobody"],
   ];
   for (const [name, expected] of table) {
     const { answer, failure } = called(() => inbound.receive(name, request));

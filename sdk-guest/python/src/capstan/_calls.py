@@ -123,7 +123,8 @@ def match(name: str, actual: str, desired: str, primary: str) -> str | None:
     if isinstance(answer, bool):
         return None if answer else "it says so"
     answer = _answer(function, answer, str, "True, None or what differs, a str")
-    return _printable(answer)
+    # As a list of what differs that is joined, and empty.
+    return _printable(answer or None)
 
 
 def is_met(name: str, dependent: str, primary: str) -> Met:
