@@ -142,7 +142,7 @@ func withField(object string, value any, path ...string) (string, error) {
 	}
 	if len(path) > 1 {
 		inner, ok := fields[path[0]]
-		if !ok {
+		if !ok || string(inner) == "null" {
 			inner = json.RawMessage("{}")
 		}
 		if text, err = withField(string(inner), value, path[1:]...); err != nil {

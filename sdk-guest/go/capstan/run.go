@@ -83,8 +83,15 @@ func (r Run) Now() time.Time { return r.ask().Now().UTC().Truncate(time.Second) 
 // NowMs returns the same time in milliseconds since 1970, with fractions.
 func (r Run) NowMs() float64 { return float64(r.ask().Now().UnixMicro()) / 1000 }
 
-// RandomBytes returns so many random bytes, at most 4096. In a component, crypto/rand does the same.
-func (r Run) RandomBytes(count int) []byte { return r.ask().RandomBytes(count) }
+// RandomBytes returns so many random bytes. In a component, crypto/rand does the same.
+func (r Run) RandomBytes(count int) []byte {
+	bytes := make([]byte, 0, max(0, count))
+	for len(bytes) < count {
+		// The daemon gives 4096 at once.
+		bytes = append(bytes, r.ask().RandomBytes(min(count-len(bytes), 4096))...)
+	}
+	return bytes
+}
 
 // UUID returns a random UUID (version 4).
 func (r Run) UUID() string { return r.ask().UUID() }

@@ -72,6 +72,7 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 		{Update{Object: Object{"spec": 1, "status": 2}, Status: Object{}}, updateControl{objectAndStatus: `{"spec":1,"status":{}}`}},
 		{Update{Status: 1, OnlyAt: "7"}, updateControl{status: `{"metadata":{"resourceVersion":"7"},"status":1}`}},
 		{Update{Object: Object{"metadata": Object{"name": "a"}}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"name":"a","resourceVersion":"7"}}`}},
+		{Update{Object: Object{"metadata": nil}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"resourceVersion":"7"}}`}},
 		{Update{Reschedule: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
 		{Update{Reschedule: AtOnce}, updateControl{reschedule: ms(0)}},
 		{Update{Reschedule: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},

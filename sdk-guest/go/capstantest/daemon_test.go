@@ -284,6 +284,22 @@ func TestACallBesideAllRunsHasNoRunButTheSettingsOfItsController(t *testing.T) {
 	equal(t, must[object](t)(run.Settings[object]())["controller"], any(object{"name": "web"}))
 }
 
+func TestRandomBytesAreAsManyAsWereAskedFor(t *testing.T) {
+	run := (&capstantest.Daemon{}).Run()
+	for _, count := range []int{-1, 0, 3, 4096, 10_000} {
+		equal(t, len(run.RandomBytes(count)), max(0, count))
+	}
+}
+
+func TestCountsAreNotNegative(t *testing.T) {
+	run := (&capstantest.Daemon{}).Run()
+	_, err := run.Page[object](capstan.Query{From: capstan.Source("pods"), Limit: -1})
+	equal(t, err, error(&capstan.CallError{Reason: capstan.ErrInvalid, Message: "Limit: -1 is negative"}))
+	seconds := -1
+	err = run.Remove(capstan.ObjectRef{APIVersion: "v1", Kind: "Pod", Name: "a"}, capstan.RemoveOptions{GraceSeconds: &seconds})
+	equal(t, err, error(&capstan.CallError{Reason: capstan.ErrInvalid, Message: "GraceSeconds: -1 is negative"}))
+}
+
 func TestGoroutinesMayShareARun(t *testing.T) {
 	daemon := &capstantest.Daemon{}
 	var group sync.WaitGroup

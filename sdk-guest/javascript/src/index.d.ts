@@ -717,7 +717,7 @@ export namespace system {
   function now(): string;
   /** Returns the time in milliseconds since 1970, with fractions. */
   function nowMs(): number;
-  /** Returns random bytes, at most 4096. */
+  /** Returns so many random bytes. */
   function randomBytes(length: number): Uint8Array;
   /** Returns a random UUID (version 4). */
   function uuid(): string;

@@ -33,6 +33,7 @@ test("an update becomes what the contract wants", () => {
     [{ status: { ok: true } }, { tag: "status", val: '{"status":{"ok":true}}' }, null],
     [{ onlyAt: "7" }, nothing, null],
     [{ status: {}, onlyAt: "7" }, { tag: "status", val: '{"status":{},"metadata":{"resourceVersion":"7"}}' }, null],
+    [{ object: { metadata: null }, onlyAt: "7" }, { tag: "object", val: '{"metadata":{"resourceVersion":"7"}}' }, null],
     [{ object: { spec: 1 } }, { tag: "object", val: '{"spec":1}' }, null],
     [
       { object: { spec: 1, metadata: { labels: {} } }, status: { ok: true }, onlyAt: "7" },

@@ -217,7 +217,9 @@ test("the run is as the test says", () => {
     assert.match(system.uuid(), /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/);
     assert.notEqual(system.uuid(), system.uuid());
     assert.equal(system.randomBytes(3).length, 3);
-    assert.throws(() => system.randomBytes(5000), RangeError);
+    assert.equal(new Set(system.randomBytes(10_000)).size > 200, true);
+    assert.equal(system.randomBytes(10_000).length, 10_000);
+    for (const wrong of [-1, 1.5, NaN, "7"]) assert.throws(() => system.randomBytes(wrong), RangeError);
   });
 });
 

@@ -85,6 +85,7 @@ class Exports(Bound):
                 wit.PrimaryUpdate_Status('{"status":{"a":1},"metadata":{"resourceVersion":"7"}}'),
                 None,
             ),
+            (Update(object={"metadata": None}, only_at="7"), wit.PrimaryUpdate_Object('{"metadata":{"resourceVersion":"7"}}'), None),
             (Update(object={"spec": None}), wit.PrimaryUpdate_Object('{"spec":null}'), None),
             (
                 Update(object={"spec": 1, "status": 2}, status={"a": 1}),

@@ -353,27 +353,40 @@ fn value(of: &impl Serialize) -> Result<Value> {
 }
 
 /// Returns the document for a status: `{"status": …}`, with the version that it is for.
-pub(crate) fn status_document(status: Value, version: Option<String>) -> Value {
-    at_version(with_status(json!({}), status), version)
+pub(crate) fn status_document(status: Value, version: Option<String>) -> Result<Value> {
+    at_version(with_status(json!({}), status)?, version)
 }
 
 /// Returns the object with another status.
-pub(crate) fn with_status(mut object: Value, status: Value) -> Value {
-    if let Value::Object(fields) = &mut object {
-        fields.insert("status".to_owned(), status);
-    }
-    object
+pub(crate) fn with_status(object: Value, status: Value) -> Result<Value> {
+    let mut fields = fields(object)?;
+    fields.insert("status".to_owned(), status);
+    Ok(Value::Object(fields))
 }
 
 /// Returns the object with a resourceVersion, which makes the write fail if somebody else was faster.
-pub(crate) fn at_version(mut object: Value, version: Option<String>) -> Value {
-    if let (Some(version), Some(fields)) = (version, object.as_object_mut()) {
-        let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        if let Some(metadata) = metadata.as_object_mut() {
-            metadata.insert("resourceVersion".to_owned(), Value::String(version));
+pub(crate) fn at_version(object: Value, version: Option<String>) -> Result<Value> {
+    let Some(version) = version else {
+        return Ok(object);
+    };
+    let mut fields = fields(object)?;
+    let mut metadata = match fields.remove("metadata") {
+        None | Some(Value::Null) => Map::new(),
+        Some(metadata) => self::fields(metadata).map_err(|error| error.context("metadata"))?,
+    };
+    metadata.insert("resourceVersion".to_owned(), Value::String(version));
+    fields.insert("metadata".to_owned(), Value::Object(metadata));
+    Ok(Value::Object(fields))
+}
+
+/// Returns the fields of an object, or says what it is instead.
+fn fields(object: Value) -> Result<Map<String, Value>> {
+    match object {
+        Value::Object(fields) => Ok(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(format!("{object} is no object").into())
         }
     }
-    object
 }
 
 /// What is wrong with a primary.

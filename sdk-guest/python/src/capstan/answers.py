@@ -49,7 +49,7 @@ class Update:
         if self.status is not None:
             document["status"] = _json.read(_json.write_object(self.status, "Update.status"))
         if self.only_at is not None:
-            document.setdefault("metadata", {})["resourceVersion"] = self.only_at
+            document["metadata"] = {**(document.get("metadata") or {}), "resourceVersion": self.only_at}
         return _json.write(document, "Update")
 
 

@@ -52,6 +52,9 @@ impl Reconciler for Operator {
         match page.html.as_str() {
             "nothing" => Ok(Update::nothing().reschedule(Duration::from_millis(1500))),
             "object" => Ok(Update::object(json!({ "spec": 1 })).only_at("7")),
+            "null" => Ok(Update::object(json!({ "metadata": null })).only_at("7")),
+            "odd" => Ok(Update::object(json!([1])).only_at("7")),
+            "no object" => Ok(Update::object_and_status(json!("a"), json!({ "ok": true }))),
             "both" => Ok(Update::object_and_status(json!({ "spec": 1 }), json!({ "ok": true }))),
             "locked" => Ok(Update::status(json!({ "ok": true })).only_at("7")),
             "fail" => Err("no".into()),
@@ -370,6 +373,24 @@ fn mappers_answer_with_names_and_namespaces() {
 }
 
 #[test]
+fn an_answer_to_a_request_has_a_status_of_http() {
+    let wrong = |status| Received::new().status(status).into_answer().map(|answer| answer.status);
+    assert_eq!([200, 599].map(wrong), [Ok(200), Ok(599)]);
+    for status in [0, 199, 600] {
+        assert_eq!(wrong(status), Err(format!("the status {status} is not from 200 to 599").into()));
+    }
+}
+
+#[test]
+fn headers_of_one_name_are_one() {
+    let pair = |name: &str, value: &str| Pair { name: name.to_owned(), value: value.to_owned() };
+    let headers = vec![pair("x-kind", "push"), pair("x-id", "7"), pair("x-kind", "more")];
+    let request = Request::from(InboundRequest { path: String::new(), headers, body: String::new() });
+    assert_eq!(request, Request::new("").header("X-Kind", "push").header("x-id", "7").header("x-kind", "more"));
+    assert_eq!((request.get("X-Kind"), request.headers.len()), (Some("push, more"), 2));
+}
+
+#[test]
 fn an_empty_namespace_is_none() {
     let none = ObjectKey { namespace: None, name: "a".to_owned() };
     assert_eq!(Keys::from(vec!["/a"]).of("", "a"), Keys(vec![none.clone(), none.clone()]));
@@ -462,6 +483,9 @@ fn an_update_becomes_what_the_contract_wants() {
     let table = [
         ("nothing", update(PrimaryUpdate::Nothing, Some(1500))),
         ("object", update(PrimaryUpdate::Object(r#"{"metadata":{"resourceVersion":"7"},"spec":1}"#.into()), None)),
+        ("null", update(PrimaryUpdate::Object(r#"{"metadata":{"resourceVersion":"7"}}"#.into()), None)),
+        ("odd", Err("[1] is no object".to_owned())),
+        ("no object", Err(r#""a" is no object"#.to_owned())),
         ("both", update(PrimaryUpdate::ObjectAndStatus(r#"{"spec":1,"status":{"ok":true}}"#.into()), None)),
         (
             "locked",
@@ -856,7 +880,7 @@ fn the_run_is_as_the_test_says() {
         assert_eq!(context::settings::<Value>().unwrap(), json!({ "controller": { "name": "pages" } }));
         assert_eq!((system::now().as_str(), system::now_ms()), ("2026-02-01T00:00:00Z", 1.5));
         assert_ne!(system::uuid(), system::uuid());
-        assert_eq!(system::random_bytes(3).len(), 3);
+        assert_eq!([0, 3, 4096, 10_000].map(|len| system::random_bytes(len).len()), [0, 3, 4096, 10_000]);
     });
     assert_eq!(context::retry(), None, "the run is over");
 }
