@@ -34,15 +34,19 @@ func answerInUTF8[T any](given T) T {
 	return given
 }
 
-// errorInUTF8 returns an error whose text is UTF-8.
+// errorInUTF8 returns an error that has a text, which is UTF-8.
 func errorInUTF8(err error) error {
 	if err == nil {
 		return nil
 	}
-	if text := err.Error(); !utf8.ValidString(text) {
+	switch text := err.Error(); {
+	case text == "":
+		return errors.New("an error without a message")
+	case !utf8.ValidString(text):
 		return errors.New(inUTF8(text))
+	default:
+		return err
 	}
-	return err
 }
 
 // each returns a copy of a list in which each item is changed; the list itself is the author's.

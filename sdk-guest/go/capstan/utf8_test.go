@@ -87,11 +87,13 @@ func TestWhatIsAnsweredIsUTF8(t *testing.T) {
 func TestWhatFailsIsToldInUTF8(t *testing.T) {
 	fresh(t)
 	Desired("returned", func(Run, *page) (Object, error) { return nil, errors.New(broken) })
+	Desired("silent", func(Run, *page) (Object, error) { return nil, errors.New("") })
 	Desired("panicked", func(Run, *page) (Object, error) { panic(broken) })
 	Desired("unspeakable", func(Run, *page) (Object, error) { return nil, (*CallError)(nil) })
 	daemon := &stub{}
 	said := func(name string) string { _, err := serveDesired(On(daemon), name, hello); return text(err) }
 	equal(t, said("returned"), "a\uFFFDb")
+	equal(t, said("silent"), "an error without a message")
 	equal(t, said("panicked"), "panic: a\uFFFDb")
 	equal(t, utf8.ValidString(strings.Join(daemon.logs, " ")), true)
 	// A nil pointer that is an error all the same has no text.

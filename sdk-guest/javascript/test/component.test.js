@@ -487,6 +487,7 @@ test("what is thrown becomes the text of the failure", () => {
     [new TypeError("no text"), "TypeError: no text"],
     [new Error(""), "an error without a message"],
     [new RangeError(""), "RangeError"],
+    ["", "an error without a message"],
     [new CallError({ reason: "denied", code: 0, message: "not in the manifest" }), "not in the manifest"],
     ["no HTML", "no HTML"],
     [undefined, "thrown: undefined"],

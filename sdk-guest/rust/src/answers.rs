@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::bindings::imports::capstan::operator::types::MatchResult;
 use crate::{Json, Result};
 
-/// What to write to the primary, and when to come back.
+/// What to write to the primary, and when to come back. An object or status that is `None` is not written.
 ///
 /// ```
 /// # use capstan_guest::Update;
@@ -44,18 +44,18 @@ impl Update {
 
     /// Writes the status. Kind, name and namespace are filled in by the daemon.
     pub fn status(status: impl Serialize) -> Self {
-        Self::writing(value(&status).map(Write::Status))
+        Self::of(Ok(None), some(&status))
     }
 
     /// Writes the object without its status. With server-side apply, give the fields that this controller owns and no
     /// others; kind, name and namespace are filled in by the daemon.
     pub fn object(object: impl Serialize) -> Self {
-        Self::writing(value(&object).map(Write::Object))
+        Self::of(some(&object), Ok(None))
     }
 
     /// Writes the object, then the status.
     pub fn object_and_status(object: impl Serialize, status: impl Serialize) -> Self {
-        Self::writing(value(&object).and_then(|object| Ok(Write::ObjectAndStatus(object, value(&status)?))))
+        Self::of(some(&object), some(&status))
     }
 
     /// Runs again after so long, at most 49 days.
@@ -74,6 +74,19 @@ impl Update {
     #[doc(hidden)]
     pub fn unchecked_status(document: Json) -> Self {
         Self::writing(Ok(Write::Unchecked(document)))
+    }
+
+    /// Writes what there is of the two.
+    fn of(object: Result<Option<Value>>, status: Result<Option<Value>>) -> Self {
+        let write = object.and_then(|object| {
+            Ok(match (object, status?) {
+                (None, None) => Write::Nothing,
+                (Some(object), None) => Write::Object(object),
+                (None, Some(status)) => Write::Status(status),
+                (Some(object), Some(status)) => Write::ObjectAndStatus(object, status),
+            })
+        });
+        Self::writing(write)
     }
 
     fn writing(write: Result<Write>) -> Self {
@@ -138,7 +151,7 @@ impl Created {
     /// With the Kubernetes object that remembers its id: needed with `state` in the manifest, and not allowed without. It is written at once, and
     /// deleted together with the thing.
     pub fn state(self, object: impl Serialize) -> Result<Self> {
-        Ok(Self { state: Some(Json::of(&object)?), ..self })
+        Ok(Self { state: some(&object)?.map(|object| Json::of(&object)).transpose()?, ..self })
     }
 
     /// Returns the thing.
@@ -179,7 +192,7 @@ impl Handled {
 
     /// It is dealt with by this status.
     pub fn status(status: impl Serialize) -> Self {
-        Self { status: value(&status).map(Some), next: Next::Retry }
+        Self { status: some(&status), next: Next::Retry }
     }
 
     /// Retries after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one.
@@ -268,7 +281,7 @@ pub struct Met {
 impl Met {
     /// Adds a detail of 16 KiB at most, which is found in the result of the workflow.
     pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
-        self.detail = Some(value(&detail)?);
+        self.detail = some(&detail)?;
         Ok(self)
     }
 }
@@ -348,8 +361,9 @@ impl PrimaryThings {
     }
 }
 
-fn value(of: &impl Serialize) -> Result<Value> {
-    Ok(serde_json::to_value(of)?)
+/// Returns a value; what is null, such as `None`, is none.
+fn some(of: &impl Serialize) -> Result<Option<Value>> {
+    Ok(Some(serde_json::to_value(of)?).filter(|value| !value.is_null()))
 }
 
 /// Returns the document for a status: `{"status": …}`, with the version that it is for.

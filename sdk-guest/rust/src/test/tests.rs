@@ -58,6 +58,11 @@ impl Reconciler for Operator {
             "both" => Ok(Update::object_and_status(json!({ "spec": 1 }), json!({ "ok": true }))),
             "locked" => Ok(Update::status(json!({ "ok": true })).only_at("7")),
             "fail" => Err("no".into()),
+            "silent" => Err("".into()),
+            "no status" => Ok(Update::status(None::<Value>).only_at("7")),
+            "no object or status" => Ok(Update::object_and_status(None::<Value>, None::<Value>)),
+            "status alone" => Ok(Update::object_and_status(None::<Value>, json!({ "ok": true }))),
+            "object alone" => Ok(Update::object_and_status(json!({ "spec": 1 }), None::<Value>)),
             "map" => Ok(Update::status(BTreeMap::from([((1, 2), 3)]))),
             _ => Ok(Update::status(json!({ "ok": true })).reschedule(Duration::MAX)),
         }
@@ -86,6 +91,7 @@ impl ErrorHandler for Operator {
             "later" => Some(Handled::new().reschedule(Duration::from_secs(2))),
             "slow" => Some(Handled::status(json!({ "error": failure.message })).retry_after(Duration::from_secs(3))),
             "quiet" => Some(Handled::new()),
+            "wordless" => Some(Handled::status(None::<Value>).stop()),
             "torn" => Some(Handled::new().stop().retry_after(Duration::from_secs(3))),
             _ => None,
         })
@@ -391,6 +397,12 @@ fn headers_of_one_name_are_one() {
 }
 
 #[test]
+fn a_detail_or_state_that_is_none_is_not_told() {
+    assert_eq!(Met::from(true).detail(None::<Value>), Ok(Met::from(true)));
+    assert_eq!(crate::Created::new(7).and_then(|created| created.state(None::<Value>)), crate::Created::new(7));
+}
+
+#[test]
 fn an_empty_namespace_is_none() {
     let none = ObjectKey { namespace: None, name: "a".to_owned() };
     assert_eq!(Keys::from(vec!["/a"]).of("", "a"), Keys(vec![none.clone(), none.clone()]));
@@ -493,6 +505,11 @@ fn an_update_becomes_what_the_contract_wants() {
         ),
         ("status", update(PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.into()), Some(u32::MAX))),
         ("fail", Err("no".to_owned())),
+        ("silent", Err("an error without a message".to_owned())),
+        ("no status", update(PrimaryUpdate::Nothing, None)),
+        ("no object or status", update(PrimaryUpdate::Nothing, None)),
+        ("status alone", update(PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.into()), None)),
+        ("object alone", update(PrimaryUpdate::Object(r#"{"spec":1}"#.into()), None)),
         ("map", Err("key must be a string".to_owned())),
     ];
     for (html, expected) in table {
@@ -548,6 +565,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
         ("later", handled(None, NextStep::RescheduleMs(2000))),
         ("slow", handled(status, NextStep::RetryAfterMs(3000))),
         ("quiet", handled(None, NextStep::Retry)),
+        ("wordless", handled(None, NextStep::Stop)),
         ("", error_handler::ErrorControl::Unhandled),
     ];
     let failure = Failure {
