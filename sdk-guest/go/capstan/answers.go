@@ -3,8 +3,9 @@
 package capstan
 
 import (
-	"reflect"
 	"time"
+
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/document"
 )
 
 // Update says what to write to the primary, and when to come back. The zero value writes nothing and waits for the next
@@ -87,7 +88,7 @@ const (
 )
 
 // Handled says how a failure is dealt with: it is logged quietly, and retried as the manifest says unless a field says otherwise. A function that
-// returns nil has not dealt with it, as if it were not there.
+// returns nil has not dealt with it, as if it were not there. Stop, Reschedule and RetryAfter exclude each other.
 type Handled struct {
 	// Status is written as the status.
 	Status any
@@ -103,7 +104,7 @@ type Handled struct {
 // FailedRun says what failed, for a function of [DecideRetry].
 type FailedRun struct {
 	// FailureClass is that of the failure.
-	FailureClass FailureClass `json:"failure-class"`
+	FailureClass FailureClass `json:"failureClass"`
 	// Message is the text of the failure.
 	Message string `json:"message"`
 	// Retry is the retry state.
@@ -136,7 +137,7 @@ const (
 	ClassOther FailureClass = "other"
 )
 
-// NextRetry says when a failed run is retried. The zero value is as the manifest says.
+// NextRetry says when a failed run is retried. The zero value is as the manifest says. After and Stop exclude each other.
 type NextRetry struct {
 	// After retries after so long, in place of the delay that the manifest says; see [AtOnce]. It uses up an attempt, and none
 	// follows the last one.
@@ -181,9 +182,10 @@ type PrimaryThings struct {
 	Things any
 }
 
-// Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise.
+// Equal compares two values for a function of [Match]: it returns the text if they differ, and nothing otherwise. Numbers in an [Object] are equal
+// if they say the same, however they are written.
 func Equal(differs string, actual, desired any) string {
-	if reflect.DeepEqual(actual, desired) {
+	if document.Equal(actual, desired) {
 		return ""
 	}
 	return differs

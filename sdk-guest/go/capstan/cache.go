@@ -53,6 +53,9 @@ func (r Run) List[T any](query Query) ([]T, error) {
 
 // Page returns one page of what a query selects.
 func (r Run) Page[T any](query Query) (Page[T], error) {
+	if query.Limit < 0 {
+		return Page[T]{}, negative("Limit", query.Limit)
+	}
 	texts, err := r.ask().FindAll(query)
 	if err != nil {
 		return Page[T]{}, err

@@ -109,7 +109,7 @@ func mapperOf[O any](what string, function func(Run, *O) ([]Key, error)) mapperF
 }
 
 func serveAccepts(run Run, name string, change changed) (bool, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[filterFunc](filter, controller, name)
 	if function == nil {
 		return false, unknown(filter, controller, name)
@@ -126,7 +126,7 @@ func serveToSecondaries(run Run, name, primary string) ([]Key, error) {
 }
 
 func serveMapper(run Run, kind *kind, name, object string) ([]Key, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[mapperFunc](kind, controller, name)
 	if function == nil {
 		return nil, unknown(kind, controller, name)

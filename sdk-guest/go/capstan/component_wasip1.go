@@ -46,7 +46,7 @@ import (
 )
 
 func init() {
-	slog.SetDefault(slog.New(logHandler{daemon: imports{}}))
+	slog.SetDefault(slog.New(logHandler{daemon: askingInUTF8{imports{}}}))
 	log.SetFlags(0)
 	exportReconciler.Reconcile = func(primary string) types.Result[witReconciler.UpdateControl, string] {
 		return serve(bindUpdate, func(run Run) (updateControl, error) { return serveReconcile(run, primary) })

@@ -41,6 +41,9 @@ func (r Run) Expectations() Expectations { return Expectations{r} }
 
 // Expect expects something of the primary, in place of anything else. Fails with [ErrInvalid] for a name that is empty or longer than 253 bytes.
 func (e Expectations) Expect(name string, timeout time.Duration) error {
+	if err := fromZero("timeout", timeout); err != nil {
+		return err
+	}
 	return e.run.ask().Expect(name, timeout)
 }
 

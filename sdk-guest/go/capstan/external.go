@@ -126,7 +126,7 @@ func removerOf[P, T any](function func(Run, *T, *P) error) removerFunc {
 }
 
 func serveCreate(run Run, name, desired, primary string) (created, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[creatorFunc](creator, controller, name)
 	if function == nil {
 		return created{}, unknown(creator, controller, name)
@@ -135,7 +135,7 @@ func serveCreate(run Run, name, desired, primary string) (created, error) {
 }
 
 func serveUpdate(run Run, name, actual, desired, primary string) (string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[updaterFunc](updater, controller, name)
 	if function == nil {
 		return "", unknown(updater, controller, name)
@@ -144,7 +144,7 @@ func serveUpdate(run Run, name, actual, desired, primary string) (string, error)
 }
 
 func serveRemove(run Run, name, actual, primary string) error {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[removerFunc](remover, controller, name)
 	if function == nil {
 		return unknown(remover, controller, name)

@@ -168,7 +168,7 @@ func (imports) Remove(target ObjectRef, options RemoveOptions) error {
 		ResourceVersion: optional(options.ResourceVersion),
 	}
 	if options.GraceSeconds != nil {
-		bound.GraceSeconds = types.Some(uint32(max(0, *options.GraceSeconds)))
+		bound.GraceSeconds = types.Some(uint32(min(*options.GraceSeconds, math.MaxUint32)))
 	}
 	_, err := try(func() types.Result[types.Unit, witTypes.CallError] {
 		return witOperations.Remove(refOf(target), types.Some(bound))

@@ -128,7 +128,7 @@ func (r Received) answer() (answer, error) {
 }
 
 func serveReceive(run Run, name string, of request) (answer, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[receiverFunc](receiver, controller, name)
 	if function == nil {
 		return answer{}, unknown(receiver, controller, name)

@@ -7,11 +7,19 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/document"
 )
 
 // Object is a JSON object without a type of its own: short to write, and read by its keys.
 //
 //	capstan.Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": capstan.Object{"name": "hello"}}
+//
+// Numbers in it are of the type [json.Number], as those of any other value without a type of its own: they keep all their digits, and
+// Int64 or Float64 read them.
+//
+//	replicas, err := object["spec"].(capstan.Object)["replicas"].(json.Number).Int64()
 //
 // Wherever this package takes or returns an object, any type does that encoding/json writes and reads: this one, a struct
 // with json tags, or one of k8s.io/api.
@@ -86,13 +94,14 @@ func encode(value any) (string, error) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(value)
-	return strings.TrimSuffix(text.String(), "\n"), err
+	// What a json.RawMessage has in it, the encoder takes over as it is.
+	return inUTF8(strings.TrimSuffix(text.String(), "\n")), err
 }
 
 // decode reads a JSON document as a T; the error names the type.
 func decode[T any](text string) (T, error) {
 	var value T
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
+	if err := document.Read(text, &value); err != nil {
 		return value, fmt.Errorf("not a valid %s: %w", typeName(reflect.TypeFor[T]()), err)
 	}
 	return value, nil
@@ -133,7 +142,7 @@ func withField(object string, value any, path ...string) (string, error) {
 	}
 	if len(path) > 1 {
 		inner, ok := fields[path[0]]
-		if !ok {
+		if !ok || string(inner) == "null" {
 			inner = json.RawMessage("{}")
 		}
 		if text, err = withField(string(inner), value, path[1:]...); err != nil {
@@ -145,8 +154,12 @@ func withField(object string, value any, path ...string) (string, error) {
 }
 
 func shortened(text string) string {
-	if len(text) > 80 {
-		return text[:80] + "…"
+	if len(text) <= 80 {
+		return text
 	}
-	return text
+	end := 80
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }

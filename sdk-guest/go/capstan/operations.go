@@ -2,6 +2,8 @@
 
 package capstan
 
+import "fmt"
+
 // Create creates an object, and returns it as it is then. Fails with [ErrConflict] if it exists. At most one set of options
 // is given, here and below.
 func (r Run) Create[T any](object T, options ...WriteOptions) (T, error) {
@@ -43,7 +45,11 @@ func (r Run) MergePatch[T any](target ObjectRef, patch any, options ...WriteOpti
 
 // Remove deletes an object. It is a success if it is gone already.
 func (r Run) Remove(target ObjectRef, options ...RemoveOptions) error {
-	return r.ask().Remove(target, first(options))
+	given := first(options)
+	if given.GraceSeconds != nil && *given.GraceSeconds < 0 {
+		return negative("GraceSeconds", *given.GraceSeconds)
+	}
+	return r.ask().Remove(target, given)
 }
 
 // AddFinalizer adds a finalizer to the primary, the controller's if it is empty, and returns the primary as it is then. Needed
@@ -177,6 +183,11 @@ func answered[T any](text string, err error) (T, error) {
 		return none, err
 	}
 	return decode[T](text)
+}
+
+// negative returns the refusal of a count that is negative: the contract has no such.
+func negative(field string, count int) error {
+	return &CallError{Reason: ErrInvalid, Message: fmt.Sprintf("%s: %d is negative", field, count)}
 }
 
 func first[T any](options []T) T {

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Reconcile registers what brings the world in line with a primary, whose type P names the fields that are read. It is called
@@ -222,6 +223,8 @@ func (c Controller) register(kind *kind, name string, missing bool, function any
 		panic(call + ": the function is nil")
 	case named && name == "":
 		panic(call + ": the name is empty")
+	case !utf8.ValidString(string(c) + name):
+		panic(call + ": the name is not UTF-8")
 	case find(kind, string(c), name) != nil:
 		panic(call + " is called twice")
 	}

@@ -18,6 +18,7 @@ type Run struct {
 
 // On returns a run that asks this daemon; unit tests get theirs from capstantest.
 func On(daemon Daemon) Run {
+	daemon = askingInUTF8{daemon}
 	return Run{callContext{context.Background(), daemon}, daemon}
 }
 
@@ -41,7 +42,7 @@ type Retry struct {
 	Last bool `json:"last"`
 }
 
-// Info returns what is known about the run from its start.
+// Info returns what is known about the run from its start; nothing in a call beside all runs.
 func (r Run) Info() RunInfo {
 	if info := r.ask().Run(); info != nil {
 		return *info
@@ -82,8 +83,15 @@ func (r Run) Now() time.Time { return r.ask().Now().UTC().Truncate(time.Second) 
 // NowMs returns the same time in milliseconds since 1970, with fractions.
 func (r Run) NowMs() float64 { return float64(r.ask().Now().UnixMicro()) / 1000 }
 
-// RandomBytes returns so many random bytes, at most 4096. In a component, crypto/rand does the same.
-func (r Run) RandomBytes(count int) []byte { return r.ask().RandomBytes(count) }
+// RandomBytes returns so many random bytes. In a component, crypto/rand does the same.
+func (r Run) RandomBytes(count int) []byte {
+	bytes := make([]byte, 0, max(0, count))
+	for len(bytes) < count {
+		// The daemon gives 4096 at once.
+		bytes = append(bytes, r.ask().RandomBytes(min(count-len(bytes), 4096))...)
+	}
+	return bytes
+}
 
 // UUID returns a random UUID (version 4).
 func (r Run) UUID() string { return r.ask().UUID() }

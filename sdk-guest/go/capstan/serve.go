@@ -84,7 +84,11 @@ func cleanerOf[P any](function func(Run, *P) (Deletion, error)) cleanerFunc {
 		if err != nil {
 			return Deletion{}, err
 		}
-		return function(run, primary)
+		deletion, err := function(run, primary)
+		if err != nil {
+			return Deletion{}, err
+		}
+		return deletion, fromZero("Reschedule", deletion.Reschedule)
 	}
 }
 
@@ -108,7 +112,14 @@ func retryPolicyOf[P any](function func(Run, *P, FailedRun) (NextRetry, error)) 
 		if err != nil {
 			return NextRetry{}, err
 		}
-		return function(run, primary, failed)
+		next, err := function(run, primary, failed)
+		if err != nil {
+			return NextRetry{}, err
+		}
+		if next.Stop && next.After != 0 {
+			return NextRetry{}, errors.New("Stop and After exclude each other")
+		}
+		return next, fromZero("After", next.After)
 	}
 }
 
@@ -242,6 +253,9 @@ func resourcePollerOf[P any](function func(Run, *P) (Things, error)) resourcePol
 		if err != nil {
 			return pollResult{}, err
 		}
+		if err := fromZero("Again", things.Again); err != nil {
+			return pollResult{}, err
+		}
 		resources, err := itemsOf(things.Things)
 		return pollResult{resources, millis(things.Again)}, within("the things", err)
 	}
@@ -275,6 +289,9 @@ func primaryOf[P any](text string) (*P, error) {
 // control returns the update as the contract has it.
 func (u Update) control() (updateControl, error) {
 	control := updateControl{reschedule: millis(u.Reschedule)}
+	if err := fromZero("Reschedule", u.Reschedule); err != nil {
+		return control, err
+	}
 	object := "{}"
 	if !nothing(u.Object) {
 		var err error
@@ -311,6 +328,12 @@ func (c *Handled) control() (errorControl, error) {
 	if c == nil {
 		return errorControl{}, nil
 	}
+	if c.Stop && c.RetryAfter != 0 || c.Stop && c.Reschedule != 0 || c.RetryAfter != 0 && c.Reschedule != 0 {
+		return errorControl{}, errors.New("Stop, RetryAfter and Reschedule exclude each other")
+	}
+	if err := errors.Join(fromZero("RetryAfter", c.RetryAfter), fromZero("Reschedule", c.Reschedule)); err != nil {
+		return errorControl{}, err
+	}
 	control := errorControl{
 		handled:    true,
 		noRetry:    c.Stop,
@@ -325,6 +348,14 @@ func (c *Handled) control() (errorControl, error) {
 	return control, within("status", err)
 }
 
+// fromZero returns an error for a time that is negative.
+func fromZero(field string, delay time.Duration) error {
+	if delay < 0 {
+		return fmt.Errorf("%s: %v is negative", field, delay)
+	}
+	return nil
+}
+
 // millis returns the whole milliseconds that the contract can say; nil for no delay at all.
 func millis(delay time.Duration) *uint32 {
 	if delay == 0 {
@@ -335,7 +366,7 @@ func millis(delay time.Duration) *uint32 {
 }
 
 func serveReconcile(run Run, primary string) (updateControl, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[reconcilerFunc](reconciler, controller, "")
 	if function == nil {
 		return updateControl{}, unserved(reconciler, controller)
@@ -344,7 +375,7 @@ func serveReconcile(run Run, primary string) (updateControl, error) {
 }
 
 func serveCleanup(run Run, primary string) (Deletion, error) {
-	function := lookUp[cleanerFunc](cleaner, run.Info().Controller, "")
+	function := lookUp[cleanerFunc](cleaner, controllerOf(run), "")
 	if function == nil {
 		// This controller has nothing to tidy up; another one of the component has.
 		return Deletion{}, nil
@@ -353,7 +384,7 @@ func serveCleanup(run Run, primary string) (Deletion, error) {
 }
 
 func serveHandleError(run Run, primary string, failure Failure) (errorControl, error) {
-	function := lookUp[errorHandlerFunc](errorHandler, run.Info().Controller, "")
+	function := lookUp[errorHandlerFunc](errorHandler, controllerOf(run), "")
 	if function == nil {
 		// This controller leaves failures to the daemon; another one of the component does not.
 		return errorControl{}, nil
@@ -362,7 +393,7 @@ func serveHandleError(run Run, primary string, failure Failure) (errorControl, e
 }
 
 func serveDecideRetry(run Run, primary string, failed FailedRun) (NextRetry, error) {
-	function := lookUp[retryPolicyFunc](retryPolicy, run.Info().Controller, "")
+	function := lookUp[retryPolicyFunc](retryPolicy, controllerOf(run), "")
 	if function == nil {
 		// This controller leaves that to the manifest; another one of the component does not.
 		return NextRetry{}, nil
@@ -371,7 +402,7 @@ func serveDecideRetry(run Run, primary string, failed FailedRun) (NextRetry, err
 }
 
 func serveValidate(run Run, primary string) ([]Problem, error) {
-	function := lookUp[validatorFunc](validator, run.Info().Controller, "")
+	function := lookUp[validatorFunc](validator, controllerOf(run), "")
 	if function == nil {
 		// This controller finds nothing wrong; another one of the component may.
 		return nil, nil
@@ -380,7 +411,7 @@ func serveValidate(run Run, primary string) ([]Problem, error) {
 }
 
 func serveInitialize(run Run, primary string) error {
-	function := lookUp[initializerFunc](initializer, run.Info().Controller, "")
+	function := lookUp[initializerFunc](initializer, controllerOf(run), "")
 	if function == nil {
 		// This controller has nothing to prepare; another one of the component has.
 		return nil
@@ -390,7 +421,7 @@ func serveInitialize(run Run, primary string) error {
 }
 
 func serveDesired(run Run, name, primary string) (string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[desiredFunc](desired, controller, name)
 	if function == nil {
 		return "", unknown(desired, controller, name)
@@ -399,7 +430,7 @@ func serveDesired(run Run, name, primary string) (string, error) {
 }
 
 func serveDesiredSet(run Run, name, primary string) ([]string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[desiredSetFunc](desiredSet, controller, name)
 	if function == nil {
 		return nil, unknown(desiredSet, controller, name)
@@ -408,7 +439,7 @@ func serveDesiredSet(run Run, name, primary string) ([]string, error) {
 }
 
 func serveMatch(run Run, name, actual, wanted, primary string) (string, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[matcherFunc](matcher, controller, name)
 	if function == nil {
 		return "", unknown(matcher, controller, name)
@@ -417,7 +448,7 @@ func serveMatch(run Run, name, actual, wanted, primary string) (string, error) {
 }
 
 func serveIsMet(run Run, name, dependent, primary string) (conditionResult, error) {
-	controller := run.Info().Controller
+	controller := controllerOf(run)
 	function := lookUp[conditionFunc](condition, controller, name)
 	if function == nil {
 		return conditionResult{}, unknown(condition, controller, name)
@@ -426,7 +457,7 @@ func serveIsMet(run Run, name, dependent, primary string) (conditionResult, erro
 }
 
 func servePoll(run Run, name string) ([]primaryResources, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[pollerFunc](poller, controller, name)
 	if function == nil {
 		return nil, unknown(poller, controller, name)
@@ -435,7 +466,7 @@ func servePoll(run Run, name string) ([]primaryResources, error) {
 }
 
 func servePollOne(run Run, name, primary string) (pollResult, error) {
-	controller := calledFor(run)
+	controller := controllerOf(run)
 	function := lookUp[resourcePollerFunc](resourcePoller, controller, name)
 	if function == nil {
 		return pollResult{}, unknown(resourcePoller, controller, name)
@@ -443,8 +474,9 @@ func servePollOne(run Run, name, primary string) (pollResult, error) {
 	return guarded(run, func() (pollResult, error) { return function(run, primary) })
 }
 
-// calledFor returns the controller of a call that belongs to no run.
-func calledFor(run Run) string {
+// controllerOf returns the controller that is called for, in a run or beside all runs: validators, pollers, receivers, filters and mappers belong
+// to none.
+func controllerOf(run Run) string {
 	if info := run.ask().Run(); info != nil {
 		return info.Controller
 	}
@@ -459,8 +491,17 @@ func calledFor(run Run) string {
 	return settings.Controller.Name
 }
 
-// guarded calls a function of the author. Its panic becomes an error, and its stack a line of the log.
-func guarded[T any](run Run, function func() (T, error)) (answer T, err error) {
+// guarded calls a function of the author, and sees to it that the daemon understands what becomes of it.
+func guarded[T any](run Run, function func() (T, error)) (T, error) {
+	answer, err := caught(run, func() (T, error) {
+		answer, err := function()
+		return answer, errorInUTF8(err)
+	})
+	return answerInUTF8(answer), errorInUTF8(err)
+}
+
+// caught calls a function. Its panic becomes an error, and its stack a line of the log.
+func caught[T any](run Run, function func() (T, error)) (answer T, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			frames := panicFrames()
@@ -475,7 +516,7 @@ func guarded[T any](run Run, function func() (T, error)) (answer T, err error) {
 }
 
 // panicFrames returns the functions that led to the panic, innermost first, without those of the runtime and of this
-// package. It is called by the deferred function of guarded.
+// package. It is called by the deferred function of caught, which guarded calls.
 func panicFrames() []string {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])

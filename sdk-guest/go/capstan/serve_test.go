@@ -21,7 +21,8 @@ type page struct {
 
 const hello = `{"metadata": {"name": "hello", "namespace": "web", "generation": 3}, "spec": {"html": "<b>"}}`
 
-// stub is a daemon that knows its controller and remembers the log; anything else would panic.
+// stub is a daemon in a run: it knows its controller and remembers the log; anything else would panic. Where the daemon calls outside of all
+// runs, that is beside.
 type stub struct {
 	Daemon
 	controller string
@@ -71,9 +72,9 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 		{Update{Object: Object{"spec": 1, "status": 2}, Status: Object{}}, updateControl{objectAndStatus: `{"spec":1,"status":{}}`}},
 		{Update{Status: 1, OnlyAt: "7"}, updateControl{status: `{"metadata":{"resourceVersion":"7"},"status":1}`}},
 		{Update{Object: Object{"metadata": Object{"name": "a"}}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"name":"a","resourceVersion":"7"}}`}},
+		{Update{Object: Object{"metadata": nil}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"resourceVersion":"7"}}`}},
 		{Update{Reschedule: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
 		{Update{Reschedule: AtOnce}, updateControl{reschedule: ms(0)}},
-		{Update{Reschedule: -time.Second}, updateControl{reschedule: ms(0)}},
 		{Update{Reschedule: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},
 	} {
 		control, err := row.update.control()
@@ -84,6 +85,8 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 	equal(t, text(err), "status: not an object: [1]")
 	_, err = Update{Status: func() {}}.control()
 	equal(t, text(err), "status: json: unsupported type: func()")
+	_, err = Update{Reschedule: -time.Second}.control()
+	equal(t, text(err), "Reschedule: -1s is negative")
 }
 
 func TestAFailureIsDealtWithIfAnythingIsAnswered(t *testing.T) {
@@ -103,6 +106,46 @@ func TestAFailureIsDealtWithIfAnythingIsAnswered(t *testing.T) {
 		equal(t, err, nil)
 		equal(t, control, row.expected)
 	}
+}
+
+func TestAFailureIsDealtWithInOneWay(t *testing.T) {
+	for _, row := range []struct {
+		handled Handled
+		said    string
+	}{
+		{Handled{Stop: true, RetryAfter: time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
+		{Handled{Stop: true, Reschedule: AtOnce}, "Stop, RetryAfter and Reschedule exclude each other"},
+		{Handled{RetryAfter: time.Second, Reschedule: time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
+		{Handled{RetryAfter: -time.Second}, "RetryAfter: -1s is negative"},
+		{Handled{Reschedule: -time.Second}, "Reschedule: -1s is negative"},
+	} {
+		_, err := row.handled.control()
+		equal(t, text(err), row.said)
+	}
+}
+
+func TestNoAnswerSaysTwoThingsOrGoesBackInTime(t *testing.T) {
+	fresh(t)
+	var deletion Deletion
+	var next NextRetry
+	var things Things
+	Cleanup(func(Run, *page) (Deletion, error) { return deletion, nil })
+	DecideRetry(func(Run, *page, FailedRun) (NextRetry, error) { return next, nil })
+	PollOne("a", func(Run, *page) (Things, error) { return things, nil })
+	run := On(&stub{})
+	deletion = Deletion{KeepFinalizer: true, Reschedule: -time.Second}
+	_, err := serveCleanup(run, hello)
+	equal(t, text(err), "Reschedule: -1s is negative")
+	next = NextRetry{After: time.Second, Stop: true}
+	_, err = serveDecideRetry(run, hello, FailedRun{})
+	equal(t, text(err), "Stop and After exclude each other")
+	next = NextRetry{After: -time.Second}
+	_, err = serveDecideRetry(run, hello, FailedRun{})
+	equal(t, text(err), "After: -1s is negative")
+	things = Things{Again: -time.Second}
+	_, err = servePollOne(run, "a", hello)
+	equal(t, text(err), "Again: -1s is negative")
+	equal(t, text(run.Expectations().Expect("a", -time.Second)), "timeout: -1s is negative")
 }
 
 func TestTheFunctionOfTheRunsControllerIsCalledOrElseThatOfAll(t *testing.T) {
@@ -157,14 +200,14 @@ func TestAControllerWithoutValidatorFindsNothingWrong(t *testing.T) {
 	fresh(t)
 	wrong := []Problem{{Field: "metadata.name", Message: "hello is taken"}}
 	Controller("theme").Validate(func(_ Run, page *page) ([]Problem, error) { return wrong, nil })
-	found, err := serveValidate(On(&stub{controller: "webpage"}), hello)
+	found, err := serveValidate(On(&beside{stub{controller: "webpage"}}), hello)
 	equal(t, len(found), 0)
 	equal(t, err, nil)
-	found, err = serveValidate(On(&stub{controller: "theme"}), hello)
+	found, err = serveValidate(On(&beside{stub{controller: "theme"}}), hello)
 	equal(t, err, nil)
 	equal(t, found[0], wrong[0])
 	Controller("other").Validate(func(Run, *page) ([]Problem, error) { return nil, errors.New("can't say") })
-	_, err = serveValidate(On(&stub{controller: "other"}), hello)
+	_, err = serveValidate(On(&beside{stub{controller: "other"}}), hello)
 	equal(t, text(err), "can't say")
 }
 
@@ -181,14 +224,20 @@ func TestAControllerWithoutRetryPolicyLeavesDelaysToTheManifest(t *testing.T) {
 		if failed.FailureClass == ClassRejected {
 			return NextRetry{}, errors.New(page.Name + " has none")
 		}
-		return NextRetry{After: 5 * time.Second, Stop: failed.Retry.Attempt > 2}, nil
+		if failed.Retry.Attempt > 2 {
+			return NextRetry{Stop: true}, nil
+		}
+		return NextRetry{After: 5 * time.Second}, nil
 	})
 	next, err := serveDecideRetry(On(&stub{controller: "webpage"}), hello, FailedRun{})
 	equal(t, next, NextRetry{})
 	equal(t, err, nil)
 	run := On(&stub{controller: "theme"})
 	next, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassTrap, Retry: Retry{Attempt: 3}})
-	equal(t, next, NextRetry{After: 5 * time.Second, Stop: true})
+	equal(t, next, NextRetry{Stop: true})
+	equal(t, err, nil)
+	next, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassTrap})
+	equal(t, next, NextRetry{After: 5 * time.Second})
 	equal(t, err, nil)
 	_, err = serveDecideRetry(run, hello, FailedRun{FailureClass: ClassRejected})
 	equal(t, text(err), "hello has none")
@@ -295,8 +344,9 @@ func TestMistakesOfRegisteringAreFoundAtTheStart(t *testing.T) {
 	object := func(Run, *page) (Object, error) { return nil, nil }
 	Desired("configmap", object)
 	for expected, act := range map[string]func(){
-		`capstan.Desired("configmap") is called twice`: func() { Desired("configmap", object) },
-		`capstan.Desired(""): the name is empty`:       func() { Desired("", object) },
+		`capstan.Desired("configmap") is called twice`:   func() { Desired("configmap", object) },
+		`capstan.Desired(""): the name is empty`:         func() { Desired("", object) },
+		`capstan.Desired("\xff"): the name is not UTF-8`: func() { Desired("\xff", object) },
 		`capstan.Controller("theme").Reconcile: the function is nil`: func() {
 			Controller("theme").Reconcile((func(Run, *page) (Update, error))(nil))
 		},
@@ -373,4 +423,57 @@ func TestWhatIsPolledIsAListOfThingsByPrimary(t *testing.T) {
 	equal(t, err, nil)
 	_, err = servePollOne(run, "x", hello)
 	equal(t, text(err), "this component has no resource poller of `x`; it has: domains, none")
+}
+
+func TestEachCallFindsTheFunctionOfItsControllerInARunAndBeside(t *testing.T) {
+	fresh(t)
+	web := Controller("web")
+	web.Reconcile(func(Run, *page) (Update, error) { return Update{}, errors.New("called") })
+	web.Cleanup(func(Run, *page) (Deletion, error) { return Deletion{}, errors.New("called") })
+	web.HandleError(func(Run, *page, Failure) (*Handled, error) { return nil, errors.New("called") })
+	web.DecideRetry(func(Run, *page, FailedRun) (NextRetry, error) { return NextRetry{}, errors.New("called") })
+	web.Validate(func(Run, *page) ([]Problem, error) { return nil, errors.New("called") })
+	web.Initialize(func(Run, *page) error { return errors.New("called") })
+	web.Desired("a", func(Run, *page) (Object, error) { return nil, errors.New("called") })
+	web.DesiredSet("a", func(Run, *page) ([]Object, error) { return nil, errors.New("called") })
+	web.CreateExternal("a", func(Run, *Object, *page) (Created, error) { return Created{}, errors.New("called") })
+	web.UpdateExternal("a", func(Run, *Object, *Object, *page) (*Object, error) { return nil, errors.New("called") })
+	web.RemoveExternal("a", func(Run, *Object, *page) error { return errors.New("called") })
+	web.Match("a", func(Run, *Object, *Object, *page) (string, error) { return "", errors.New("called") })
+	web.Condition("a", func(Run, *page, string) (bool, error) { return false, errors.New("called") })
+	web.Poll("a", func(Run) ([]PrimaryThings, error) { return nil, errors.New("called") })
+	web.PollOne("a", func(Run, *page) (Things, error) { return Things{}, errors.New("called") })
+	web.Receive("a", func(Run, Request) (Received, error) { return Received{}, errors.New("called") })
+	web.Accepts("a", func(Run, Change[page]) (bool, error) { return false, errors.New("called") })
+	web.ToPrimaries("a", func(Run, *page) ([]Key, error) { return nil, errors.New("called") })
+	web.ToSecondaries("a", func(Run, *page) ([]Key, error) { return nil, errors.New("called") })
+	calls := map[string]func(run Run) error{
+		"Reconcile":      func(run Run) error { _, err := serveReconcile(run, hello); return err },
+		"Cleanup":        func(run Run) error { _, err := serveCleanup(run, hello); return err },
+		"HandleError":    func(run Run) error { _, err := serveHandleError(run, hello, Failure{}); return err },
+		"DecideRetry":    func(run Run) error { _, err := serveDecideRetry(run, hello, FailedRun{}); return err },
+		"Validate":       func(run Run) error { _, err := serveValidate(run, hello); return err },
+		"Initialize":     func(run Run) error { return serveInitialize(run, hello) },
+		"Desired":        func(run Run) error { _, err := serveDesired(run, "a", hello); return err },
+		"DesiredSet":     func(run Run) error { _, err := serveDesiredSet(run, "a", hello); return err },
+		"CreateExternal": func(run Run) error { _, err := serveCreate(run, "a", "{}", hello); return err },
+		"UpdateExternal": func(run Run) error { _, err := serveUpdate(run, "a", "{}", "{}", hello); return err },
+		"RemoveExternal": func(run Run) error { return serveRemove(run, "a", "{}", hello) },
+		"Match":          func(run Run) error { _, err := serveMatch(run, "a", "{}", "{}", hello); return err },
+		"Condition":      func(run Run) error { _, err := serveIsMet(run, "a", "", hello); return err },
+		"Poll":           func(run Run) error { _, err := servePoll(run, "a"); return err },
+		"PollOne":        func(run Run) error { _, err := servePollOne(run, "a", hello); return err },
+		"Receive":        func(run Run) error { _, err := serveReceive(run, "a", request{}); return err },
+		"Accepts":        func(run Run) error { _, err := serveAccepts(run, "a", changed{object: hello}); return err },
+		"ToPrimaries":    func(run Run) error { _, err := serveToPrimaries(run, "a", hello); return err },
+		"ToSecondaries":  func(run Run) error { _, err := serveToSecondaries(run, "a", hello); return err },
+	}
+	equal(t, len(calls), len(registered))
+	for name, call := range calls {
+		for where, daemon := range map[string]Daemon{"in a run": &stub{controller: "web"}, "beside": &beside{stub{controller: "web"}}} {
+			if said := text(call(On(daemon))); said != "called" {
+				t.Errorf("%s %s: %q", name, where, said)
+			}
+		}
+	}
 }

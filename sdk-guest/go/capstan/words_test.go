@@ -24,6 +24,7 @@ func TestWhatIsAnsweredIsWrittenInTheWordsOfTheContract(t *testing.T) {
 			`{"name":"pod","failed":"no"}],"complete":true}`},
 		{Failure{FromWorkflow, "no", nil, []DependentFailure{{"map", "no", ErrConflict}}, retry},
 			`{"origin":"workflow","message":"no","dependents":[{"name":"map","message":"no","refused":"conflict"}],"retry":{"attempt":1,"last":true}}`},
+		{FailedRun{ClassOutOfMemory, "no", retry}, `{"failureClass":"out-of-memory","message":"no","retry":{"attempt":1,"last":true}}`},
 		{RunInfo{Controller: "web", Retry: &retry},
 			`{"controller":"web","retry":{"attempt":1,"last":true},"primaryDeleted":false,"finalStateUnknown":false}`},
 	} {

@@ -8,17 +8,18 @@
 //	update, err := reconcile(daemon.Run(), page)
 //	// … daemon.Logs, daemon.Writes, daemon.Events
 //
-// What a function writes is recorded, and read by it afterwards, as from the daemon's caches.
+// What a function writes is recorded, and read by it afterwards, as from the daemon's caches. Numbers in what is recorded are of the type
+// json.Number, as in any [capstan.Object] that is read.
 package capstantest
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/capstan-dev/capstan/sdk-guest/go/capstan"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/document"
 )
 
 // Objects are the objects of sources: the source of a dependent has the dependent's name. An object is of any type that
@@ -32,6 +33,9 @@ type Daemon struct {
 	Controller string
 	// Retry is the retry state; nil on a fresh run.
 	Retry *capstan.Retry
+	// Beside says that the call belongs to no run, as those of [capstan.Validate], [capstan.Poll], [capstan.PollOne], [capstan.Receive],
+	// [capstan.Accepts], [capstan.ToPrimaries] and [capstan.ToSecondaries]: [capstan.Run.Info] is empty then.
+	Beside bool
 	// PrimaryDeleted says, in all-events mode, that the primary is gone.
 	PrimaryDeleted bool
 	// FinalStateUnknown says, in all-events mode, that there may have been later versions.
@@ -140,7 +144,7 @@ func (d *Daemon) Run() capstan.Run { return capstan.On(imports{d}) }
 // Read returns a value of the author's type from an object, such as a page from its text: for arranging tests.
 func Read[T any](text string) *T {
 	var value T
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
+	if err := document.Read(text, &value); err != nil {
 		panic(fmt.Sprintf("%v: %s", err, text))
 	}
 	return &value

@@ -5,6 +5,7 @@
 package capstantest_test
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"reflect"
@@ -180,8 +181,8 @@ func TestAJSONPatchChangesLists(t *testing.T) {
 		{"op": "copy", "from": "/ports/3", "path": "/last"},
 	}
 	patched := must[object](t)(daemon.Run().JSONPatch[object](ref, patch))
-	equal(t, patched["ports"], []any{0.0, 9.0, 3.0, 4.0})
-	equal(t, patched["last"], 4.0)
+	equal(t, patched["ports"], []any{json.Number("0"), json.Number("9"), json.Number("3"), json.Number("4")})
+	equal(t, patched["last"], any(json.Number("4")))
 	for _, wrong := range []object{{"op": "remove", "path": "/ports/9"}, {"op": "test", "path": "/kind", "value": "Pod"}, {"op": "paint", "path": "/kind"}} {
 		_, err := daemon.Run().JSONPatch[object](ref, []object{wrong})
 		equal(t, errors.Is(err, capstan.ErrInvalid), true)
@@ -276,6 +277,29 @@ func TestTheRunIsAsTheTestSaysItIs(t *testing.T) {
 	equal(t, (&capstantest.Daemon{}).Run().RandomBytes(3), (&capstantest.Daemon{}).Run().RandomBytes(3))
 }
 
+func TestACallBesideAllRunsHasNoRunButTheSettingsOfItsController(t *testing.T) {
+	run := (&capstantest.Daemon{Controller: "web", Retry: &capstan.Retry{Attempt: 2}, Beside: true}).Run()
+	equal(t, run.Info(), capstan.RunInfo{})
+	equal(t, run.Retry() == nil, true)
+	equal(t, must[object](t)(run.Settings[object]())["controller"], any(object{"name": "web"}))
+}
+
+func TestRandomBytesAreAsManyAsWereAskedFor(t *testing.T) {
+	run := (&capstantest.Daemon{}).Run()
+	for _, count := range []int{-1, 0, 3, 4096, 10_000} {
+		equal(t, len(run.RandomBytes(count)), max(0, count))
+	}
+}
+
+func TestCountsAreNotNegative(t *testing.T) {
+	run := (&capstantest.Daemon{}).Run()
+	_, err := run.Page[object](capstan.Query{From: capstan.Source("pods"), Limit: -1})
+	equal(t, err, error(&capstan.CallError{Reason: capstan.ErrInvalid, Message: "Limit: -1 is negative"}))
+	seconds := -1
+	err = run.Remove(capstan.ObjectRef{APIVersion: "v1", Kind: "Pod", Name: "a"}, capstan.RemoveOptions{GraceSeconds: &seconds})
+	equal(t, err, error(&capstan.CallError{Reason: capstan.ErrInvalid, Message: "GraceSeconds: -1 is negative"}))
+}
+
 func TestGoroutinesMayShareARun(t *testing.T) {
 	daemon := &capstantest.Daemon{}
 	var group sync.WaitGroup
@@ -312,7 +336,7 @@ func TestWhatIsExpectedIsCheckedAndSet(t *testing.T) {
 func TestWhatWasWrittenOutsideOfTheClusterIsRecorded(t *testing.T) {
 	// XC-4
 	daemon := &capstantest.Daemon{}
-	run, made, changed := daemon.Run(), object{"id": "a"}, object{"id": "a", "ttl": 1.0}
+	run, made, changed := daemon.Run(), object{"id": "a"}, object{"id": "a", "ttl": json.Number("1")}
 	told := errors.Join(run.Remember("domains", made, (*object)(nil)), run.Remember("domains", changed, made), run.Forget("domains", "a"))
 	equal(t, told, nil)
 	equal(t, errors.Is(run.Remember("domains", func() {}), nil), false)
@@ -339,4 +363,47 @@ func TestASourceIsRegisteredOnceAndDeregistered(t *testing.T) {
 	equal(t, errors.Is(err, capstan.ErrDenied), true)
 	equal(t, len(daemon.Registered), 1)
 	equal(t, daemon.Registered["keys"].(object)["informer"].(object)["kind"], any("Secret"))
+}
+
+func TestWhatIsAskedIsUTF8(t *testing.T) {
+	const broken, whole = "a\xffb", "a\uFFFDb"
+	daemon := &capstantest.Daemon{Workflows: map[string]capstan.WorkflowResult{whole: {Complete: true}}, Primaries: []any{named("WebPage", "web", "hello", nil)}}
+	run := daemon.Run()
+	run.Log().Info(broken, broken, broken)
+	run.Recorder().Publish(capstan.Event{Reason: broken, Message: broken, Key: broken, Labels: map[string]string{broken: broken}})
+	_, registered := run.Register(broken, object{"a": broken})
+	_, created := run.Create(named("Pod", "web", broken, nil))
+	_, finalized := run.AddFinalizer[object](broken)
+	_, ran := run.Workflow(broken).Reconcile()
+	errs := errors.Join(registered, created, finalized, ran, run.SetMemo(capstan.ForRun, broken, broken), run.Remember(broken, broken), run.Forget(broken, broken),
+		run.Expectations().Expect(broken, time.Second))
+	equal(t, errs, nil)
+	_, err := run.List[object](capstan.Query{From: capstan.Source("pods"), Labels: "x " + broken})
+	equal(t, err.Error(), "`x "+whole+"` is no label selector")
+	equal(t, daemon.Logs, []capstantest.Line{{Message: whole, Fields: map[string]string{whole: whole}}})
+	equal(t, daemon.Events, []capstan.Event{{Reason: whole, Message: whole, Key: whole, Labels: map[string]string{whole: whole}}})
+	equal(t, daemon.Registered, map[string]any{whole: object{"a": whole}})
+	equal(t, daemon.Writes[0].Target.Name, whole)
+	equal(t, daemon.Writes[1].Body, any(whole))
+	equal(t, daemon.Memos, map[capstantest.MemoKey]any{{Lifetime: capstan.ForRun, Key: whole}: whole})
+	equal(t, daemon.Remembered, []capstantest.Remembered{{Source: whole, Actual: whole}, {Source: whole, Forgotten: whole}})
+	equal(t, *run.Expectations().Pending(), capstan.Expectation{Name: whole})
+}
+
+func TestAWriteChangesNoNumberThatItsAuthorHasNotTouched(t *testing.T) {
+	// As in a component: what is read as an Object is written with the same digits.
+	const big = 9007199254740993
+	pod := named("Pod", "web", "a", nil)
+	pod["spec"] = object{"big": big, "size": 1}
+	daemon := &capstantest.Daemon{Secondaries: capstantest.Objects{"pods": {pod}}}
+	run := daemon.Run()
+	read := *must[*object](t)(run.Secondary[object]("pods"))
+	read["spec"].(object)["size"] = 2
+	must[object](t)(run.Edit(read))
+	equal(t, daemon.Writes[0].Body.(object)["spec"], any(object{"big": json.Number("9007199254740993"), "size": json.Number("2")}))
+	typed := must[*struct{ Spec struct{ Big, Size int64 } }](t)(run.Secondary[struct{ Spec struct{ Big, Size int64 } }]("pods"))
+	equal(t, typed.Spec, struct{ Big, Size int64 }{big, 2})
+	equal(t, (*capstantest.Read[object](`{"big":9007199254740993}`))["big"], any(json.Number("9007199254740993")))
+	equal(t, must[string](t)(run.Compare(capstan.Equality, object{"a": big}, object{"a": big - 1})), "the documents differ")
+	equal(t, must[string](t)(run.Compare(capstan.Generic, object{"a": []any{1, 2}}, object{"a": []any{1.0, 2}})), "")
 }

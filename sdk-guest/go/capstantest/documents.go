@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/capstan-dev/capstan/sdk-guest/go/capstan"
+	"github.com/capstan-dev/capstan/sdk-guest/go/internal/document"
 )
 
 // object is a JSON object as encoding/json reads it.
@@ -32,16 +32,16 @@ func text(value any) string {
 // asObject returns a copy of a value as a JSON object.
 func asObject(value any) object {
 	var copied object
-	if err := json.Unmarshal([]byte(text(value)), &copied); err != nil {
+	if err := document.Read(text(value), &copied); err != nil {
 		panic(fmt.Sprintf("a value of the test is not a JSON object: %v", err))
 	}
 	return copied
 }
 
 // read reads a document, as the daemon would.
-func read(document string) (any, error) {
+func read(text string) (any, error) {
 	var value any
-	if err := json.Unmarshal([]byte(document), &value); err != nil {
+	if err := document.Read(text, &value); err != nil {
 		return nil, refuse(capstan.ErrInvalid, 0, "%v", err)
 	}
 	return value, nil
@@ -84,7 +84,7 @@ func compare(by capstan.Comparison, actual, desired any, ignore []string) bool {
 	}
 	switch by {
 	case capstan.Equality:
-		return reflect.DeepEqual(actual, desired)
+		return document.Equal(actual, desired)
 	case capstan.StatusOnly:
 		return contains(statusOf(actual), statusOf(desired))
 	default:
@@ -110,7 +110,7 @@ func contains(actual, desired any) bool {
 		actual, ok := actual.([]any)
 		return ok && slices.EqualFunc(actual, desired, contains)
 	default:
-		return reflect.DeepEqual(actual, desired)
+		return document.Equal(actual, desired)
 	}
 }
 
@@ -182,38 +182,38 @@ func merged(of, patch any) any {
 }
 
 // apply applies one operation of a JSON patch (RFC 6902).
-func apply(document *any, step object) error {
+func apply(whole *any, step object) error {
 	op, _ := step["op"].(string)
 	path, _ := step["path"].(string)
 	from, _ := step["from"].(string)
 	switch op {
 	case "add":
-		return add(document, path, step["value"])
+		return add(whole, path, step["value"])
 	case "remove":
-		return remove(document, path)
+		return remove(whole, path)
 	case "replace":
-		if err := remove(document, path); err != nil {
+		if err := remove(whole, path); err != nil {
 			return err
 		}
-		return add(document, path, step["value"])
+		return add(whole, path, step["value"])
 	case "move":
-		value, err := at(*document, from)
+		value, err := at(*whole, from)
 		if err == nil {
-			err = remove(document, from)
+			err = remove(whole, from)
 		}
 		if err != nil {
 			return err
 		}
-		return add(document, path, value)
+		return add(whole, path, value)
 	case "copy":
-		value, err := at(*document, from)
+		value, err := at(*whole, from)
 		if err != nil {
 			return err
 		}
-		return add(document, path, value)
+		return add(whole, path, value)
 	case "test":
-		value, err := at(*document, path)
-		if err == nil && !reflect.DeepEqual(value, step["value"]) {
+		value, err := at(*whole, path)
+		if err == nil && !document.Equal(value, step["value"]) {
 			err = fmt.Errorf("%s is %s, not %s", path, text(value), text(step["value"]))
 		}
 		return err

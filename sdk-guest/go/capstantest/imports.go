@@ -30,6 +30,9 @@ func (i imports) locked() (*Daemon, func()) {
 func (i imports) Run() *capstan.RunInfo {
 	d, unlock := i.locked()
 	defer unlock()
+	if d.Beside {
+		return nil
+	}
 	return &capstan.RunInfo{
 		Controller:        d.controller(),
 		Retry:             d.Retry,

@@ -2,6 +2,7 @@
 
 import { milliseconds } from "./duration.js";
 import { shown } from "./error.js";
+import { wellFormedJson } from "./unicode.js";
 
 /** An answer that is not what it should be: the author's mistake, found natively and in the component alike. */
 function wrong(what, found, expected) {
@@ -16,7 +17,7 @@ function settled(answer, what) {
   return answer;
 }
 
-/** Returns an answer that may be left out as an object that has these fields and no others. */
+/** Returns an answer that may be left out as an object that has these fields and no others. A field that is null says nothing. */
 function fields(answer, what, known) {
   settled(answer, what);
   if (answer === undefined || answer === null) return undefined;
@@ -24,7 +25,7 @@ function fields(answer, what, known) {
   if (!isObject(answer)) throw wrong(what, short(answer), expected);
   const strange = Object.keys(answer).filter((name) => !known.includes(name));
   if (strange.length > 0) throw wrong(what, strange.map((name) => `\`${name}\``).join(", "), expected);
-  return answer;
+  return Object.fromEntries(known.map((name) => [name, answer[name] ?? undefined]));
 }
 
 function isObject(value) {
@@ -33,7 +34,9 @@ function isObject(value) {
 
 function short(value) {
   const text = typeof value === "string" ? JSON.stringify(value) : shown(value);
-  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
+  // By characters, so that none is cut in two; no more of a long text is looked at than needed.
+  const start = [...text.slice(0, 120)].slice(0, 60).join("");
+  return start.length < text.length ? `${start}…` : text;
 }
 
 /** Returns a part of an answer that has to be an object. */
@@ -46,7 +49,7 @@ function object(value, what) {
 export function json(value, what) {
   try {
     const text = JSON.stringify(value);
-    if (text !== undefined) return text;
+    if (text !== undefined) return wellFormedJson(text);
   } catch (error) {
     throw new TypeError(`${what} is no JSON: ${error.message}`, { cause: error });
   }
@@ -65,7 +68,6 @@ export function updateControl(answer, what) {
   if (onlyAt !== undefined) document.metadata = { ...document.metadata, resourceVersion: version(onlyAt, what) };
   const tag = whole === undefined ? (status === undefined ? "nothing" : "status") : status === undefined ? "object" : "object-and-status";
   if (tag !== "nothing") return { update: { tag, val: json(document, what) }, rescheduleMs };
-  if (onlyAt !== undefined) throw new TypeError(`${what}: onlyAt without object or status`);
   return { update: { tag }, rescheduleMs };
 }
 
@@ -80,9 +82,8 @@ function version(onlyAt, what) {
 export function deleteControl(answer, what) {
   const { keepFinalizer = false, reschedule } = fields(answer, what, ["keepFinalizer", "reschedule"]) ?? {};
   if (typeof keepFinalizer !== "boolean") throw new TypeError(`${what}: keepFinalizer: ${short(keepFinalizer)} is neither true nor false`);
-  if (keepFinalizer) return { tag: "keep-finalizer", val: reschedule === undefined ? null : milliseconds(reschedule, `${what}: reschedule`) };
-  if (reschedule !== undefined) throw new TypeError(`${what}: reschedule without keepFinalizer: the primary goes`);
-  return { tag: "remove-finalizer" };
+  const val = reschedule === undefined ? null : milliseconds(reschedule, `${what}: reschedule`);
+  return keepFinalizer ? { tag: "keep-finalizer", val } : { tag: "remove-finalizer" };
 }
 
 // === handleError ===
@@ -123,11 +124,11 @@ export function nextRetry(answer, what) {
 export function problems(answer, what) {
   const found = answer === undefined || answer === null ? [] : Array.isArray(answer) ? answer : [answer];
   return found.map((one) => {
-    if (typeof one === "string") return { field: null, message: one.toWellFormed() };
+    if (typeof one === "string") return { field: null, message: one };
     const { field, message } = fields(one, what, ["field", "message"]) ?? {};
     if (typeof message !== "string") throw new TypeError(`${what}: message: ${short(message)} is no text`);
     if (field !== undefined && typeof field !== "string") throw new TypeError(`${what}: field: ${short(field)} is no text`);
-    return { field: field?.toWellFormed() ?? null, message: message.toWellFormed() };
+    return { field: field ?? null, message };
   });
 }
 
@@ -185,7 +186,8 @@ export function removed(answer, what) {
 /** Returns what a function of `match` has answered as the contract's `match-result`. */
 export function matchResult(answer, what) {
   settled(answer, what);
-  if (answer === true) return { tag: "matches" };
+  // As a list of what differs that is joined, and empty.
+  if (answer === true || answer === "") return { tag: "matches" };
   if (answer === false) return { tag: "differs", val: "it differs" };
   if (typeof answer === "string") return { tag: "differs", val: answer };
   throw wrong(what, short(answer), "it has to be true, false, or a text that says what differs");
@@ -210,8 +212,7 @@ export function primaryResources(answer, what) {
   return answer.map((one) => {
     if (typeof one?.name !== "string") throw wrong(what, short(one), expected);
     const { namespace = null, name, things: found } = fields(one, what, ["namespace", "name", "things"]);
-    if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
-    return { primary: { namespace, name }, resources: things(found, what) };
+    return { primary: key(namespace, name, what), resources: things(found, what) };
   });
 }
 
@@ -222,6 +223,12 @@ export function pollResult(answer, what) {
   if (!isObject(answer)) throw wrong(what, short(answer), "it has to be a list of things, or { things, again }");
   const { things: found = [], again } = fields(answer, what, ["things", "again"]);
   return { resources: things(found, what), againMs: again === undefined ? null : milliseconds(again, `${what}: again`) };
+}
+
+/** Returns the name of an object as the contract has it: an empty namespace is none. */
+function key(namespace, name, what) {
+  if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
+  return { namespace: namespace || null, name };
 }
 
 function things(found, what) {
@@ -247,13 +254,12 @@ export function received(answer, what) {
 function sourceEvent(event, what) {
   if (typeof event?.name !== "string") throw wrong(what, short(event), "an event has to be { namespace, name }, with present or gone or neither");
   const { namespace = null, name, present, gone } = fields(event, what, ["namespace", "name", "present", "gone"]);
-  if (namespace !== null && typeof namespace !== "string") throw new TypeError(`${what}: namespace: ${short(namespace)} is no text`);
   if (present !== undefined && gone !== undefined) throw new TypeError(`${what}: the event of ${name} has both present and gone`);
-  const primary = { namespace, name };
+  const primary = key(namespace, name, what);
   if (present !== undefined) return { primary, learned: { tag: "present", val: json(present, `${what}: present`) } };
   if (gone === undefined) return { primary, learned: { tag: "wake" } };
-  if (typeof gone !== "string") throw new TypeError(`${what}: gone: ${short(gone)} is no text`);
-  return { primary, learned: { tag: "gone", val: gone } };
+  if (typeof gone !== "string" && !Number.isSafeInteger(gone)) throw new TypeError(`${what}: gone: ${short(gone)} is neither a text nor a whole number`);
+  return { primary, learned: { tag: "gone", val: String(gone) } };
 }
 
 // === accepts, toPrimaries, toSecondaries ===
@@ -274,10 +280,10 @@ export function objectKeys(answer, what) {
   return answer.map((one) => {
     if (typeof one === "string") {
       const slash = one.indexOf("/");
-      return slash < 0 ? { namespace: null, name: one } : { namespace: one.slice(0, slash), name: one.slice(slash + 1) };
+      return slash < 0 ? key(null, one, what) : key(one.slice(0, slash), one.slice(slash + 1), what);
     }
     const { namespace = null, name } = isObject(one) ? fields(one, what, ["namespace", "name"]) : {};
     if (typeof name !== "string" || (namespace !== null && typeof namespace !== "string")) throw wrong(what, short(one), expected);
-    return { namespace, name };
+    return key(namespace, name, what);
   });
 }

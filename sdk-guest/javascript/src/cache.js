@@ -1,7 +1,7 @@
 // Reads from the daemon's caches: no request is sent, and own writes are visible at once.
 
 import { cache as daemon } from "#daemon";
-import { optionalCount, optionalText, refuse, text, texts } from "./check.js";
+import { given, optionalCount, optionalNamespace, optionalText, refuse, text, texts } from "./check.js";
 import { ask } from "./error.js";
 
 /** The primaries of this controller, as a place to look. */
@@ -21,14 +21,14 @@ export function one(from) {
  * @param {{ namespace?: string, name: string }} key
  */
 export function get(from, { namespace, name }) {
-  const key = { namespace: optionalText(namespace, "namespace"), name: text(name, "name") };
+  const key = { namespace: optionalNamespace(namespace), name: text(name, "name") };
   return object(ask(() => daemon.findNamed(place(from), key)));
 }
 
 /** Returns objects, page by page to the last one, ordered by namespace and name. */
 export function list(from, query = {}) {
   const items = [];
-  for (let after = query.after; ; ) {
+  for (let after = query?.after; ; ) {
     const answer = page(from, { ...query, after });
     items.push(...answer.items);
     if (answer.next === undefined) return items;
@@ -38,7 +38,7 @@ export function list(from, query = {}) {
 
 /** Returns one page of objects. */
 export function page(from, query = {}) {
-  const { labels, fields = [], newestOnly = false, limit, after, ...where } = query;
+  const { labels, fields = [], newestOnly = false, limit, after, ...where } = given(query);
   const question = {
     place: place(from),
     selection: selection(from, where),
@@ -54,10 +54,10 @@ export function page(from, query = {}) {
 
 /** Returns where to look, as the contract says it. */
 function place(from) {
-  if (typeof from === "string") return { tag: "source", val: from };
+  if (typeof from === "string") return { tag: "source", val: text(from, "the source") };
   if (from?.primaries === true) return { tag: "primaries" };
   if (typeof from?.apiVersion === "string" && typeof from.kind === "string") {
-    return { tag: "kind", val: { apiVersion: from.apiVersion, kind: from.kind } };
+    return { tag: "kind", val: { apiVersion: text(from.apiVersion, "apiVersion"), kind: text(from.kind, "kind") } };
   }
   throw new TypeError("a place to look is a source's name, { apiVersion, kind }, or cache.primaries");
 }

@@ -18,6 +18,11 @@ export function optionalText(value, what) {
   return value == null ? null : text(value, what);
 }
 
+/** Returns a namespace, or null for none; an empty one is none, too. */
+export function optionalNamespace(value) {
+  return optionalText(value, "namespace") || null;
+}
+
 /** Returns a list of texts. */
 export function texts(values, what) {
   if (Array.isArray(values)) return values.map((value) => text(value, what));
@@ -35,6 +40,11 @@ export function optionalCount(value, what) {
 export function choice(value, what, known) {
   if (known.includes(value)) return value;
   throw new TypeError(`${what}: ${JSON.stringify(value) ?? String(value)} is none of: ${known.join(", ")}`);
+}
+
+/** Returns options without those that are null: they say nothing, as what is left out. */
+export function given(options) {
+  return Object.fromEntries(Object.entries(options ?? {}).filter(([, value]) => value !== null));
 }
 
 /** Refuses what is left of options once those that there are were taken. */

@@ -4,6 +4,7 @@ import { context, log } from "#daemon";
 import { failure, trace } from "./error.js";
 import { registry } from "./operator.js";
 import { phase } from "./phase.js";
+import { wellFormed } from "./unicode.js";
 
 /** The interfaces of the contract, by what an author registers. */
 const INTERFACES = {
@@ -56,7 +57,7 @@ function said([name, handler]) {
 export function component(author) {
   const controllers = registry(author);
 
-  /** Returns the name of the controller that is called for; polls, filters and mappers belong to no run. */
+  /** Returns the name of the controller that is called for; validators, pollers, receivers, filters and mappers belong to no run. */
   const called = () => context.run()?.controller ?? JSON.parse(context.settings()).controller?.name;
 
   /** Returns the handlers of that controller. */
@@ -191,18 +192,28 @@ function unknown(what, name, known) {
 function guarded(call, work) {
   phase.running = true;
   try {
-    return work();
+    return wellFormed(work());
   } catch (thrown) {
-    const error = failure(thrown).toWellFormed();
+    const error = wellFormed(told(() => failure(thrown)) ?? "something was thrown that can't be told");
     // What is no error has no stack; what the SDK finds wrong with an answer has none in the author's files.
-    const fields = Object.entries({ function: call, error, stack: trace(thrown) }).filter(([, value]) => value !== "");
-    log.write("warn", "an error was thrown", fields.map(([name, value]) => ({ name, value: value.toWellFormed() })));
+    const fields = Object.entries({ function: call, error, stack: told(() => trace(thrown)) ?? "" }).filter(([, value]) => value !== "");
+    log.write("warn", "an error was thrown", wellFormed(fields.map(([name, value]) => ({ name, value }))));
     // Not an error, but the text itself: the contract's type of a failure.
     throw error;
   }
 }
 
-/** Has a failure be its message as a text, as in `${failure}`. */
+/** Returns what is said of something thrown; nothing if that throws, too. */
+function told(say) {
+  try {
+    return say();
+  } catch {
+    return undefined;
+  }
+}
+
+/** Has a failure be its message as a text, as in `${failure}`, and leaves out what the engine has as null. */
 function worded(failure) {
+  for (const one of [failure, ...(failure.dependents ?? [])]) if (one.refused === null) delete one.refused;
   return Object.defineProperty(failure, "toString", { value: () => failure.message, configurable: true });
 }

@@ -1,5 +1,7 @@
 // Reads durations: milliseconds, or a text as in the manifest.
 
+import { shown } from "./error.js";
+
 /** The most that the contract can say: 49 days. */
 const MOST = 2 ** 32 - 1;
 const UNITS = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };
@@ -11,8 +13,9 @@ const UNITS = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };
  */
 export function milliseconds(duration, what) {
   const ms = typeof duration === "string" ? parse(duration) : duration;
-  if (typeof ms !== "number" || !(ms >= 0)) {
-    throw new TypeError(`${what}: ${JSON.stringify(duration) ?? String(duration)} is no duration; write milliseconds, or a text such as "30s" or "1h30m"`);
+  if (typeof ms !== "number" || !(ms >= 0 && ms < Infinity)) {
+    const found = typeof duration === "string" ? JSON.stringify(duration) : shown(duration);
+    throw new TypeError(`${what}: ${found} is no duration; write milliseconds, or a text such as "30s" or "1h30m"`);
   }
   return Math.min(Math.round(ms), MOST);
 }

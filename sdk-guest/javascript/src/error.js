@@ -29,16 +29,20 @@ export function ask(call) {
   }
 }
 
+/** What is said of an error that says nothing. */
+const SILENT = "an error without a message";
+
 /**
  * Returns what was thrown as the text of a failure: the message, with the error's type if that says something.
  * @param {unknown} thrown
  */
 export function failure(thrown) {
-  if (!(thrown instanceof Error)) return typeof thrown === "string" ? thrown : `thrown: ${shown(thrown)}`;
+  if (typeof thrown === "string") return thrown || SILENT;
+  if (!(thrown instanceof Error)) return `thrown: ${shown(thrown)}`;
   const name = String(thrown.name);
   const message = String(thrown.message);
   // A refusal is told in the daemon's own words.
-  if (thrown instanceof CallError || name === "Error") return message || "an error without a message";
+  if (thrown instanceof CallError || name === "Error") return message || SILENT;
   return message ? `${name}: ${message}` : name;
 }
 

@@ -105,7 +105,7 @@ export interface Handlers<P = KubernetesObject, D extends string = string, M ext
   removeExternal?: Record<string, (actual: any, primary: P) => void>;
   /**
    * Own comparisons of dependents, by the name that the manifest gives after `export:`. The answer is whether the object is as
-   * desired, or a text that says what differs; it is logged, so no secrets in it.
+   * desired, or a text that says what differs, which is logged, so no secrets in it; an empty one says that nothing does.
    */
   match?: Record<M, (actual: any, desired: any, primary: P) => boolean | string>;
   /** Conditions of a workflow, by the name that the manifest gives after `export:`. */
@@ -173,8 +173,8 @@ export interface Told {
   name: string;
   /** A thing that is new or has changed: JSON with an id where the manifest says. */
   present?: unknown;
-  /** The id of a thing that is gone. */
-  gone?: string;
+  /** The id of a thing that is gone: a text or a whole number. */
+  gone?: string | number;
 }
 
 /** What happened to an object, for `accepts`. */
@@ -228,11 +228,14 @@ export type StatusOf<P> = P extends { status?: infer S } ? NonNullable<S> : obje
 export interface Deletion {
   /** The primary may not go yet: called again at the next event. */
   keepFinalizer?: boolean;
-  /** Called again after so long, too. */
+  /** Called again after so long, too, if the finalizer is kept. */
   reschedule?: Duration;
 }
 
-/** How `handleError` has dealt with a failure: it is logged quietly, and retried unless this says otherwise. */
+/**
+ * How `handleError` has dealt with a failure: it is logged quietly, and retried unless this says otherwise. `stop`, `retryAfter` and `reschedule`
+ * exclude each other.
+ */
 export interface Handled<P = KubernetesObject> {
   /** The status to write. */
   status?: StatusOf<P>;
@@ -714,7 +717,7 @@ export namespace system {
   function now(): string;
   /** Returns the time in milliseconds since 1970, with fractions. */
   function nowMs(): number;
-  /** Returns random bytes, at most 4096. */
+  /** Returns so many random bytes. */
   function randomBytes(length: number): Uint8Array;
   /** Returns a random UUID (version 4). */
   function uuid(): string;

@@ -14,7 +14,7 @@ export const warn = (message, fields) => write("warn", message, fields);
 /** Writes a line of the level error: something failed. */
 export const error = (message, fields) => write("error", message, fields);
 
-function write(level, message, fields = {}) {
-  const pairs = Object.entries(fields).map(([name, value]) => ({ name, value: shown(value).toWellFormed() }));
+function write(level, message, fields) {
+  const pairs = Object.entries(fields ?? {}).map(([name, value]) => ({ name: name.toWellFormed(), value: shown(value).toWellFormed() }));
   daemon.write(level, shown(message).toWellFormed(), pairs);
 }

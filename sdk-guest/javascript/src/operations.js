@@ -2,7 +2,7 @@
 
 import { operations as daemon } from "#daemon";
 import { json } from "./answers.js";
-import { choice, optionalCount, optionalText, refuse, texts } from "./check.js";
+import { choice, given, optionalCount, optionalNamespace, optionalText, refuse, text, texts } from "./check.js";
 import { ask } from "./error.js";
 
 /** Creates an object; a `conflict` if it exists. */
@@ -59,7 +59,8 @@ export function removeFinalizer(finalizer) {
 }
 
 /** Compares without writing: true, or a text that says what differs. */
-export function compare(by, actual, desired, { ignore = [] } = {}) {
+export function compare(by, actual, desired, options) {
+  const { ignore = [] } = given(options);
   const documents = [json(actual, "the actual object"), json(desired, "the desired object")];
   const answer = ask(() => daemon.compare(choice(by, "the comparison", COMPARISONS), ...documents, texts(ignore, "ignore")));
   return answer.tag === "matches" ? true : answer.val;
@@ -78,14 +79,14 @@ function reference(target) {
   const { apiVersion, kind } = target ?? {};
   const { namespace, name } = target?.metadata ?? target ?? {};
   if ([apiVersion, kind, name].every((part) => typeof part === "string")) {
-    return { apiVersion, kind, namespace: optionalText(namespace, "namespace"), name };
+    return { apiVersion: text(apiVersion, "apiVersion"), kind: text(kind, "kind"), namespace: optionalNamespace(namespace), name: text(name, "name") };
   }
   throw new TypeError("a target is an object of the cluster, or { apiVersion, kind, namespace, name }");
 }
 
 function writing(options) {
-  if (options === undefined) return null;
-  const { mode = "usual", compareBy, subresource, source, actual, ...strange } = options;
+  if (options == null) return null;
+  const { mode = "usual", compareBy, subresource, source, actual, ...strange } = given(options);
   refuse(strange, "mode, compareBy, subresource, source, actual");
   return {
     mode: choice(mode, "mode", MODES),
@@ -97,8 +98,8 @@ function writing(options) {
 }
 
 function removing(options) {
-  if (options === undefined) return null;
-  const { propagation = "usual", uid, resourceVersion, graceSeconds, ...strange } = options;
+  if (options == null) return null;
+  const { propagation = "usual", uid, resourceVersion, graceSeconds, ...strange } = given(options);
   refuse(strange, "propagation, uid, resourceVersion, graceSeconds");
   return {
     propagation: choice(propagation, "propagation", PROPAGATIONS),

@@ -12,10 +12,15 @@ export function nowMs() {
   return daemon.nowMs();
 }
 
-/** Returns random bytes, at most 4096. */
+/** How many random bytes the daemon gives at once. */
+const PIECE = 4096;
+
+/** Returns so many random bytes. */
 export function randomBytes(length) {
-  if (!Number.isInteger(length) || length < 0 || length > 4096) throw new RangeError(`${length} random bytes: it has to be 0 to 4096`);
-  return Uint8Array.from(daemon.randomBytes(length));
+  if (!Number.isSafeInteger(length) || length < 0) throw new RangeError(`${length} random bytes: it has to be a whole number from 0`);
+  const bytes = new Uint8Array(length);
+  for (let at = 0; at < length; at += PIECE) bytes.set(daemon.randomBytes(Math.min(PIECE, length - at)), at);
+  return bytes;
 }
 
 /** Returns a random UUID (version 4). */

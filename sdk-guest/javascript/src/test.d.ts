@@ -6,6 +6,8 @@ import type { expectations, log, operations, recorder, sources, Reason, Retry, w
 export interface Facts {
   /** The controller's name; `test` if left out. */
   controller?: string;
+  /** The call belongs to no run, as those of `validate`, `poll`, `pollOne`, `receive`, `accepts`, `toPrimaries` and `toSecondaries`. */
+  beside?: boolean;
   /** Makes the run a retry. */
   retry?: Partial<Retry>;
   /** An event for the primary is waiting already. */

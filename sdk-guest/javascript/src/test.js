@@ -4,7 +4,7 @@ import { World } from "./double/world.js";
 import { within } from "./imports/native.js";
 
 const KNOWN = [
-  "controller", "retry", "nextImminent", "primaryDeleted", "finalStateUnknown", "timeLeft", "settings", "config", "now",
+  "controller", "beside", "retry", "nextImminent", "primaryDeleted", "finalStateUnknown", "timeLeft", "settings", "config", "now",
   "primary", "primaries", "secondaries", "things", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
   "registered", "refuseSources",
 ];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { CallError, context, memo, operations, operator, operators, secondary } from "@capstan/guest";
+import { CallError, cache, context, memo, operations, operator, operators, secondary } from "@capstan/guest";
 import { Daemon } from "@capstan/guest/test";
 
 import { component, describe } from "../src/component.js";
@@ -28,10 +28,12 @@ test("an update becomes what the contract wants", () => {
     [{}, nothing, null],
     [{ reschedule: 1500.4 }, nothing, 1500],
     [{ reschedule: "1h1m1s1ms" }, nothing, 3_661_001],
-    [{ reschedule: Infinity }, nothing, 2 ** 32 - 1],
+    [{ reschedule: 1e300 }, nothing, 2 ** 32 - 1],
     [{ reschedule: 0, status: undefined }, nothing, 0],
     [{ status: { ok: true } }, { tag: "status", val: '{"status":{"ok":true}}' }, null],
+    [{ onlyAt: "7" }, nothing, null],
     [{ status: {}, onlyAt: "7" }, { tag: "status", val: '{"status":{},"metadata":{"resourceVersion":"7"}}' }, null],
+    [{ object: { metadata: null }, onlyAt: "7" }, { tag: "object", val: '{"metadata":{"resourceVersion":"7"}}' }, null],
     [{ object: { spec: 1 } }, { tag: "object", val: '{"spec":1}' }, null],
     [
       { object: { spec: 1, metadata: { labels: {} } }, status: { ok: true }, onlyAt: "7" },
@@ -49,6 +51,7 @@ test("the answer of a clean-up becomes what the contract wants", () => {
   const table = [
     [undefined, { tag: "remove-finalizer" }],
     [{ keepFinalizer: false }, { tag: "remove-finalizer" }],
+    [{ keepFinalizer: false, reschedule: "2s" }, { tag: "remove-finalizer" }],
     [{ keepFinalizer: true }, { tag: "keep-finalizer", val: null }],
     [{ keepFinalizer: true, reschedule: "2s" }, { tag: "keep-finalizer", val: 2000 }],
   ];
@@ -74,18 +77,100 @@ test("the answer of an error handler becomes what the contract wants", () => {
   }
 });
 
+test("null says nothing, as what is left out", () => {
+  const failed = { origin: "workflow", message: "no" };
+  const request = { path: "/", headers: [], body: "" };
+  const of = (handlers) => component(operator(handlers));
+  const primary = { namespace: null, name: "a" };
+  const table = [
+    [of({ reconcile: () => ({ status: null, object: null, reschedule: null, onlyAt: null }) }).reconciler.reconcile, { update: { tag: "nothing" }, rescheduleMs: null }],
+    [of({ reconcile: () => ({ status: { a: null }, object: null, onlyAt: null }) }).reconciler.reconcile, { update: { tag: "status", val: '{"status":{"a":null}}' }, rescheduleMs: null }],
+    [of({ cleanup: () => ({ keepFinalizer: null, reschedule: null }) }).cleaner.cleanup, { tag: "remove-finalizer" }],
+    [of({ cleanup: () => ({ keepFinalizer: true, reschedule: null }) }).cleaner.cleanup, { tag: "keep-finalizer", val: null }],
+    [() => of({ handleError: () => ({ status: null, stop: null, retryAfter: null, reschedule: null }) }).errorHandler.handleError("{}", failed), { tag: "handled", val: { status: null, next: { tag: "retry" } } }],
+    [() => of({ handleError: () => ({ stop: true, retryAfter: null }) }).errorHandler.handleError("{}", failed), { tag: "handled", val: { status: null, next: { tag: "stop" } } }],
+    [() => of({ decideRetry: () => ({ after: null, stop: null }) }).retryPolicy.decideRetry("{}", failed), { tag: "declared" }],
+    [of({ validate: () => [{ field: null, message: "no" }] }).validator.validate, [{ field: null, message: "no" }]],
+    [() => of({ createExternal: { a: () => ({ thing: { id: 1 }, state: null }) } }).external.create("a", "{}", "{}"), { actual: '{"id":1}', state: null }],
+    [() => of({ condition: { a: () => ({ met: true, detail: null }) } }).condition.isMet("a", "b", "{}"), { met: true, detail: null }],
+    [() => of({ poll: { a: () => [{ namespace: null, name: "a", things: [null] }] } }).poller.poll("a"), [{ primary, resources: ["null"] }]],
+    [() => of({ pollOne: { a: () => ({ things: null, again: null }) } }).resourcePoller.pollOne("a", "{}"), { resources: [], againMs: null }],
+    [() => of({ receive: { a: () => ({ status: null, text: null, events: null }) } }).inbound.receive("a", request), { status: 202, body: "", events: [] }],
+    [() => of({ receive: { a: () => ({ events: [{ namespace: null, name: "a", present: null, gone: null }] }) } }).inbound.receive("a", request), { status: 202, body: "", events: [{ primary, learned: { tag: "wake" } }] }],
+    [() => of({ toPrimaries: { a: () => [{ namespace: null, name: "a" }] } }).mapper.toPrimaries("a", "{}"), [primary]],
+  ];
+  for (const [call, expected] of table) {
+    const { answer, failure } = called(() => call("{}"));
+    assert.deepEqual(answer ?? failure, expected);
+  }
+});
+
+test("an empty namespace is none", () => {
+  const of = (handlers) => component(operator(handlers));
+  const primary = { namespace: null, name: "a" };
+  const request = { path: "/", headers: [], body: "" };
+  const polled = called(() => of({ poll: { a: () => [{ namespace: "", name: "a", things: [] }] } }).poller.poll("a"));
+  assert.deepEqual(polled.answer, [{ primary, resources: [] }]);
+  const told = called(() => of({ receive: { a: () => ({ events: [{ namespace: "", name: "a" }] }) } }).inbound.receive("a", request));
+  assert.deepEqual(told.answer.events, [{ primary, learned: { tag: "wake" } }]);
+  const keys = called(() => of({ toPrimaries: { a: () => ["/a", { namespace: "", name: "a" }] } }).mapper.toPrimaries("a", "{}"));
+  assert.deepEqual(keys.answer, [primary, primary]);
+  const node = { apiVersion: "v1", kind: "Node", metadata: { name: "a" } };
+  const daemon = new Daemon({ unrelated: { nodes: node } });
+  daemon.run(() => {
+    assert.deepEqual(cache.get("nodes", { namespace: "", name: "a" }), node);
+    operations.remove({ ...node, metadata: { name: "a", namespace: "" } });
+  });
+  assert.deepEqual(daemon.writes[0].target, { apiVersion: "v1", kind: "Node", name: "a" });
+});
+
+test("half a character arrives as the character for such", () => {
+  const [half, whole] = ["a\ud800", "a\ufffd"];
+  const of = (handlers) => component(operator(handlers));
+  const request = { path: "/", headers: [], body: "" };
+  const primary = { namespace: whole, name: whole };
+  const escaped = "\\ud83d";
+  const table = [
+    [of({ reconcile: () => ({ status: { [half]: half, pair: "\u{1f600}", text: escaped }, onlyAt: half }) }).reconciler.reconcile, {
+      update: { tag: "status", val: document({ status: { [whole]: whole, pair: "\u{1f600}", text: escaped }, metadata: { resourceVersion: whole } }) }, rescheduleMs: null,
+    }],
+    [() => of({ handleError: () => ({ status: { half } }) }).errorHandler.handleError("{}", {}), { tag: "handled", val: { status: document({ status: { half: whole } }), next: { tag: "retry" } } }],
+    [of({ validate: () => [half, { field: half, message: half }] }).validator.validate, [{ field: null, message: whole }, { field: whole, message: whole }]],
+    [() => of({ match: { a: () => half } }).matcher.match("a", "{}", "{}", "{}"), { tag: "differs", val: whole }],
+    [() => of({ condition: { a: () => ({ met: true, detail: half }) } }).condition.isMet("a", "b", "{}"), { met: true, detail: document(whole) }],
+    [() => of({ poll: { a: () => [{ namespace: half, name: half, things: [half] }] } }).poller.poll("a"), [{ primary, resources: [document(whole)] }]],
+    [() => of({ receive: { a: () => ({ text: half, events: [{ namespace: half, name: half, gone: half }, { namespace: half, name: half, present: half }] }) } }).inbound.receive("a", request), {
+      status: 202, body: whole, events: [{ primary, learned: { tag: "gone", val: whole } }, { primary, learned: { tag: "present", val: document(whole) } }],
+    }],
+    [() => of({ toPrimaries: { a: () => [`${half}/${half}`, { namespace: half, name: half }] } }).mapper.toPrimaries("a", "{}"), [primary, primary]],
+  ];
+  for (const [call, expected] of table) {
+    const { answer, failure } = called(() => call("{}"));
+    assert.deepEqual(answer ?? failure, expected);
+  }
+});
+
+test("a text that is cut is cut between characters", () => {
+  const long = "\u{1f600}".repeat(70);
+  const { failure } = called(() => component(operator({ cleanup: () => long })).cleaner.cleanup("{}"));
+  assert.match(failure, /^TypeError: cleanup answered "(\u{1f600}){59}…;/u);
+});
+
 test("a failure as a text is its message", () => {
   const said = [];
   const { errorHandler } = component(operator({ handleError: (_page, failure) => void said.push(`${failure}`, JSON.stringify(failure)) }));
   errorHandler.handleError("{}", { origin: "workflow", message: "no" });
-  assert.deepEqual(said, ["no", '{"origin":"workflow","message":"no"}']);
+  // Engines have null where nothing is.
+  errorHandler.handleError("{}", { origin: "workflow", message: "no", refused: null, dependents: [{ name: "a", message: "b", refused: null }] });
+  const dependents = '"dependents":[{"name":"a","message":"b"}]';
+  assert.deepEqual(said, ["no", '{"origin":"workflow","message":"no"}', "no", `{"origin":"workflow","message":"no",${dependents}}`]);
 });
 
 test("dependents, comparisons and conditions are found by their names", () => {
   const { dependent, matcher, condition } = component(
     operator({
       desired: { service: (page) => ({ data: page.html }), "html-config": () => ({}) },
-      match: { "same-html": (actual, desired, page) => actual.html === desired.html && actual.html === page.html, html: () => "html" },
+      match: { "same-html": (actual, desired, page) => actual.html === desired.html && actual.html === page.html, html: () => "html", joined: () => [].join(", ") },
       condition: { "is-there": (page, name) => ({ met: secondary(name) !== undefined, detail: page }), yes: () => true },
     }),
   );
@@ -98,7 +183,8 @@ test("dependents, comparisons and conditions are found by their names", () => {
     [() => matcher.match("same-html", page, page, page), failures.answer({ tag: "matches" })],
     [() => matcher.match("same-html", page, "{}", page), failures.answer({ tag: "differs", val: "it differs" })],
     [() => matcher.match("html", page, page, page), failures.answer({ tag: "differs", val: "html" })],
-    [() => matcher.match("x", page, page, page), failures.failure("this component has no matcher `x`; it has: same-html, html")],
+    [() => matcher.match("joined", page, page, page), failures.answer({ tag: "matches" })],
+    [() => matcher.match("x", page, page, page), failures.failure("this component has no matcher `x`; it has: same-html, html, joined")],
     [() => condition.isMet("is-there", "service", page), failures.answer({ met: true, detail: page })],
     [() => condition.isMet("yes", "service", page), failures.answer({ met: true, detail: null })],
     [() => condition.isMet("x", "service", page), failures.failure("this component has no condition `x`; it has: is-there, yes")],
@@ -221,6 +307,32 @@ test("of several controllers, that of the run is called", () => {
   assert.equal(of("theme", () => initializer.initialize("{}")).answer, undefined);
 });
 
+test("beside all runs, the function of the controller is found in its settings", () => {
+  const seen = [];
+  const noting = (answer) => () => {
+    seen.push(context.run());
+    return answer;
+  };
+  const { validator, poller, resourcePoller, inbound, filter, mapper, secondaryMapper } = component(
+    operators({
+      web: {
+        validate: noting("no"), poll: { a: noting([]) }, pollOne: { a: noting() }, receive: { a: noting() }, accepts: { a: noting(true) },
+        toPrimaries: { a: noting() }, toSecondaries: { a: noting() },
+      },
+      other: { reconcile() {} },
+    }),
+  );
+  const request = { path: "/", headers: [], body: "" };
+  for (const call of [
+    () => validator.validate("{}").length === 1, () => poller.poll("a"), () => resourcePoller.pollOne("a", "{}"), () => inbound.receive("a", request),
+    () => filter.accepts("a", { tag: "added", val: "{}" }), () => mapper.toPrimaries("a", "{}"), () => secondaryMapper.toSecondaries("a", "{}"),
+  ]) {
+    const { answer, failure } = called(call, { controller: "web", beside: true });
+    assert.ok(answer, failure);
+  }
+  assert.deepEqual(seen, Array(7).fill(undefined));
+});
+
 test("only what some controller registers is exported", () => {
   const nothing = () => {};
   const all = { reconcile: nothing, cleanup: nothing, handleError: nothing, decideRetry: nothing, validate: nothing, initialize: nothing, desired: { a: nothing }, desiredSet: { j: nothing }, createExternal: { k: nothing }, updateExternal: { k: nothing }, removeExternal: { k: nothing }, match: { b: nothing }, condition: { c: nothing }, poll: { d: nothing }, pollOne: { e: nothing }, receive: { i: nothing }, accepts: { f: nothing }, toPrimaries: { g: nothing }, toSecondaries: { h: nothing } };
@@ -298,6 +410,8 @@ test("a request becomes what it says, and its answer", () => {
         number: () => 7,
         low: () => ({ status: 99 }),
         both: () => ({ events: [{ name: "a", present: 1, gone: "7" }] }),
+        number7: () => ({ events: [{ name: "a", gone: 7 }] }),
+        half: () => ({ events: [{ name: "a", gone: 7.5 }] }),
         nobody: () => ({ events: [{}] }),
       },
     }),
@@ -311,9 +425,11 @@ test("a request becomes what it says, and its answer", () => {
     ["nothing", { status: 202, body: "", events: [] }],
     ["number", "TypeError: receive.number answered 7; it has to be { status, text, events }"],
     ["low", "TypeError: receive.low: status: 99 is not from 200 to 599"],
+    ["number7", { status: 202, body: "", events: [of(null, "a", { tag: "gone", val: "7" })] }],
+    ["half", "TypeError: receive.half: gone: 7.5 is neither a text nor a whole number"],
     ["both", "TypeError: receive.both: the event of a has both present and gone"],
     ["nobody", "TypeError: receive.nobody answered {}; an event has to be { namespace, name }, with present or gone or neither"],
-    ["x", "this component has no receiver of `x`; it has: builds, echo, nothing, number, low, both, nobody"],
+    ["x", "this component has no receiver of `x`; it has: builds, echo, nothing, number, low, both, number7, half, nobody"],
   ];
   for (const [name, expected] of table) {
     const { answer, failure } = called(() => inbound.receive(name, request));
@@ -371,11 +487,16 @@ test("what is thrown becomes the text of the failure", () => {
     [new TypeError("no text"), "TypeError: no text"],
     [new Error(""), "an error without a message"],
     [new RangeError(""), "RangeError"],
+    ["", "an error without a message"],
     [new CallError({ reason: "denied", code: 0, message: "not in the manifest" }), "not in the manifest"],
     ["no HTML", "no HTML"],
     [undefined, "thrown: undefined"],
     [{ a: 1 }, 'thrown: {"a":1}'],
     ["half \ud800 a character", "half \ufffd a character"],
+    [Object.assign(new Error("no HTML"), { name: Symbol("odd") }), "Symbol(odd): no HTML"],
+    [Object.assign(new Error(), { message: Object.create(null) }), "something was thrown that can't be told"],
+    [Object.defineProperty(new Error("no HTML"), "message", { get: () => { throw new Error("no"); } }), "something was thrown that can't be told"],
+    [Object.defineProperty(new Error("no HTML"), "stack", { get: () => { throw new Error("no"); } }), "no HTML"],
   ];
   for (const [thrown, failure] of table) {
     const { reconciler } = component(operator({ reconcile: () => { throw thrown; } }));

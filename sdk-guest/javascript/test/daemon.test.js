@@ -217,7 +217,9 @@ test("the run is as the test says", () => {
     assert.match(system.uuid(), /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/);
     assert.notEqual(system.uuid(), system.uuid());
     assert.equal(system.randomBytes(3).length, 3);
-    assert.throws(() => system.randomBytes(5000), RangeError);
+    assert.equal(new Set(system.randomBytes(10_000)).size > 200, true);
+    assert.equal(system.randomBytes(10_000).length, 10_000);
+    for (const wrong of [-1, 1.5, NaN, "7"]) assert.throws(() => system.randomBytes(wrong), RangeError);
   });
 });
 
@@ -317,4 +319,47 @@ test("what is expected is checked and set", () => {
   const late = new Daemon({ expectation: { name: "ready", timedOut: true } });
   assert.deepEqual(late.run(() => [expectations.check("ready", no), expectations.clear("ready")]), ["timed-out", true]);
   assert.equal(late.expectation, undefined);
+});
+
+test("half a character is handed over as the character for such", () => {
+  const [half, whole] = ["a\ud800", "a\ufffd"];
+  const daemon = new Daemon();
+  const object = { apiVersion: half, kind: half, metadata: { namespace: half, name: half }, data: { [half]: half } };
+  daemon.run(() => {
+    operations.apply(object);
+    operations.mergePatch(object, { [half]: half });
+    recorder.normal(half, half, { labels: { [half]: half } });
+    log.info(half, { [half]: half });
+    memo.run.set(half, half);
+    assert.equal(cache.get({ apiVersion: half, kind: half }, { namespace: half, name: half }).metadata.name, whole);
+  });
+  const target = { apiVersion: whole, kind: whole, namespace: whole, name: whole };
+  assert.deepEqual(daemon.writes.map((write) => write.target), [target, target]);
+  assert.deepEqual(daemon.writes[0].body.data, { [whole]: whole });
+  assert.deepEqual(daemon.events, [{ severity: "normal", reason: whole, message: whole, labels: { [whole]: whole } }]);
+  assert.deepEqual(daemon.logs, [{ level: "info", message: whole, fields: { [whole]: whole } }]);
+  assert.deepEqual(daemon.memos.run, { [whole]: whole });
+});
+
+test("null among options says nothing, as what is left out", () => {
+  const daemon = new Daemon({ secondaries: { configs: [configMap("a", "web")] } });
+  daemon.run(() => {
+    const query = { labels: null, fields: null, newestOnly: null, limit: null, after: null, namespace: null, everywhere: null, index: null, key: null };
+    assert.equal(cache.list("configs", query).length, 1);
+    assert.equal(cache.page("configs", query).items.length, 1);
+    assert.equal(secondaries("configs", null).length, 1);
+    operations.apply(configMap("a", "web"), { mode: null, compareBy: null, subresource: null, source: null, actual: null });
+    operations.apply(configMap("a", "web"), null);
+    operations.remove(configMap("a", "web"), { propagation: null, uid: null, resourceVersion: null, graceSeconds: null });
+    operations.remove(configMap("a", "web"), null);
+    assert.equal(operations.compare("equality", { a: 1 }, { a: 1 }, { ignore: null }), true);
+    assert.equal(operations.compare("equality", { a: 1 }, { a: 1 }, null), true);
+    recorder.normal("A", "b", { key: null, action: null, component: null, labels: null, annotations: null });
+    recorder.normal("A", "b", null);
+    log.info("a", null);
+    const conditions = [];
+    setCondition(conditions, { type: "A", status: true, reason: "B", message: null, observedGeneration: null });
+    assert.equal(conditions[0].message, "");
+  });
+  assert.deepEqual(daemon.events, [{ severity: "normal", reason: "A", message: "b" }, { severity: "normal", reason: "A", message: "b" }]);
 });

@@ -77,10 +77,12 @@ test("a wrong answer is found without a component", () => {
     [{ status: { size: 1n } }, "reconcile is no JSON: Do not know how to serialize a BigInt"],
     [{ reschedule: "soon" }, 'reconcile: reschedule: "soon" is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
     [{ onlyAt: 7, status: {} }, "reconcile: onlyAt: 7 is no resourceVersion, which is a text"],
-    [{ onlyAt: "7" }, "reconcile: onlyAt without object or status"],
+    [{ reschedule: Infinity }, 'reconcile: reschedule: Infinity is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
+    [{ reschedule: NaN }, 'reconcile: reschedule: NaN is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
+    [{ reschedule: -1 }, 'reconcile: reschedule: -1 is no duration; write milliseconds, or a text such as "30s" or "1h30m"'],
   ];
   for (const [wrong, message] of table) says({ reconcile: () => wrong }, (operator) => operator.reconcile(), message);
-  says({ cleanup: () => ({ reschedule: 1 }) }, (operator) => operator.cleanup(), "cleanup: reschedule without keepFinalizer: the primary goes");
+  says({ cleanup: () => ({ reschedule: -1 }) }, (operator) => operator.cleanup(), 'cleanup: reschedule: -1 is no duration; write milliseconds, or a text such as "30s" or "1h30m"');
   says({ handleError: () => ({ stop: true, reschedule: 1 }) }, (operator) => operator.handleError(), "handleError: stop, retryAfter and reschedule exclude each other");
   says(
     { desired: { service: () => {} } },

@@ -156,12 +156,52 @@ class Imports(Bound):
     def test_lines_and_events_are_handed_over(self) -> None:
         write = self.answer("log", "write")
         debug("seen", page="a", n=2, half="\ud800")
-        pairs = [self.types.Pair("page", "a"), self.types.Pair("n", "2"), self.types.Pair("half", "\\ud800")]
+        pairs = [self.types.Pair("page", "a"), self.types.Pair("n", "2"), self.types.Pair("half", "\ufffd")]
         write.assert_called_once_with(self.wit("imports.log").Level.DEBUG, "seen", pairs)
         wit, publish = self.wit("imports.recorder"), self.answer("recorder", "publish")
         recorder.warning("NoTheme", "later", key="k", labels={"a": "b"})
         labels = [self.types.Pair("a", "b")]
         publish.assert_called_once_with(wit.Event(wit.Severity.WARNING, "NoTheme", "later", "k", None, None, labels, []))
+
+    def test_none_among_options_says_nothing(self) -> None:
+        none: Any = None
+        wit, publish = self.wit("imports.recorder"), self.answer("recorder", "publish")
+        recorder.normal("A", "b", key=None, action=None, component=None, labels=none, annotations=none)
+        publish.assert_called_once_with(wit.Event(wit.Severity.NORMAL, "A", "b", None, None, None, [], []))
+        asked = self.answer("cache", "find_all", return_value=self.types.Page([], None))
+        cache.source("a").related(labels=None, fields=none, newest_only=none).page()
+        self.assertEqual((asked.call_args.args[0].fields, asked.call_args.args[0].newest_only), ([], False))
+        wit, wrote = self.wit("imports.operations"), self.answer("operations", "apply", return_value="{}")
+        operations.apply(MAP, mode=none, compare_by=None, subresource=None, source=None, actual=None)
+        self.assertEqual(wrote.call_args.args[1], wit.WriteOptions(wit.WriteMode.USUAL, None, None, None, None))
+        removed = self.answer("operations", "remove")
+        operations.remove(MAP, propagation=none, uid=None, resource_version=None, grace_seconds=None)
+        self.assertEqual(removed.call_args.args[1], wit.RemoveOptions(wit.Propagation.USUAL, None, None, None))
+        self.answer("operations", "compare", return_value=self.types.MatchResult_Matches())
+        self.assertIsNone(operations.compare(MAP, MAP, by=none, ignore=none))
+
+    def test_half_a_character_is_handed_over_as_the_character_for_such(self) -> None:
+        half, whole, key = "a\ud800", "a\ufffd", self.types.ObjectKey
+        wit, publish = self.wit("imports.recorder"), self.answer("recorder", "publish")
+        recorder.normal(half, half, key=half, labels={half: half}, annotations={half: half})
+        pairs = [self.types.Pair(whole, whole)]
+        publish.assert_called_once_with(wit.Event(wit.Severity.NORMAL, whole, whole, whole, None, None, pairs, pairs))
+        found = self.answer("cache", "find_named", return_value=None)
+        cache.kind(half, half).named(half, namespace=half)
+        place = self.wit("imports.cache").Place_Kind(self.types.KindRef(whole, whole))
+        found.assert_called_once_with(place, key(whole, whole))
+        asked = self.answer("cache", "find_all", return_value=self.types.Page([], None))
+        cache.source(half).indexed(half, half, labels=half, fields=["/" + half]).page(after=half)
+        [question] = asked.call_args.args
+        self.assertEqual((question.place.value, question.selection.value.index, question.selection.value.key), (whole, whole, whole))
+        self.assertEqual((question.labels, question.fields, question.after), (whole, ["/" + whole], whole))
+        wrote = self.answer("operations", "apply", return_value="{}")
+        operations.apply({half: half}, subresource=half, source=half)
+        document, options = wrote.call_args.args
+        self.assertEqual((document, options.subresource, options.source), (f'{{"{whole}":"{whole}"}}', whole, whole))
+        put = self.answer("memo", "put")
+        memo.run[half] = half
+        put.assert_called_once_with(self.wit("imports.memo").Lifetime.RUN, whole, f'"{whole}"')
 
     def test_time_and_chance_have_natural_types(self) -> None:
         self.answer("system", "now", return_value="2026-01-31T12:00:00Z")
@@ -189,7 +229,6 @@ class Imports(Bound):
         wrong: Any = None
         table = [
             (lambda: secondary(wrong), "Source.name is a str, not None"),
-            (lambda: secondary("\ud800"), "Source.name has half a character"),
             (lambda: cache.source("a").named(wrong), "the name is a str, not None"),
             (lambda: cache.source("a").related(labels=3), "Query.labels is a str, not 3"),
             (lambda: cache.source("a").related(fields=["spec"]), "a field is a JSON pointer such as '/spec/html', not 'spec'"),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import unittest
+from datetime import timedelta
 
 from support import PAGE, Registering
 
 from capstan import (
+    Deletion,
     Error,
+    Handled,
+    NextRetry,
+    Things,
+    Update,
     accepts,
     cleanup,
     condition,
@@ -29,7 +35,41 @@ from capstan import (
     to_secondaries,
     update_external,
 )
+from capstan.answers import millis
 from capstan.registry import Interface
+
+
+class Answers(unittest.TestCase):
+    def test_an_answer_that_contradicts_itself_is_refused_where_it_is_made(self) -> None:
+        table = [
+            (lambda: Handled(stop=True, retry_after=1), "Handled: stop, retry_after and reschedule exclude each other"),
+            (lambda: Handled(stop=True, reschedule=0), "Handled: stop, retry_after and reschedule exclude each other"),
+            (lambda: Handled(retry_after=1, reschedule=timedelta(1)), "Handled: stop, retry_after and reschedule exclude each other"),
+            (lambda: NextRetry(after=1, stop=True), "NextRetry: after and stop exclude each other"),
+        ]
+        for make, text in table:
+            with self.subTest(text), self.assertRaises(ValueError) as raised:
+                make()
+            self.assertEqual(str(raised.exception), text)
+
+    def test_a_duration_is_a_time_from_zero_on(self) -> None:
+        made = [
+            lambda of: Update(reschedule=of),
+            lambda of: Deletion(True, of),
+            lambda of: Handled(reschedule=of),
+            lambda of: Handled(retry_after=of),
+            lambda of: NextRetry(of),
+            lambda of: Things([], of),
+        ]
+        wrong = [-1, -0.5, timedelta(seconds=-1), float("nan"), float("inf"), -float("inf"), "5s", True]
+        for make in made:
+            for duration in wrong:
+                with self.subTest(duration), self.assertRaises((TypeError, ValueError)) as raised:
+                    make(duration)
+                self.assertIn(f"{duration!r} is no duration; it is a timedelta, or a number of seconds, from 0 on", str(raised.exception))
+            for duration in (0, 0.5, 1e300, 10**400, timedelta(days=100)):
+                make(duration)
+        self.assertEqual([millis(of) for of in (0, 0.5, 1e300, 10**400, timedelta(days=100))], [0, 500, 2**32 - 1, 2**32 - 1, 2**32 - 1])
 
 
 class TheRegistry(Registering):

@@ -21,8 +21,11 @@ from capstan import (
     Deletion,
     NextRetry,
     ObjectRef,
+    Received,
+    Request,
     Retry,
     Things,
+    Told,
     Update,
     accepts,
     cache,
@@ -43,6 +46,7 @@ from capstan import (
     operations,
     poll,
     poll_one,
+    receive,
     reconcile,
     recorder,
     remove_external,
@@ -54,8 +58,10 @@ from capstan import (
     to_primaries,
     to_secondaries,
     update_external,
+    validate,
     workflow,
 )
+from capstan.context import RunInfo
 from capstan.testing import Line, Run, Write
 from capstan.workflow import NodeResult, WorkflowResult
 
@@ -368,6 +374,48 @@ class Sources(unittest.TestCase):
 
 
 class Calls(Registering):
+    def test_calls_that_belong_to_no_run_find_the_function_of_their_controller(self) -> None:
+        seen = []
+
+        def called(answer):
+            return lambda *given: seen.append(context.run()) or answer
+
+        validate(controller="web")(called(None))
+        poll("a", controller="web")(called({}))
+        poll_one("a", controller="web")(called(None))
+        receive("a", controller="web")(called(None))
+        accepts("a", controller="web")(called(True))
+        to_primaries("a", controller="web")(called(None))
+        to_secondaries("a", controller="web")(called(None))
+        reconcile(controller="web")(called(None))
+        run = Run(PAGE, controller="web")
+        run.validate()
+        run.poll("a")
+        run.poll_one("a")
+        run.receive("a", Request())
+        run.accepts("a", Change("added", PAGE))
+        run.to_primaries("a", PAGE)
+        run.to_secondaries("a")
+        run.reconcile()
+        self.assertEqual(seen, [None] * 7 + [RunInfo("web")])
+        with Run(PAGE, beside=True):
+            self.assertEqual((context.run(), context.retry()), (None, None))
+
+    def test_an_empty_namespace_is_none(self) -> None:
+        poll("a")(lambda: {("", "a"): []})
+        receive("a")(lambda: Received([Told("", "a")]))
+        to_primaries("a")(lambda: ["/a", ("", "a")])
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+        run = Run(PAGE, unrelated={"nodes": node})
+        self.assertEqual(run.poll("a"), {(None, "a"): []})
+        self.assertEqual(run.receive("a", Request()).events, [Told(None, "a")])
+        self.assertEqual(run.to_primaries("a", PAGE), [(None, "a"), (None, "a")])
+        self.assertEqual(ObjectRef("v1", "Node", "a", ""), ObjectRef("v1", "Node", "a"))
+        with run:
+            self.assertEqual(cache.source("nodes").named("a", ""), node)
+            operations.remove({**node, "metadata": {"name": "a", "namespace": ""}})
+        self.assertEqual(run.writes[0].target, ObjectRef("v1", "Node", "a"))
+
     def test_what_is_registered_is_called_by_name_and_over_json(self) -> None:
         @reconcile
         def publish(page):

@@ -137,6 +137,19 @@ class Types(Registering):
         with self.assertRaisesRegex(TypeError, "spec.htmlText is missing, which Spec needs"):
             Run({"metadata": {}, "spec": {"title": "a"}}).reconcile()
 
+    def test_null_is_the_same_as_nothing_where_a_field_may_be_left_out(self) -> None:
+        seen = []
+
+        @reconcile
+        def publish(spec: Spec) -> None:
+            seen.append(spec)
+
+        nothing = {"apiURL": None, "color": None, "sizes": None, "labels": None, "port": None, "any": None}
+        Run().reconcile({"title": "a", "html_text": "b", "htmlText": "b", **nothing})
+        self.assertEqual(seen, [Spec("a", "b")])
+        with self.assertRaisesRegex(TypeError, "htmlText is missing, which Spec needs"):
+            Run().reconcile({"title": "a", "htmlText": None})
+
     def test_an_argument_that_says_nothing_is_json(self) -> None:
         given = []
 

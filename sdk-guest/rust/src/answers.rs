@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::bindings::imports::capstan::operator::types::MatchResult;
 use crate::{Json, Result};
 
-/// What to write to the primary, and when to come back.
+/// What to write to the primary, and when to come back. An object or status that is `None` is not written.
 ///
 /// ```
 /// # use capstan_guest::Update;
@@ -44,18 +44,18 @@ impl Update {
 
     /// Writes the status. Kind, name and namespace are filled in by the daemon.
     pub fn status(status: impl Serialize) -> Self {
-        Self::writing(value(&status).map(Write::Status))
+        Self::of(Ok(None), some(&status))
     }
 
     /// Writes the object without its status. With server-side apply, give the fields that this controller owns and no
     /// others; kind, name and namespace are filled in by the daemon.
     pub fn object(object: impl Serialize) -> Self {
-        Self::writing(value(&object).map(Write::Object))
+        Self::of(some(&object), Ok(None))
     }
 
     /// Writes the object, then the status.
     pub fn object_and_status(object: impl Serialize, status: impl Serialize) -> Self {
-        Self::writing(value(&object).and_then(|object| Ok(Write::ObjectAndStatus(object, value(&status)?))))
+        Self::of(some(&object), some(&status))
     }
 
     /// Runs again after so long, at most 49 days.
@@ -74,6 +74,19 @@ impl Update {
     #[doc(hidden)]
     pub fn unchecked_status(document: Json) -> Self {
         Self::writing(Ok(Write::Unchecked(document)))
+    }
+
+    /// Writes what there is of the two.
+    fn of(object: Result<Option<Value>>, status: Result<Option<Value>>) -> Self {
+        let write = object.and_then(|object| {
+            Ok(match (object, status?) {
+                (None, None) => Write::Nothing,
+                (Some(object), None) => Write::Object(object),
+                (None, Some(status)) => Write::Status(status),
+                (Some(object), Some(status)) => Write::ObjectAndStatus(object, status),
+            })
+        });
+        Self::writing(write)
     }
 
     fn writing(write: Result<Write>) -> Self {
@@ -138,7 +151,7 @@ impl Created {
     /// With the Kubernetes object that remembers its id: needed with `state` in the manifest, and not allowed without. It is written at once, and
     /// deleted together with the thing.
     pub fn state(self, object: impl Serialize) -> Result<Self> {
-        Ok(Self { state: Some(Json::of(&object)?), ..self })
+        Ok(Self { state: some(&object)?.map(|object| Json::of(&object)).transpose()?, ..self })
     }
 
     /// Returns the thing.
@@ -148,7 +161,7 @@ impl Created {
 }
 
 /// How a failure is dealt with: it is logged quietly, and retried as the manifest says unless something else is said. `None` in its place
-/// says that it was not dealt with, as if there were no error handler.
+/// says that it was not dealt with, as if there were no error handler. Of `stop`, `retry_after` and `reschedule` one is said; two are an error.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is returned from `handle_error`"]
 pub struct Handled {
@@ -179,7 +192,7 @@ impl Handled {
 
     /// It is dealt with by this status.
     pub fn status(status: impl Serialize) -> Self {
-        Self { status: value(&status).map(Some), next: Next::Retry }
+        Self { status: some(&status), next: Next::Retry }
     }
 
     /// Retries after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one.
@@ -198,7 +211,13 @@ impl Handled {
     }
 
     fn next(self, next: Next) -> Self {
-        Self { next, ..self }
+        let status = match self.next {
+            Next::Retry => self.status,
+            Next::RetryAfter(_) | Next::Stop | Next::Reschedule(_) => {
+                Err("stop, retry_after and reschedule exclude each other".into())
+            }
+        };
+        Self { status, next }
     }
 }
 
@@ -262,7 +281,7 @@ pub struct Met {
 impl Met {
     /// Adds a detail of 16 KiB at most, which is found in the result of the workflow.
     pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
-        self.detail = Some(value(&detail)?);
+        self.detail = some(&detail)?;
         Ok(self)
     }
 }
@@ -342,32 +361,46 @@ impl PrimaryThings {
     }
 }
 
-fn value(of: &impl Serialize) -> Result<Value> {
-    Ok(serde_json::to_value(of)?)
+/// Returns a value; what is null, such as `None`, is none.
+fn some(of: &impl Serialize) -> Result<Option<Value>> {
+    Ok(Some(serde_json::to_value(of)?).filter(|value| !value.is_null()))
 }
 
 /// Returns the document for a status: `{"status": …}`, with the version that it is for.
-pub(crate) fn status_document(status: Value, version: Option<String>) -> Value {
-    at_version(with_status(json!({}), status), version)
+pub(crate) fn status_document(status: Value, version: Option<String>) -> Result<Value> {
+    at_version(with_status(json!({}), status)?, version)
 }
 
 /// Returns the object with another status.
-pub(crate) fn with_status(mut object: Value, status: Value) -> Value {
-    if let Value::Object(fields) = &mut object {
-        fields.insert("status".to_owned(), status);
-    }
-    object
+pub(crate) fn with_status(object: Value, status: Value) -> Result<Value> {
+    let mut fields = fields(object)?;
+    fields.insert("status".to_owned(), status);
+    Ok(Value::Object(fields))
 }
 
 /// Returns the object with a resourceVersion, which makes the write fail if somebody else was faster.
-pub(crate) fn at_version(mut object: Value, version: Option<String>) -> Value {
-    if let (Some(version), Some(fields)) = (version, object.as_object_mut()) {
-        let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        if let Some(metadata) = metadata.as_object_mut() {
-            metadata.insert("resourceVersion".to_owned(), Value::String(version));
+pub(crate) fn at_version(object: Value, version: Option<String>) -> Result<Value> {
+    let Some(version) = version else {
+        return Ok(object);
+    };
+    let mut fields = fields(object)?;
+    let mut metadata = match fields.remove("metadata") {
+        None | Some(Value::Null) => Map::new(),
+        Some(metadata) => self::fields(metadata).map_err(|error| error.context("metadata"))?,
+    };
+    metadata.insert("resourceVersion".to_owned(), Value::String(version));
+    fields.insert("metadata".to_owned(), Value::Object(metadata));
+    Ok(Value::Object(fields))
+}
+
+/// Returns the fields of an object, or says what it is instead.
+fn fields(object: Value) -> Result<Map<String, Value>> {
+    match object {
+        Value::Object(fields) => Ok(fields),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(format!("{object} is no object").into())
         }
     }
-    object
 }
 
 /// What is wrong with a primary.

@@ -60,13 +60,13 @@ impl Place {
     }
 
     /// Returns an object by its name, whether it belongs to the primary or not. The namespace of a cluster-scoped object is
-    /// `None`.
+    /// `None`, or empty.
     pub fn named<'a, T: DeserializeOwned>(
         &self,
         namespace: impl Into<Option<&'a str>>,
         name: &str,
     ) -> Result<Option<T>> {
-        let key = ObjectKey { namespace: namespace.into().map(str::to_owned), name: name.to_owned() };
+        let key = ObjectKey::of(namespace.into(), name);
         read(daemon::cache::find_named(&self.0, &key).map_err(Error::of_call)?)
     }
 

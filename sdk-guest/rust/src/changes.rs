@@ -85,6 +85,18 @@ impl From<filter::Change> for Change {
 #[must_use = "it is returned from a mapper"]
 pub struct Keys(pub(crate) Vec<ObjectKey>);
 
+impl ObjectKey {
+    /// Returns the name of an object; an empty namespace is none.
+    pub(crate) fn of(namespace: Option<&str>, name: &str) -> Self {
+        Self { namespace: some_namespace(namespace), name: name.to_owned() }
+    }
+}
+
+/// Returns a namespace; an empty one is none, which is how a cluster-scoped object has it in some places.
+pub(crate) fn some_namespace(namespace: Option<&str>) -> Option<String> {
+    namespace.filter(|namespace| !namespace.is_empty()).map(str::to_owned)
+}
+
 impl Keys {
     /// Nothing belongs to it.
     pub fn none() -> Self {
@@ -99,7 +111,7 @@ impl Keys {
 
     /// Adds an object of a namespace. The manifest has to permit it if that is another one: `acrossNamespaces`.
     pub fn of(mut self, namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        self.0.push(ObjectKey { namespace: Some(namespace.into()), name: name.into() });
+        self.0.push(ObjectKey::of(Some(&namespace.into()), &name.into()));
         self
     }
 }
@@ -107,8 +119,8 @@ impl Keys {
 impl<T: AsRef<str>> FromIterator<T> for Keys {
     fn from_iter<I: IntoIterator<Item = T>>(texts: I) -> Self {
         let key = |text: T| match text.as_ref().split_once('/') {
-            Some((namespace, name)) => ObjectKey { namespace: Some(namespace.to_owned()), name: name.to_owned() },
-            None => ObjectKey { namespace: None, name: text.as_ref().to_owned() },
+            Some((namespace, name)) => ObjectKey::of(Some(namespace), name),
+            None => ObjectKey::of(None, text.as_ref()),
         };
         Self(texts.into_iter().map(key).collect())
     }

@@ -68,7 +68,7 @@ impl Error {
 
     /// Returns the text as the contract wants it.
     pub(crate) fn into_message(self) -> String {
-        self.message
+        if self.message.is_empty() { "an error without a message".to_owned() } else { self.message }
     }
 }
 

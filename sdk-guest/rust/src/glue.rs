@@ -201,10 +201,10 @@ pub fn known(exported: &str, controller: Option<&str>, names: Names) -> KnownNam
     KnownNames { exported: exported.to_owned(), controller: controller.map(str::to_owned), names: names.map(owned) }
 }
 
-fn by_primary(PrimaryThings(all): PrimaryThings) -> Result<Vec<PrimaryResources>> {
+pub(crate) fn by_primary(PrimaryThings(all): PrimaryThings) -> Result<Vec<PrimaryResources>> {
     let one = |(namespace, name, things): (Option<String>, String, Result<Vec<Json>>)| {
         let resources = things?.into_iter().map(Json::into_string).collect();
-        Ok(PrimaryResources { primary: ObjectKey { namespace, name }, resources })
+        Ok(PrimaryResources { primary: ObjectKey::of(namespace.as_deref(), &name), resources })
     };
     all.into_iter().map(one).collect()
 }
@@ -218,10 +218,10 @@ fn update_control(update: Update) -> Result<UpdateControl> {
     let Update { write, version, reschedule } = update;
     let update = match write? {
         Write::Nothing => PrimaryUpdate::Nothing,
-        Write::Object(object) => PrimaryUpdate::Object(answers::at_version(object, version).to_string()),
-        Write::Status(status) => PrimaryUpdate::Status(answers::status_document(status, version).to_string()),
+        Write::Object(object) => PrimaryUpdate::Object(answers::at_version(object, version)?.to_string()),
+        Write::Status(status) => PrimaryUpdate::Status(answers::status_document(status, version)?.to_string()),
         Write::ObjectAndStatus(object, status) => {
-            let object = answers::at_version(answers::with_status(object, status), version);
+            let object = answers::at_version(answers::with_status(object, status)?, version)?;
             PrimaryUpdate::ObjectAndStatus(object.to_string())
         }
         Write::Unchecked(document) => PrimaryUpdate::Status(document.into_string()),
@@ -247,7 +247,8 @@ fn error_control(handled: Option<Handled>) -> Result<error_handler::ErrorControl
         Next::Stop => NextStep::Stop,
         Next::Reschedule(after) => NextStep::RescheduleMs(millis(after)),
     };
-    let status = status?.map(|status| answers::status_document(status, None).to_string());
+    let status = status?.map(|status| answers::status_document(status, None)).transpose()?;
+    let status = status.map(|status| status.to_string());
     Ok(error_handler::ErrorControl::Handled(ErrorHandling { status, next }))
 }
 

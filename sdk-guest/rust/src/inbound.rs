@@ -18,7 +18,7 @@ use crate::{Json, Result};
 pub struct Request {
     /// What follows the source's own address, with the query.
     pub path: String,
-    /// The headers, names in small letters.
+    /// The headers, names in small letters; values of one name are joined by `, `.
     pub headers: Vec<(String, String)>,
     /// The body, as a text, or in base64 if the manifest says so.
     pub body: String,
@@ -31,10 +31,14 @@ impl Request {
         Self { body: body.into(), ..Self::default() }
     }
 
-    /// The same with a header more.
+    /// The same with a header more; one of a name that is there already is joined to it.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.headers.push((name.to_lowercase(), value.into()));
+        let (name, value) = (name.to_lowercase(), value.into());
+        match self.headers.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => *values = format!("{values}, {value}"),
+            None => self.headers.push((name, value)),
+        }
         self
     }
 
@@ -111,7 +115,7 @@ impl Received {
     }
 
     fn learn(mut self, namespace: Option<&str>, name: &str, learned: Result<Learned>) -> Self {
-        let primary = ObjectKey { namespace: namespace.map(str::to_owned), name: name.to_owned() };
+        let primary = ObjectKey::of(namespace, name);
         self.events = self.events.and_then(|mut events| {
             events.push(SourceEvent { primary, learned: learned? });
             Ok(events)
@@ -120,6 +124,9 @@ impl Received {
     }
 
     pub(crate) fn into_answer(self) -> Result<inbound::InboundAnswer> {
+        if !(200..600).contains(&self.status) {
+            return Err(format!("the status {} is not from 200 to 599", self.status).into());
+        }
         Ok(inbound::InboundAnswer { status: self.status, body: self.text, events: self.events? })
     }
 }
@@ -133,6 +140,6 @@ impl Default for Received {
 impl From<inbound::InboundRequest> for Request {
     fn from(request: inbound::InboundRequest) -> Self {
         let inbound::InboundRequest { path, headers, body } = request;
-        Self { path, headers: headers.into_iter().map(|pair| (pair.name, pair.value)).collect(), body }
+        headers.into_iter().fold(Self::new(body).path(path), |request, pair| request.header(&pair.name, pair.value))
     }
 }

@@ -20,6 +20,7 @@ use crate::bindings::imports::capstan::operator::operations::{
     Comparison, Propagation as Fate, RemoveOptions, WriteMode, WriteOptions,
 };
 use crate::bindings::imports::capstan::operator::types::{self, CallError};
+use crate::changes::some_namespace;
 use crate::{Error, Json, Match, Metadata, Result, daemon};
 
 /// How a write is treated. To another object of the primary's kind the event of a write is news in any mode: it causes a run of
@@ -39,9 +40,9 @@ impl ObjectRef {
         Self { api_version, kind, namespace: None, name }
     }
 
-    /// Adds the namespace.
+    /// Adds the namespace; an empty one is none.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
+        self.namespace = some_namespace(Some(namespace));
         self
     }
 
@@ -55,7 +56,7 @@ impl ObjectRef {
             metadata: Metadata,
         }
         let Object { api_version, kind, metadata } = Json::of(object)?.parse()?;
-        Ok(Self { api_version, kind, namespace: metadata.namespace, name: metadata.name })
+        Ok(Self { api_version, kind, namespace: some_namespace(metadata.namespace.as_deref()), name: metadata.name })
     }
 }
 

@@ -2,6 +2,9 @@
 
 use crate::daemon;
 
+/// How many random bytes the daemon gives at once.
+const PIECE: u32 = 4096;
+
 /// Returns the time as Kubernetes writes it: `2026-01-31T12:00:00Z`.
 pub fn now() -> String {
     daemon::system::now()
@@ -12,9 +15,10 @@ pub fn now_ms() -> f64 {
     daemon::system::now_ms()
 }
 
-/// Returns random bytes, at most 4096.
+/// Returns so many random bytes.
 pub fn random_bytes(len: u32) -> Vec<u8> {
-    daemon::system::random_bytes(len)
+    let pieces = (0..len).step_by(PIECE as usize);
+    pieces.flat_map(|start| daemon::system::random_bytes(PIECE.min(len - start))).collect()
 }
 
 /// Returns a random UUID (version 4).

@@ -162,6 +162,12 @@ impl Run {
         self
     }
 
+    /// Lets the call belong to no run, as those of validators, pollers, receivers, filters and mappers.
+    pub fn beside(mut self) -> Self {
+        self.0.is_beside = true;
+        self
+    }
+
     /// In all-events mode: the primary is gone.
     pub fn primary_deleted(mut self) -> Self {
         self.0.run.primary_deleted = true;
@@ -282,6 +288,7 @@ impl Default for Run {
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) run: RunInfo,
+    pub(crate) is_beside: bool,
     pub(crate) next_imminent: bool,
     pub(crate) time_left_ms: u32,
     pub(crate) settings: Value,
@@ -308,6 +315,7 @@ impl State {
             RunInfo { controller: "test".to_owned(), retry: None, primary_deleted: false, final_state_unknown: false };
         Self {
             run,
+            is_beside: false,
             next_imminent: false,
             time_left_ms: 5_000,
             settings: json!({

@@ -108,7 +108,10 @@ func handleError(run capstan.Run, p *probe, failure capstan.Failure) (*capstan.H
 
 func decideRetry(run capstan.Run, p *probe, failed capstan.FailedRun) (capstan.NextRetry, error) {
 	run.Log().Info("decides", "of", failed.FailureClass, "attempt", failed.Retry.Attempt)
-	return capstan.NextRetry{After: 20 * time.Millisecond, Stop: p.Spec.StopRetry}, nil
+	if p.Spec.StopRetry {
+		return capstan.NextRetry{Stop: true}, nil
+	}
+	return capstan.NextRetry{After: 20 * time.Millisecond}, nil
 }
 
 func validate(run capstan.Run, p *probe) ([]capstan.Problem, error) {

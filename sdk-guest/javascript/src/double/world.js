@@ -29,7 +29,8 @@ export class World {
 
   context = {
     run: () => {
-      const { controller, retry, primaryDeleted = false, finalStateUnknown = false } = this.facts;
+      const { controller, beside, retry, primaryDeleted = false, finalStateUnknown = false } = this.facts;
+      if (beside) return undefined;
       return { controller, retry: retry ? { attempt: 1, last: false, ...retry } : null, primaryDeleted, finalStateUnknown };
     },
     nextImminent: () => this.facts.nextImminent ?? false,
@@ -123,7 +124,7 @@ export class World {
   system = {
     now: () => this.#now().toISOString().replace(/\.\d+Z$/, "Z"),
     nowMs: () => this.#now().getTime(),
-    randomBytes: (length) => Array.from({ length }, () => (this.chance = (this.chance * 5 + 113) % 256)),
+    randomBytes: (length) => Array.from({ length: Math.min(length, 4096) }, () => (this.chance = (this.chance * 5 + 113) % 256)),
     uuid: () => {
       const hex = this.system.randomBytes(15).map((byte) => byte.toString(16).padStart(2, "0")).join("");
       return hex.replace(/^(.{8})(.{4})(.{3})(.{3})(.{12})$/, "$1-$2-4$3-8$4-$5");

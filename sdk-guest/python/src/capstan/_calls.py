@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from capstan import _json
 from capstan._daemon import daemon
+from capstan._json import printable
+from capstan._words import namespace_of
 from capstan.answers import Change, Met, Created, Duration, Handled, Deletion, NextRetry, Problem, Received, Request, Things, Told, Update
 from capstan.errors import FailedRun, Failure
 from capstan.registry import Interface, Registered, find, get
@@ -61,7 +63,7 @@ def validate(primary: str) -> list[Problem]:
     for problem in found:
         if not isinstance(problem.message, str) or not isinstance(problem.field, (str, type(None))):
             raise TypeError(f"{function.place} returns {problem!r}, whose message is no text, or whose field is none")
-    return [Problem(_json.printable(problem.message), problem.field) for problem in found]
+    return [Problem(printable(problem.message), _printable(problem.field)) for problem in found]
 
 
 def initialize(primary: str) -> None:
@@ -121,7 +123,8 @@ def match(name: str, actual: str, desired: str, primary: str) -> str | None:
     if isinstance(answer, bool):
         return None if answer else "it says so"
     answer = _answer(function, answer, str, "True, None or what differs, a str")
-    return None if answer is None else _json.printable(answer)
+    # As a list of what differs that is joined, and empty.
+    return _printable(answer or None)
 
 
 def is_met(name: str, dependent: str, primary: str) -> Met:
@@ -149,7 +152,7 @@ def poll_one(name: str, primary: str) -> tuple[list[str], Duration | None]:
     function = get(Interface.RESOURCE_POLLER, _controller(), name)
     answer = function(_json.read(primary))
     if isinstance(answer, Things):
-        return _things(function, answer.things), answer.again
+        return _things(function, () if answer.things is None else answer.things), answer.again
     return _things(function, () if answer is None else answer), None
 
 
@@ -161,11 +164,13 @@ def receive(name: str, request: Request) -> Answer:
         answer = Received()
     if not isinstance(answer, Received):
         raise TypeError(f"{function.place} returns {answer!r}, not Received(…) or None")
-    if not isinstance(answer.status, int) or not 200 <= answer.status <= 599:
-        raise TypeError(f"{function.place} returns the status {answer.status!r}, not one from 200 to 599")
-    if not isinstance(answer.text, str):
-        raise TypeError(f"{function.place} returns the text {answer.text!r}, not a str")
-    return Answer(answer.status, answer.text, [_told(function, told) for told in answer.events])
+    status = 202 if answer.status is None else answer.status
+    if not isinstance(status, int) or not 200 <= status <= 599:
+        raise TypeError(f"{function.place} returns the status {status!r}, not one from 200 to 599")
+    text = "" if answer.text is None else answer.text
+    if not isinstance(text, str):
+        raise TypeError(f"{function.place} returns the text {text!r}, not a str")
+    return Answer(status, printable(text), [_told(function, told) for told in answer.events or ()])
 
 
 class Answer(NamedTuple):
@@ -186,7 +191,7 @@ def _told(function: Registered, told: Any) -> tuple[str | None, str, str | None,
     if told.present is not None and told.gone is not None:
         raise TypeError(f"{function.place} says of {told.name} that something is present and gone")
     present = None if told.present is None else _json.write(told.present, f"what {function.place} returns")
-    return told.namespace, told.name, present, None if told.gone is None else str(told.gone)
+    return namespace_of(told.namespace), printable(told.name), present, None if told.gone is None else printable(str(told.gone))
 
 
 def accepts(name: str, change: Change) -> bool:
@@ -220,18 +225,18 @@ def _keys(function: Registered, keys: Any) -> list[tuple[str | None, str]]:
 
 def _key(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
-        namespace, slash, name = key.partition("/")
-        return (namespace, name) if slash else (None, key)
+        namespace, slash, name = printable(key).partition("/")
+        return (namespace_of(namespace), name) if slash else (None, namespace)
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
-        return key[0], key[1]
+        return namespace_of(key[0]), printable(key[1])
     raise TypeError(f'{function.place} returns {key!r}, which is neither "name", "namespace/name" nor (namespace, name)')
 
 
 def _primary(function: Registered, key: Any) -> tuple[str | None, str]:
     if isinstance(key, str):
-        return None, key
+        return None, printable(key)
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) and isinstance(key[0], (str, type(None))):
-        return key[0], key[1]
+        return namespace_of(key[0]), printable(key[1])
     raise TypeError(f"{function.place} returns things of {key!r}, which is neither (namespace, name) nor a name")
 
 
@@ -239,6 +244,10 @@ def _things(function: Registered, things: Any) -> list[str]:
     if not isinstance(things, Sequence) or isinstance(things, (str, bytes)):
         raise TypeError(f"{function.place} returns {things!r}, not a list of things")
     return [_json.write(thing, f"a thing of {function.place}") for thing in things]
+
+
+def _printable(text: str | None) -> str | None:
+    return None if text is None else printable(text)
 
 
 def _answer(function: Registered, answer: Any, type: type[Answer], wanted: str) -> Answer | None:
@@ -251,6 +260,6 @@ def _controller() -> str:
     run = daemon().run()
     if run is not None:
         return run.controller
-    # Polls, filters and mappers belong to no run.
+    # Validators, pollers, receivers, filters and mappers belong to no run.
     name: str = _json.read(daemon().settings()).get("controller", {}).get("name", "")
     return name

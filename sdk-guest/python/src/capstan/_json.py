@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from datetime import date, datetime, timezone
 from enum import Enum
 from typing import Any
 
 from capstan import _typed
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 Object = dict[str, Any]
 """A Kubernetes object, or any other JSON object."""
@@ -23,11 +26,9 @@ def write(value: Any, what: str) -> str:
     """Returns a value as JSON; dataclasses, dates and enumerations are written too. A `TypeError` says what `what` is not."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
-        # Half a surrogate pair is a character for Python, but not in UTF-8.
-        text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{what} is not JSON: {error}") from error
-    return text
+    return printable(text)
 
 
 def write_object(value: Any, what: str) -> str:
@@ -39,8 +40,8 @@ def write_object(value: Any, what: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns a text that can be written in UTF-8, whatever it holds."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """Returns a text that can be written in UTF-8: half a surrogate pair, which is a character for Python, becomes U+FFFD."""
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
 
 
 def timestamp(moment: datetime) -> str:

@@ -140,13 +140,21 @@ def _read(hint: Any, value: Any, place: str) -> Any:
 
 def _made(cls: Any, value: Mapping[str, Any], place: str) -> Any:
     known = fields(cls)
-    given = {field.name: _read(field.hint, value[field.key], f"{place}.{field.key}") for field in known if field.key in value}
+    # Where a field may not be None, null is the same as nothing, as in Kubernetes.
+    said = (field for field in known if field.key in value and (value[field.key] is not None or _may_be_none(field.hint)))
+    given = {field.name: _read(field.hint, value[field.key], f"{place}.{field.key}") for field in said}
     for field in known:
         if field.name not in given and field.default is NOTHING:
             if type(None) not in alternatives(bare(field.hint)):
                 raise TypeError(f"{f'{place}.{field.key}'.lstrip('.')} is missing, which {cls.__name__} needs")
             given[field.name] = None
     return cls(**given)
+
+
+def _may_be_none(hint: Any) -> bool:
+    hint = bare(hint)
+    words = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+    return hint in (Any, object) or type(None) in alternatives(hint) or None in words
 
 
 def _moment(kind: type, value: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, get_args
 
+from capstan._json import printable
+
 
 def words(literal: Any) -> tuple[str, ...]:
     """Returns the words of a `Literal`."""
@@ -19,19 +21,20 @@ def one_of(literal: Any, word: str, what: str) -> str:
 
 
 def text(value: Any, what: str) -> str:
-    """Returns a text that can be handed over; otherwise raises a `TypeError` or `ValueError` that says what `what` should be."""
+    """Returns a text as it can be handed over; otherwise raises a `TypeError` that says what `what` should be."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is a str, not {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} has half a character: {value!r}") from None
-    return value
+    return printable(value)
 
 
 def optional_text(value: Any, what: str) -> str | None:
     """As `text`, or `None`."""
     return None if value is None else text(value, what)
+
+
+def namespace_of(value: Any) -> str | None:
+    """Returns a namespace as it can be handed over, or `None`; an empty one is none, too."""
+    return optional_text(value, "the namespace") or None
 
 
 def number(value: Any, what: str) -> int | None:
@@ -46,13 +49,17 @@ def number(value: Any, what: str) -> int | None:
 
 
 class Checked:
-    """A dataclass whose texts and numbers are checked when it is made."""
+    """A dataclass whose texts and numbers are checked when it is made, and are then as they can be handed over."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             check = _CHECKS.get(str(field.type))
             if check:
-                check(getattr(self, field.name), f"{type(self).__name__}.{field.name}")
+                self._become(field.name, check(getattr(self, field.name), f"{type(self).__name__}.{field.name}"))
+
+    def _become(self, name: str, value: Any) -> None:
+        """Sets a field, which is frozen once the dataclass is made."""
+        object.__setattr__(self, name, value)
 
 
 _CHECKS = {"str": text, "str | None": optional_text, "int | None": number}

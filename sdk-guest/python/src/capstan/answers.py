@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,6 +16,7 @@ Duration = Union[timedelta, float]
 """How long: a `timedelta`, or a number of seconds."""
 
 _LONGEST = 2**32 - 1
+_NO_DURATION = "is no duration; it is a timedelta, or a number of seconds, from 0 on"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class Update:
     only_at: str | None = None
     """Write only if the primary still has this `metadata.resourceVersion`; otherwise the run fails with a conflict."""
 
+    def __post_init__(self) -> None:
+        _check(self.reschedule)
+
     def document(self) -> str | None:
         """Returns the JSON to write, if any."""
         if self.status is None and self.object is None:
@@ -44,7 +49,7 @@ class Update:
         if self.status is not None:
             document["status"] = _json.read(_json.write_object(self.status, "Update.status"))
         if self.only_at is not None:
-            document.setdefault("metadata", {})["resourceVersion"] = self.only_at
+            document["metadata"] = {**(document.get("metadata") or {}), "resourceVersion": self.only_at}
         return _json.write(document, "Update")
 
 
@@ -57,10 +62,13 @@ class Deletion:
     reschedule: Duration | None = None
     """Call it again after so long, too, if the finalizer is kept."""
 
+    def __post_init__(self) -> None:
+        _check(self.reschedule)
+
 
 @dataclass(frozen=True)
 class Handled:
-    """The answer of `@handle_error` that a failure is dealt with: it is logged quietly."""
+    """The answer of `@handle_error` that a failure is dealt with: it is logged quietly. `stop`, `reschedule` and `retry_after` exclude each other."""
 
     status: Any = None
     """The status to write, a dict or a dataclass."""
@@ -71,6 +79,11 @@ class Handled:
     retry_after: Duration | None = None
     """Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one."""
 
+    def __post_init__(self) -> None:
+        _check(self.reschedule, self.retry_after)
+        if bool(self.stop) + (self.retry_after is not None) + (self.reschedule is not None) > 1:
+            raise ValueError("Handled: stop, retry_after and reschedule exclude each other")
+
     def document(self) -> str | None:
         """Returns the JSON to write, if any."""
         if self.status is None:
@@ -80,12 +93,17 @@ class Handled:
 
 @dataclass(frozen=True)
 class NextRetry:
-    """The answer of `@decide_retry`. `NextRetry()` is as the manifest says, as is `None`."""
+    """The answer of `@decide_retry`. `NextRetry()` is as the manifest says, as is `None`. `after` and `stop` exclude each other."""
 
     after: Duration | None = None
     """Retry after so long, in place of the delay that the manifest says. It uses up an attempt, and none follows the last one."""
     stop: bool = False
     """Do not retry: wait for the next event."""
+
+    def __post_init__(self) -> None:
+        _check(self.after)
+        if self.stop and self.after is not None:
+            raise ValueError("NextRetry: after and stop exclude each other")
 
 
 @dataclass(frozen=True)
@@ -117,6 +135,9 @@ class Things:
     """The things of the primary, each with an id where the manifest says."""
     again: Duration | None = None
     """Read them again after so long, in place of the manifest's period; 49 days at most."""
+
+    def __post_init__(self) -> None:
+        _check(self.again)
 
 
 @dataclass(frozen=True)
@@ -192,8 +213,17 @@ class Change:
 
 
 def millis(duration: Duration) -> int:
-    """Returns the whole milliseconds that the contract can say."""
+    """Returns the whole milliseconds that the contract can say. A `TypeError` or `ValueError` says what is no duration."""
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if seconds < 0:
-        raise ValueError(f"a duration is not negative, and {duration!r} is")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"{duration!r} {_NO_DURATION}")
+    if not 0 <= seconds or seconds == math.inf:
+        raise ValueError(f"{duration!r} {_NO_DURATION}")
     return min(round(seconds * 1000), _LONGEST) if seconds < _LONGEST else _LONGEST
+
+
+def _check(*durations: Duration | None) -> None:
+    """Finds what is no duration where it is said, in the author's own function."""
+    for duration in durations:
+        if duration is not None:
+            millis(duration)

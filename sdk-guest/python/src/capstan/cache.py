@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 from capstan import _json
 from capstan._daemon import daemon
 from capstan._json import Object
-from capstan._words import Checked, optional_text, text
+from capstan._words import Checked, namespace_of, text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,7 +68,7 @@ class Place:
 
     def named(self, name: str, namespace: str | None = None) -> Object | None:
         """Returns an object by its name, whether it belongs to the primary or not. A cluster-scoped object has no namespace."""
-        return _read(daemon().find_named(self, optional_text(namespace, "the namespace"), text(name, "the name")))
+        return _read(daemon().find_named(self, namespace_of(namespace), text(name, "the name")))
 
     def related(self, **filters: Unpack[Filters]) -> Query:
         """Selects the objects that belong to the primary."""
@@ -156,8 +156,10 @@ class Query(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._become("fields", tuple(text(pointer, "a field") for pointer in self.fields or ()))
+        self._become("newest_only", bool(self.newest_only))
         for pointer in self.fields:
-            if not text(pointer, "a field").startswith("/"):
+            if not pointer.startswith("/"):
                 raise ValueError(f"a field is a JSON pointer such as '/spec/html', not {pointer!r}")
 
     def __iter__(self) -> Iterator[Object]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from capstan import _json
 from capstan._daemon import daemon
 from capstan._json import Object
-from capstan._words import Checked, one_of, optional_text, text
+from capstan._words import Checked, namespace_of, one_of, optional_text, text
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +55,10 @@ class ObjectRef(Checked):
     """The name."""
     namespace: str | None = None
     """The namespace; `None` for a cluster-scoped object."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._become("namespace", namespace_of(self.namespace))
 
     @classmethod
     def of(cls, target: ObjectRef | Object) -> ObjectRef:
@@ -138,6 +142,7 @@ def remove(
     grace_seconds: int | None = None,
 ) -> None:
     """Deletes an object; with `uid` or `resource_version` only that one. It is a success if it is gone already."""
+    propagation = propagation or "usual"
     one_of(Propagation, propagation, "propagation")
     daemon().remove(ObjectRef.of(target), RemoveOptions(propagation, uid, resource_version, grace_seconds))
 
@@ -156,9 +161,10 @@ def compare(actual: Object, desired: Object, *, by: Comparison = "generic", igno
     """Compares without writing: `None` if they match, otherwise what differs. Differences under the JSON pointers `ignore` do not count.
 
     That is what a function with `@match` returns, so it may end with it."""
+    by = by or "generic"
     one_of(Comparison, by, "comparison")
     documents = _json.write_object(actual, "actual"), _json.write_object(desired, "desired")
-    return daemon().compare(by, *documents, [text(pointer, "a JSON pointer") for pointer in ignore])
+    return daemon().compare(by, *documents, [text(pointer, "a JSON pointer") for pointer in ignore or ()])
 
 
 def _write(verb: Verb, object: Object, options: WriteOptions) -> Object:
@@ -173,12 +179,12 @@ def _checked(options: WriteOptions) -> WriteOptions:
     unknown = sorted(set(options) - set(WriteOptions.__annotations__))
     if unknown:
         raise TypeError(f"a write has no option {unknown[0]!r}; there are: {', '.join(WriteOptions.__annotations__)}")
-    one_of(Mode, options.get("mode", "usual"), "mode")
+    mode = options.get("mode") or "usual"
+    one_of(Mode, mode, "mode")
     if (comparison := options.get("compare_by")) is not None:
         one_of(Comparison, comparison, "comparison")
-    for name in ("subresource", "source"):
-        optional_text(options.get(name), name)
-    return options
+    texts = {name: optional_text(options[name], name) for name in ("subresource", "source") if name in options}  # type: ignore[literal-required]
+    return cast(WriteOptions, {**options, **texts, "mode": mode}) if options else options
 
 
 def _object(text: str) -> Object:

@@ -50,10 +50,9 @@ class Event(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for what, pairs in (("label", self.labels), ("annotation", self.annotations)):
-            for name, value in pairs.items():
-                text(name, f"the name of a {what}")
-                text(value, f"the {what} {name}")
+        for of, what in (("labels", "label"), ("annotations", "annotation")):
+            pairs = (getattr(self, of) or {}).items()
+            self._become(of, {text(name, f"the name of a {what}"): text(value, f"the {what} {name}") for name, value in pairs})
 
 
 def normal(reason: str, message: str, **details: Unpack[Details]) -> None:

@@ -308,8 +308,8 @@ def match(name: str | None = None, /, *, controller: str | None = None) -> Calla
 def match(name: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks a function that compares a dependent in its own way. Its name is what the manifest says after `export:`.
 
-    It is given the actual object, the desired one and the primary, or as many of these as it takes. It returns `None` or `True` if they
-    match, otherwise a text on what differs. The text is logged, so no secrets in it.
+    It is given the actual object, the desired one and the primary, or as many of these as it takes. It returns `None`, `True` or an empty text
+    if they match, otherwise a text on what differs. The text is logged, so no secrets in it.
     """
     return _named(Interface.MATCHER, name, controller)
 

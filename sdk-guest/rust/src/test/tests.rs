@@ -52,9 +52,17 @@ impl Reconciler for Operator {
         match page.html.as_str() {
             "nothing" => Ok(Update::nothing().reschedule(Duration::from_millis(1500))),
             "object" => Ok(Update::object(json!({ "spec": 1 })).only_at("7")),
+            "null" => Ok(Update::object(json!({ "metadata": null })).only_at("7")),
+            "odd" => Ok(Update::object(json!([1])).only_at("7")),
+            "no object" => Ok(Update::object_and_status(json!("a"), json!({ "ok": true }))),
             "both" => Ok(Update::object_and_status(json!({ "spec": 1 }), json!({ "ok": true }))),
             "locked" => Ok(Update::status(json!({ "ok": true })).only_at("7")),
             "fail" => Err("no".into()),
+            "silent" => Err("".into()),
+            "no status" => Ok(Update::status(None::<Value>).only_at("7")),
+            "no object or status" => Ok(Update::object_and_status(None::<Value>, None::<Value>)),
+            "status alone" => Ok(Update::object_and_status(None::<Value>, json!({ "ok": true }))),
+            "object alone" => Ok(Update::object_and_status(json!({ "spec": 1 }), None::<Value>)),
             "map" => Ok(Update::status(BTreeMap::from([((1, 2), 3)]))),
             _ => Ok(Update::status(json!({ "ok": true })).reschedule(Duration::MAX)),
         }
@@ -83,6 +91,8 @@ impl ErrorHandler for Operator {
             "later" => Some(Handled::new().reschedule(Duration::from_secs(2))),
             "slow" => Some(Handled::status(json!({ "error": failure.message })).retry_after(Duration::from_secs(3))),
             "quiet" => Some(Handled::new()),
+            "wordless" => Some(Handled::status(None::<Value>).stop()),
+            "torn" => Some(Handled::new().stop().retry_after(Duration::from_secs(3))),
             _ => None,
         })
     }
@@ -369,6 +379,47 @@ fn mappers_answer_with_names_and_namespaces() {
 }
 
 #[test]
+fn an_answer_to_a_request_has_a_status_of_http() {
+    let wrong = |status| Received::new().status(status).into_answer().map(|answer| answer.status);
+    assert_eq!([200, 599].map(wrong), [Ok(200), Ok(599)]);
+    for status in [0, 199, 600] {
+        assert_eq!(wrong(status), Err(format!("the status {status} is not from 200 to 599").into()));
+    }
+}
+
+#[test]
+fn headers_of_one_name_are_one() {
+    let pair = |name: &str, value: &str| Pair { name: name.to_owned(), value: value.to_owned() };
+    let headers = vec![pair("x-kind", "push"), pair("x-id", "7"), pair("x-kind", "more")];
+    let request = Request::from(InboundRequest { path: String::new(), headers, body: String::new() });
+    assert_eq!(request, Request::new("").header("X-Kind", "push").header("x-id", "7").header("x-kind", "more"));
+    assert_eq!((request.get("X-Kind"), request.headers.len()), (Some("push, more"), 2));
+}
+
+#[test]
+fn a_detail_or_state_that_is_none_is_not_told() {
+    assert_eq!(Met::from(true).detail(None::<Value>), Ok(Met::from(true)));
+    assert_eq!(crate::Created::new(7).and_then(|created| created.state(None::<Value>)), crate::Created::new(7));
+}
+
+#[test]
+fn an_empty_namespace_is_none() {
+    let none = ObjectKey { namespace: None, name: "a".to_owned() };
+    assert_eq!(Keys::from(vec!["/a"]).of("", "a"), Keys(vec![none.clone(), none.clone()]));
+    let answer = Received::new().wake("", "a").into_answer().unwrap();
+    assert_eq!(answer.events[0].primary, none);
+    let things = PrimaryThings::new().of("", "a", [1]);
+    assert_eq!(crate::glue::by_primary(things).unwrap()[0].primary, none);
+    assert_eq!(ObjectRef::new("v1", "Node", "a").in_namespace(""), ObjectRef::new("v1", "Node", "a"));
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a", "namespace": "" } });
+    assert_eq!(ObjectRef::of(&node), Ok(ObjectRef::new("v1", "Node", "a")));
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a" } });
+    with(Run::new().unrelated("nodes", node.clone()), || {
+        assert_eq!(cache::source("nodes").named::<Value>("", "a"), Ok(Some(node)));
+    });
+}
+
+#[test]
 fn pollers_answer_with_things_by_name_of_the_source() {
     let all = |name: &str| Adapter::<Operator>::poll(name.to_owned());
     let of = |namespace: Option<&str>, name: &str, resources: &[&str]| PrimaryResources {
@@ -444,6 +495,9 @@ fn an_update_becomes_what_the_contract_wants() {
     let table = [
         ("nothing", update(PrimaryUpdate::Nothing, Some(1500))),
         ("object", update(PrimaryUpdate::Object(r#"{"metadata":{"resourceVersion":"7"},"spec":1}"#.into()), None)),
+        ("null", update(PrimaryUpdate::Object(r#"{"metadata":{"resourceVersion":"7"}}"#.into()), None)),
+        ("odd", Err("[1] is no object".to_owned())),
+        ("no object", Err(r#""a" is no object"#.to_owned())),
         ("both", update(PrimaryUpdate::ObjectAndStatus(r#"{"spec":1,"status":{"ok":true}}"#.into()), None)),
         (
             "locked",
@@ -451,6 +505,11 @@ fn an_update_becomes_what_the_contract_wants() {
         ),
         ("status", update(PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.into()), Some(u32::MAX))),
         ("fail", Err("no".to_owned())),
+        ("silent", Err("an error without a message".to_owned())),
+        ("no status", update(PrimaryUpdate::Nothing, None)),
+        ("no object or status", update(PrimaryUpdate::Nothing, None)),
+        ("status alone", update(PrimaryUpdate::Status(r#"{"status":{"ok":true}}"#.into()), None)),
+        ("object alone", update(PrimaryUpdate::Object(r#"{"spec":1}"#.into()), None)),
         ("map", Err("key must be a string".to_owned())),
     ];
     for (html, expected) in table {
@@ -506,6 +565,7 @@ fn an_error_control_becomes_what_the_contract_wants() {
         ("later", handled(None, NextStep::RescheduleMs(2000))),
         ("slow", handled(status, NextStep::RetryAfterMs(3000))),
         ("quiet", handled(None, NextStep::Retry)),
+        ("wordless", handled(None, NextStep::Stop)),
         ("", error_handler::ErrorControl::Unhandled),
     ];
     let failure = Failure {
@@ -520,6 +580,8 @@ fn an_error_control_becomes_what_the_contract_wants() {
         let answer = Adapter::<Operator>::handle_error(page(html), failure.clone());
         assert_eq!(answer, Ok(expected), "{html}");
     }
+    let torn = Adapter::<Operator>::handle_error(page("torn"), failure);
+    assert_eq!(torn, Err("stop, retry_after and reschedule exclude each other".to_owned()));
 }
 
 #[test]
@@ -836,9 +898,17 @@ fn the_run_is_as_the_test_says() {
         assert_eq!(context::settings::<Value>().unwrap(), json!({ "controller": { "name": "pages" } }));
         assert_eq!((system::now().as_str(), system::now_ms()), ("2026-02-01T00:00:00Z", 1.5));
         assert_ne!(system::uuid(), system::uuid());
-        assert_eq!(system::random_bytes(3).len(), 3);
+        assert_eq!([0, 3, 4096, 10_000].map(|len| system::random_bytes(len).len()), [0, 3, 4096, 10_000]);
     });
     assert_eq!(context::retry(), None, "the run is over");
+}
+
+#[test]
+fn a_call_beside_all_runs_finds_its_controller_in_the_settings() {
+    let run = || Run::new().controller("pages").settings(json!({ "controller": { "name": "themes" } }));
+    let called = |run| with(run, || (context::run().is_some(), crate::glue::controller())).answer;
+    assert_eq!(called(run()), (true, "pages".to_owned()));
+    assert_eq!(called(run().beside()), (false, "themes".to_owned()));
 }
 
 #[test]

@@ -13,8 +13,8 @@ name and over JSON, as the daemon does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from typing import Any
 
@@ -41,7 +41,8 @@ _NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 class Run:
     """A run of a controller: what the daemon knows before, what was asked of it meanwhile.
 
-    primary: the primary of the run. controller: the controller's name. secondaries: for each source the objects that belong to the
+    primary: the primary of the run. controller: the controller's name. beside: the call belongs to no run, as those of `validate`, `poll` and the
+    like; the methods for these see to that themselves. secondaries: for each source the objects that belong to the
     primary, one or several. things: for each source outside of the cluster those of the primary, by id. unrelated: for each source those that do not. primaries: the other primaries. indexes: for each index and
     key the names of objects. config: the plugin's `config`. settings: the settings in force. retry, primary_deleted,
     final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. expectation: what is expected of the primary. memos: for each lifetime the values that are kept.
@@ -65,6 +66,7 @@ class Run:
         primary: Object | None = None,
         *,
         controller: str = "test",
+        beside: bool = False,
         secondaries: Several | None = None,
         unrelated: Several | None = None,
         things: Mapping[str, Mapping[str, Any]] | None = None,
@@ -113,6 +115,7 @@ class Run:
             expectation=expectation,
             registered=dict(registered or {}),
             refused_sources=dict(refuse_sources or {}),
+            beside=beside,
         )
         self._entered: list[ExitStack] = []
 
@@ -170,7 +173,7 @@ class Run:
 
     def validate(self, primary: Object | None = None) -> list[Problem]:
         """Calls the function with `@validate`; returns what is wrong."""
-        with self:
+        with self, self._beside():
             return _calls.validate(self._primary(primary))
 
     def initialize(self, primary: Object | None = None) -> None:
@@ -222,37 +225,46 @@ class Run:
 
     def poll(self, name: str) -> dict[tuple[str | None, str], list[Any]]:
         """Calls the function with `@poll(name)`; returns the things of each primary, by namespace and name."""
-        with self:
+        with self, self._beside():
             polled = _calls.poll(name)
         return {(namespace, primary): [_json.read(thing) for thing in things] for namespace, primary, things in polled}
 
     def poll_one(self, name: str, primary: Object | None = None) -> Things:
         """Calls the function with `@poll_one(name)`."""
-        with self:
+        with self, self._beside():
             things, again = _calls.poll_one(name, self._primary(primary))
         return Things([_json.read(thing) for thing in things], again)
 
     def receive(self, name: str, request: Request) -> Received:
         """Calls the function with `@receive(name)`."""
-        with self:
+        with self, self._beside():
             status, text, found = _calls.receive(name, request)
         events = [Told(namespace, of, None if thing is None else _json.read(thing), gone) for namespace, of, thing, gone in found]
         return Received(events, status, text)
 
     def accepts(self, name: str, change: Change) -> bool:
         """Calls the function with `@accepts(name)`."""
-        with self:
+        with self, self._beside():
             return _calls.accepts(name, change)
 
     def to_primaries(self, name: str, secondary: Object) -> list[tuple[str | None, str]]:
         """Calls the function with `@to_primaries(name)`; returns namespace and name of each."""
-        with self:
+        with self, self._beside():
             return _calls.to_primaries(name, _json.write(secondary, "the secondary"))
 
     def to_secondaries(self, name: str, primary: Object | None = None) -> list[tuple[str | None, str]]:
         """Calls the function with `@to_secondaries(name)`; returns namespace and name of each."""
-        with self:
+        with self, self._beside():
             return _calls.to_secondaries(name, self._primary(primary))
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """Lets a call belong to no run, as the daemon has it."""
+        before, self._answers.beside = self._answers.beside, True
+        try:
+            yield
+        finally:
+            self._answers.beside = before
 
     def _primary(self, primary: Object | None) -> str:
         given = primary if primary is not None else self.primary

@@ -77,13 +77,14 @@ class Answers:
     registered: dict[str, Object] = field(default_factory=dict)
     remembered: list[Object] = field(default_factory=list)
     refused_sources: dict[str, CallError] = field(default_factory=dict)
+    beside: bool = False
     # Not by chance: tests are to be repeatable.
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
     # === context, config ===
 
     def run(self) -> RunInfo | None:
-        return self.info
+        return None if self.beside else self.info
 
     def next_imminent(self) -> bool:
         return self.is_next_imminent
