@@ -10,7 +10,7 @@ use super::super::limiter::{self, Window};
 use super::super::outage::{self, Outage};
 use super::super::retry::{self, Attempts, Cause};
 use super::super::{
-    Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled, Urgency,
+    Blame, Deletion, Event, Failure, Finished, Level, Mark, Mode, Next, Outcome, Policy, Receipt, Settled, Urgency,
 };
 use super::{Due, RESUME, Taken};
 use crate::guest::{NextRetry, RetryInfo};
@@ -216,7 +216,7 @@ impl Entry {
         let next = if self.life == Life::Forgotten {
             Next::Dropped
         } else if flight == Flight::Run && self.finalized_by(finished) {
-            self.succeed(flight, finished, None)
+            self.succeed(flight, finished, (policy.mode, None))
         } else {
             self.mark_as(Urgency::Replayed);
             Next::AtStart
@@ -240,14 +240,14 @@ impl Entry {
             Finished::Failed(Failure::Outage) => self.wait(|failures| outage.pause(key, failures)),
             Finished::Failed(failure) => self.fail(policy, flight, (failure, blame), (key, now)),
             Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed { .. } => {
-                (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
+                (Outcome::Succeeded, self.succeed(flight, finished, (policy.mode, policy.max_interval)))
             }
         };
         Settled { outcome, next, retry: self.retry(policy) }
     }
 
     /// Decides what follows a success: the first case that applies (`EP-23`).
-    fn succeed(&mut self, flight: Flight, finished: Finished, max_interval: Option<Duration>) -> Next {
+    fn succeed(&mut self, flight: Flight, finished: Finished, (mode, max_interval): (Mode, Option<Duration>)) -> Next {
         self.forget_failures();
         let again = match finished {
             Finished::Done { again, .. } | Finished::NoRetry { again } => again,
@@ -272,7 +272,8 @@ impl Entry {
             }
             // The event comes first; the time that the component asked for is discarded.
             Life::Exists | Life::Finalized if self.pending.is_some() => Next::AtOnce,
-            Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
+            // AE-2: in all-events mode it is still to be told that it has gone, and a run about that follows.
+            Life::Exists | Life::Finalized if finished == Finished::Gone && mode == Mode::Normal => Next::Dropped,
             Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
         }
     }
@@ -312,7 +313,7 @@ impl Entry {
                 return (Outcome::Failed(Level::Error), next);
             }
             // EP-22: what follows is the same as after a success, but the outcome is a failure.
-            let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
+            let next = self.succeed(flight, Finished::Failed(failure), (policy.mode, policy.max_interval));
             return (Outcome::Failed(Level::Error), next);
         };
         self.forget_outages();

@@ -387,7 +387,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
     // EP-23, EC-5, UC-6, EP-14; the events come during the run
     let normal = Policy::default;
     #[rustfmt::skip] // one row, one line
-    let table: [(Policy, &[Event], _, _, _); 17] = [
+    let table: [(Policy, &[Event], _, _, _); 19] = [
         (normal(), &[], Finished::DONE, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
         (normal(), &[], again(500), Next::Again(millis(500)), Some(Mark::None)),
         (normal(), &[], again(0), Next::Again(Duration::ZERO), Some(Mark::None)),
@@ -408,6 +408,9 @@ fn the_end_of_a_run_decides_as_of_the_list() {
         // EP-14
         (normal(), &[], Finished::Gone, Next::Dropped, None),
         (normal(), &[CHANGED], Finished::Gone, Next::AtOnce, Some(Mark::Present)),
+        // AE-2: its deletion is still to be told.
+        (all_events(), &[], Finished::Gone, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
+        (all_events(), &[RELATED], Finished::Gone, Next::AtOnce, Some(Mark::Present)),
         // (c): the deletion is run next.
         (all_events(), &[DELETED], again(500), Next::AtOnce, Some(Mark::DeletePresent)),
         (all_events(), &[DELETED], Finished::Gone, Next::AtOnce, Some(Mark::DeletePresent)),
