@@ -1123,12 +1123,35 @@ fn other_finalizers_concern_primaries_whose_end_is_awaited_and_runs_under_way() 
 
 #[test]
 fn an_event_for_those_that_have_failed_runs_no_others() {
-    for (finished, runs) in [(Finished::DONE, false), (Finished::Failed(Failure::Unhandled), true)] {
-        let mut script = Script::in_flight(Policy::default());
-        script.finish(finished);
-        script.concerning(Concerned::Failed);
-        assert_eq!(script.take().is_some(), runs, "{finished:?}");
+    // EP-30, EP-35
+    for retry in [Some(Retry::default()), None] {
+        for (ends, runs) in [
+            (&[Finished::DONE][..], false),
+            (&[FAILED], true),
+            (&[FAILED, Finished::DONE], false),
+            (&[FAILED, Finished::NoRetry { again: None }], false),
+            // What waits for the API server runs when that does its work.
+            (&[OUTAGE], false),
+            (&[FAILED, OUTAGE], true),
+        ] {
+            let mut script = Script::new(Policy { retry: retry.clone(), ..Policy::default() });
+            for finished in ends {
+                script.event(CHANGED);
+                script.now += Duration::from_hours(1);
+                assert_eq!(script.take(), Some("a".to_owned()));
+                script.finish(*finished);
+            }
+            script.concerning(Concerned::Failed);
+            assert_eq!(script.take().is_some(), runs, "{ends:?} {retry:?}");
+        }
     }
+    // Another one of its name has not failed.
+    let mut script = Script::in_flight(Policy { retry: None, ..Policy::default() });
+    script.finish(FAILED);
+    script.event(CHANGED);
+    assert_eq!(script.take(), Some("a".to_owned()));
+    script.state.about(&ObjectRef::cluster("a"), "another");
+    assert_eq!(script.state.concerned(Concerned::Failed), []);
 }
 
 #[test]
