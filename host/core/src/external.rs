@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 
 use crate::manifest;
 use crate::object::ObjectRef;
@@ -250,12 +251,19 @@ impl External {
     }
 
     /// Takes in that a run of a primary has ended well: by now it has written all by which a poll finds what it has made (`XC-5`).
-    pub fn release(&self, primary: &ObjectRef) {
-        let mut state = self.state.lock();
-        let State { primaries, doubts, .. } = &mut *state;
-        if let Some(known) = primaries.get_mut(primary).filter(|known| known.held == u64::MAX) {
+    pub fn release(&self, primary: &ObjectRef, now: Instant) {
+        let written = {
+            let State { primaries, doubts, .. } = &mut *self.state.lock();
+            let Some(known) = primaries.get_mut(primary).filter(|known| known.held == u64::MAX) else {
+                return;
+            };
             known.held = doubts.tick();
         }
+            (!known.written.is_empty()).then(|| known.uid.clone())
+        };
+        // IB-6: nobody was asked again as long as that could not have shown it.
+        if let Some(uid) = written {
+            self.settle_later((primary, &uid), now);
     }
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll

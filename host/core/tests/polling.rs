@@ -121,6 +121,9 @@ impl Session for Scene {
             notes.lock().push(call.function().map_or("start", Function::name).to_owned());
             if let Some(ask) = asks {
                 let asked = ask(Arc::clone(&self.run)).await;
+                if asked == ["fails"] {
+                    return Err(Failure::other("fails"));
+                }
                 notes.lock().extend(asked);
             }
             Ok(match call {
@@ -944,6 +947,39 @@ async fn a_look_at_all_has_those_read_whom_nobody_has_looked_at() {
     assert_eq!(bench.notes(), ["reconcile", "Unreachable"]);
     let asked = bench.source.asked().now_or_never().unwrap();
     for (Turn { primary, .. }, _) in asked {
+#[tokio::test(start_paused = true)]
+async fn what_a_run_that_fails_has_written_is_read_again_once_a_run_has_ended_well() {
+    // IB-6, XC-5
+    let broken = Arc::new(Mutex::new(true));
+    let fails = Arc::clone(&broken);
+    let mut script = Script::new(&[Ok(vec![])]);
+    script.on_reconcile = Some(Arc::new(move |run: Arc<dyn Context>| {
+        let broken = Arc::clone(&fails);
+        async move {
+            run.find_all(query(Selection::Related)).await.unwrap();
+            drop(run.remember("x", r#"{"id":1}"#.to_owned(), None));
+            if *broken.lock() { vec!["fails".to_owned()] } else { vec![] }
+        }
+        .boxed()
+    }));
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    let asked = || bench.source.asked().now_or_never().map_or(0, |asked| asked.len());
+    assert!(bench.run("a").await.is_some());
+    assert_eq!(asked(), 0);
+    for _ in 0..3 {
+        bench.poll_one("a").await.unwrap();
+        assert_eq!((asked(), bench.source.counts().things), (0, 1), "no answer ends what it has written");
+    }
+    *broken.lock() = false;
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(asked(), 1);
+    bench.poll_one("a").await.unwrap();
+    assert_eq!((asked(), bench.source.counts().things), (1, 1));
+    bench.poll_one("a").await.unwrap();
+    assert_eq!((asked(), bench.source.counts().things), (0, 0), "the next one is the truth");
+}
+
         bench.poll_one(&primary.name).await.unwrap();
     }
     bench.notes();

@@ -315,7 +315,7 @@ fn what_a_run_has_written_is_read_until_an_answer_that_may_have_seen_it() {
         };
         let write = |id: &str, write: Write| {
             source.write((&a, "u"), &id.into(), write, || None).unwrap();
-            source.release(&a);
+            source.release(&a, Instant::now());
         };
         let known = || source.of(&a, "u");
         write("1", made("x"));
@@ -414,7 +414,7 @@ fn what_a_run_has_written_stands_against_every_answer_that_began_before_the_run_
             assert_eq!((poll(source.begin(), ""), source.of(&a, "u")), (false, things("1=x")));
         }
         let late = source.begin();
-        source.release(&a);
+        source.release(&a, Instant::now());
         assert_eq!((poll(late, ""), poll(source.begin(), ""), source.of(&a, "u")), (false, false, things("1=x")));
         assert_eq!((poll(source.begin(), ""), source.of(&a, "u")), (true, Things::new()), "one answer later");
         source.write((&a, "u"), &id, Write::Created("x".into()), || None).unwrap();
