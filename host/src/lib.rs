@@ -38,6 +38,7 @@ pub mod logging;
 pub mod machine;
 pub mod metrics;
 pub mod operators;
+pub mod names;
 pub mod part;
 
 pub mod plugin;
