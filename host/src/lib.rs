@@ -30,6 +30,7 @@ pub mod controller;
 pub mod descriptors;
 pub mod files;
 mod folder;
+mod guard;
 pub mod http;
 pub mod inbound;
 pub mod informer;
@@ -37,8 +38,8 @@ mod kubeconfig;
 pub mod logging;
 pub mod machine;
 pub mod metrics;
-pub mod operators;
 pub mod names;
+pub mod operators;
 pub mod part;
 
 pub mod plugin;

@@ -37,6 +37,15 @@ impl Names {
         }
         found
     }
+
+    /// Returns the addresses of a host as it is written, wherever it is found.
+    ///
+    /// # Errors
+    /// That of the machine.
+    pub async fn find_as_written(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let found = (self.0)(host.to_owned(), 0).await?;
+        Ok(found.into_iter().map(|address| address.ip()).collect())
+    }
 }
 
 impl Default for Names {
@@ -69,6 +78,16 @@ pub(crate) mod tests {
             std::future::ready(found).boxed()
         };
         (Names(Arc::new(look)), asked)
+    }
+
+    /// Returns names that all have this address, as it is at the time.
+    pub(crate) fn changing(address: &Arc<Mutex<Option<IpAddr>>>) -> Names {
+        let address = Arc::clone(address);
+        let look = move |_: String, port: u16| {
+            let found = address.lock().map(|address| vec![SocketAddr::new(address, port)]);
+            std::future::ready(found.ok_or_else(unknown)).boxed()
+        };
+        Names(Arc::new(look))
     }
 
     fn unknown() -> io::Error {
