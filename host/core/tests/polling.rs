@@ -497,6 +497,24 @@ async fn what_is_polled_for_a_primary_that_is_made_again_meanwhile_is_nobodys() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn as_long_as_it_is_not_known_whether_a_primary_is_there_nothing_is_forgotten_and_its_poll_is_tried_again() {
+    // XC-6, IB-6
+    let mut bench = Bench::new(Script::new(&[Ok(vec![json!({ "id": 1 })])]), FETCHED);
+    bench.page("a", json!({}));
+    bench.receive("a").await.unwrap();
+    bench.poll_one("a").await.unwrap();
+    let known = || bench.source.of(&key("a"), "u-a").len();
+    assert_eq!(known(), 1);
+    bench.controller.primaries.awaits(None);
+    let doubt = bench.controller.primaries.look(&key("a")).unwrap_err().to_string();
+    assert_eq!(bench.poll_one("a").await, Err(doubt));
+    assert_eq!(known(), 1);
+    bench.controller.primaries.attach(None, bench.pages.cache());
+    bench.poll_one("a").await.unwrap();
+    assert_eq!(known(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_look_at_all_waits_until_each_has_had_its_turn_and_leaves_out_whom_no_poll_has_found() {
     // PP-2
     let everywhere = || -> Option<Ask> {
@@ -930,24 +948,6 @@ async fn what_a_request_says_stands_beside_what_is_read_of_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_at_all_has_those_read_whom_nobody_has_looked_at() {
-    // IB-6
-    let mut script = Script::new(&[Ok(vec![json!({ "id": 1 })])]);
-    script.on_reconcile = Some(Arc::new(|run: Arc<dyn Context>| {
-        async move {
-            let page = run.find_all(query(Selection::Everywhere)).await;
-            vec![page.map_or_else(|error| format!("{:?}", error.reason), |page| page.items.join(" "))]
-        }
-        .boxed()
-    }));
-    let mut bench = Bench::new(script, FETCHED);
-    bench.page("a", json!({}));
-    bench.page("b", json!({}));
-    assert_eq!(bench.run("a").await, None);
-    assert_eq!(bench.notes(), ["reconcile", "Unreachable"]);
-    let asked = bench.source.asked().now_or_never().unwrap();
-    for (Turn { primary, .. }, _) in asked {
-#[tokio::test(start_paused = true)]
 async fn what_a_run_that_fails_has_written_is_read_again_once_a_run_has_ended_well() {
     // IB-6, XC-5
     let broken = Arc::new(Mutex::new(true));
@@ -980,6 +980,24 @@ async fn what_a_run_that_fails_has_written_is_read_again_once_a_run_has_ended_we
     assert_eq!((asked(), bench.source.counts().things), (0, 0), "the next one is the truth");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_look_at_all_has_those_read_whom_nobody_has_looked_at() {
+    // IB-6
+    let mut script = Script::new(&[Ok(vec![json!({ "id": 1 })])]);
+    script.on_reconcile = Some(Arc::new(|run: Arc<dyn Context>| {
+        async move {
+            let page = run.find_all(query(Selection::Everywhere)).await;
+            vec![page.map_or_else(|error| format!("{:?}", error.reason), |page| page.items.join(" "))]
+        }
+        .boxed()
+    }));
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    bench.page("b", json!({}));
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(bench.notes(), ["reconcile", "Unreachable"]);
+    let asked = bench.source.asked().now_or_never().unwrap();
+    for (Turn { primary, .. }, _) in asked {
         bench.poll_one(&primary.name).await.unwrap();
     }
     bench.notes();
