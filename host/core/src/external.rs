@@ -224,6 +224,7 @@ impl External {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
         let mut state = self.state.lock();
+        state.disown(primary, Some(uid));
         let by_itself = self.spec.is_by_primary();
         let pushed = self.spec.is_only_told();
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
@@ -245,7 +246,7 @@ impl External {
         let after = if pushed { after.settled() } else { after };
         state.put(&self.spec, (primary, id), (new, after), holding)?;
         if let Some(known) = state.primaries.get_mut(primary) {
-            known.held = u64::MAX;
+            (known.held, known.writer) = (u64::MAX, uid.into());
         }
         Ok(())
     }
@@ -258,12 +259,12 @@ impl External {
                 return;
             };
             known.held = doubts.tick();
-        }
             (!known.written.is_empty()).then(|| known.uid.clone())
         };
         // IB-6: nobody was asked again as long as that could not have shown it.
         if let Some(uid) = written {
             self.settle_later((primary, &uid), now);
+        }
     }
 
     /// Takes in that a primary has no things because the manifest does not want it polled, or that they are not known because a poll
@@ -291,10 +292,16 @@ impl External {
         state.failures
     }
 
-    /// Forgets what it knows of a primary (`XC-6`).
+    /// Forgets what it knows of a primary that has gone (`XC-6`). Where an answer for all says what there is, the next one is right, whatever
+    /// runs have written.
     pub fn forget(&self, primary: &ObjectRef) {
         self.asks.forget(primary, None);
-        self.state.lock().forget(primary);
+        let mut state = self.state.lock();
+        if self.spec.is_by_primary() {
+            state.forget(primary);
+        } else {
+            state.disown(primary, None);
+        }
     }
 
     /// Forgets what it knows of a primary of this uid.
@@ -416,6 +423,15 @@ impl State {
         *home = home.less(before).more(now);
         if *home == Taken::default() {
             self.homes.remove(name);
+        }
+    }
+
+    /// Ends what runs have written where an answer for all says what there is, unless they were those of a primary of this uid.
+    fn disown(&mut self, primary: &ObjectRef, but: Option<&str>) {
+        let written = |known: &&mut Known| known.uid.is_empty() && !known.written.is_empty();
+        let known = self.primaries.get_mut(primary).filter(written);
+        if let Some(known) = known.filter(|known| Some(&*known.writer) != but) {
+            self.taken.give_back(known.settle());
         }
     }
 

@@ -83,7 +83,7 @@ impl Polls {
                 Polled::Together { every } => {
                     let (sender, polled) = watch::channel(false);
                     polls.polled.push(polled);
-                    poller.together(every, sender).boxed()
+                    poller.together(every, sender, keys()).boxed()
                 }
             };
             polls.tasks.spawn_on(lasting(task).instrument(span), &runtime);
@@ -114,8 +114,16 @@ async fn lasting(polling: BoxFuture<'static, ()>) {
 }
 
 impl Poller {
+    /// Polls for all primaries at once, and forgets what runs have written for those that have gone.
+    async fn together(self, every: Duration, polled: watch::Sender<bool>, touched: Arc<TouchedKeys>) {
+        tokio::select! {
+            () = self.all(every, polled) => {}
+            () = self.forget(touched) => {}
+        }
+    }
+
     /// Polls for all primaries at once: now, each period, and after each swap of the component (`PP-1`).
-    async fn together(self, every: Duration, polled: watch::Sender<bool>) {
+    async fn all(&self, every: Duration, polled: watch::Sender<bool>) {
         let mut edition = self.handle.edition.subscribe();
         loop {
             edition.mark_unchanged();
@@ -269,13 +277,14 @@ impl Poller {
 
 #[cfg(test)]
 mod tests {
+    use capstan_core::external::Write;
     use capstan_core::queue::Event;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::client::tests::Step;
     use crate::controller::run;
-    use crate::controller::tests::{added, environment_of, pages_with};
+    use crate::controller::tests::{Asked, added, environment_of, event, pages_with};
     use crate::informer::list_watch::tests::end_of_list;
 
     const INBOUND: &str = "paused: true, sources: { things: { inbound: { token: none } } }";
@@ -310,5 +319,38 @@ mod tests {
         stop.cancel();
         task.await.unwrap();
         assert_eq!((handle.controller().is_none(), looks()), (true, (false, false, 1)), "nobody knows primaries");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_runs_have_written_for_a_primary_that_goes_is_as_the_next_poll_for_all_says() {
+        // XC-5, XC-6, PP-1
+        let (environment, _) = environment_of(|path| match path {
+            "/apis/sample.dev/v1" => Some(vec![crate::controller::tests::kinds(&["Page"])]),
+            _ => Some(vec![
+                added("Page", "a", 3, None),
+                added("Page", "b", 4, None),
+                Step::Comes(end_of_list(7)),
+                Step::Rests(Duration::from_secs(60)),
+                event("DELETED", "Page", "a", 8, None),
+                Step::Silent,
+            ]),
+        });
+        let asked = Asked::hanging(0);
+        let handle = Arc::new(Handle::new(asked.declared("one", &environment), &environment));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+        sleep(Duration::from_secs(30)).await;
+        let source = Arc::clone(&handle.controller().unwrap().externals["things"]);
+        for name in ["a", "b"] {
+            source.write((&key(name), name), &"1".into(), Write::Created("{}".into()), || None).unwrap();
+        }
+        let known = || source.keys().iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(known(), ["a", "b"]);
+        // One has gone before the next poll, which shows nothing.
+        sleep(Duration::from_secs(80)).await;
+        assert_eq!(known(), ["b"], "no run of it has ended well");
+        stop.cancel();
+        task.await.unwrap();
     }
 }

@@ -958,7 +958,7 @@ async fn a_cluster_that_does_not_answer_delays_no_question_to_another() {
 
 /// A component that is asked for things outside of the cluster, of which there are none, and notes when.
 #[derive(Clone)]
-struct Asked {
+pub(super) struct Asked {
     start: Instant,
     /// Seconds since the start.
     polls: Arc<Mutex<Vec<u64>>>,
@@ -967,13 +967,13 @@ struct Asked {
 }
 
 impl Asked {
-    fn hanging(hanging: usize) -> Self {
+    pub(super) fn hanging(hanging: usize) -> Self {
         Self { start: Instant::now(), polls: Arc::default(), hanging }
     }
 
-    /// Returns a controller with this component, in this version.
-    fn declared(&self, component: &str, environment: &Environment) -> Declared {
-        let polled = "sources: { things: { poll: { every: 100s, id: /id } } }, cacheSyncTimeout: 55s";
+    /// Returns a paused controller with this component, in this version.
+    pub(super) fn declared(&self, component: &str, environment: &Environment) -> Declared {
+        let polled = "paused: true, sources: { things: { poll: { every: 100s, id: /id } } }, cacheSyncTimeout: 55s";
         Declared { guest: Arc::new(self.clone()), component: component.into(), ..pages_with(polled, environment) }
     }
 }
