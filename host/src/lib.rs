@@ -30,6 +30,7 @@ pub mod controller;
 pub mod descriptors;
 pub mod files;
 mod folder;
+mod guard;
 pub mod http;
 pub mod inbound;
 pub mod informer;
@@ -37,6 +38,7 @@ mod kubeconfig;
 pub mod logging;
 pub mod machine;
 pub mod metrics;
+pub mod names;
 pub mod operators;
 pub mod part;
 

@@ -7,6 +7,7 @@ pub mod bounds;
 pub mod engine;
 pub mod loader;
 
+mod ambient;
 mod asking;
 mod bindings;
 mod code;
@@ -40,6 +41,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout_at;
 
+use ambient::Ambient;
+pub use ambient::REHEARSED;
 pub use bindings::CONTRACT;
 use engine::Engine;
 use idle::IdleInstances;
@@ -127,6 +130,8 @@ pub(crate) struct Facts {
     room: Room,
     /// To whom it may connect.
     network: Arc<Network>,
+    /// Where its time and random numbers come from.
+    ambient: Ambient,
 }
 
 /// The calls of one run.

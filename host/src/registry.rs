@@ -14,6 +14,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use crate::names::Names;
+
 pub mod archive;
 mod carry;
 mod connect;
@@ -43,6 +45,8 @@ pub struct Way {
     pub roots: Arc<RootCertStore>,
     /// Which addresses may be reached.
     pub reach: Reach,
+    /// Where their names are looked up.
+    pub names: Names,
     /// By which proxies.
     pub proxies: Proxies,
     /// How long is waited.

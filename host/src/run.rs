@@ -1,7 +1,5 @@
 //! The composition root: builds every part, hands each its environment, and spawns the tasks.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use capstan_core::health::DAEMON;
-use capstan_core::network::plain;
 use capstan_core::object::Managers;
 use capstan_core::permission::Home;
 use capstan_core::room::Room;
@@ -28,6 +25,7 @@ use crate::client::{ApiServer, USER_AGENT, recorder};
 use crate::clusters::{Clusters, Other, Own, Reach, Up};
 use crate::control::{self, Control};
 use crate::controller::Environment;
+use crate::guard::Guard;
 use crate::inbound::desk::Desk;
 use crate::inbound::{self, Certificate, Port};
 use crate::informer::pool::Pool;
@@ -57,9 +55,6 @@ const NAMED: usize = 20;
 
 /// Where a pod finds the namespace that it is in.
 const NAMESPACE_OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-
-/// How long the addresses of the API server are waited for.
-const LOOKUP: Duration = Duration::from_secs(5);
 
 /// How long a connection to the API server may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -125,7 +120,10 @@ async fn serve(
     let mut own = listeners.ports();
     own.extend(port.as_ref().map(Port::number));
     own.insert(control.address().port());
-    let outside = Outside::new((addresses(&server).await, own), Arc::clone(&metrics));
+    let outside = Outside::new(own, Arc::clone(&metrics));
+    let mut guard = Guard::new(&outside, &server);
+    let again = guard.look().await;
+    let _guard = AbortOnDropHandle::new(tokio::spawn(guard.keep(again)));
     let clusters = Clusters::new(Own {
         api: Arc::clone(&api),
         metrics: Arc::clone(&metrics),
@@ -251,19 +249,6 @@ async fn connect(file: Option<PathBuf>, context: Option<String>) -> anyhow::Resu
     let server = config.cluster_url.clone();
     let client = kube::Client::try_from(config).context("make a client for the API server")?;
     Ok((client, namespace, server))
-}
-
-/// Returns the addresses of the API server, which components reach only if their manifest writes them.
-async fn addresses(server: &Uri) -> BTreeSet<IpAddr> {
-    let of_pod = std::env::var("KUBERNETES_SERVICE_HOST").ok();
-    let of_config = server.host().map(|host| host.trim_matches(['[', ']']).to_owned());
-    let mut addresses = BTreeSet::new();
-    for host in of_pod.into_iter().chain(of_config) {
-        // Where it can't be found now, the daemon has other troubles than this.
-        let found = tokio::time::timeout(LOOKUP, tokio::net::lookup_host((host.as_str(), 0))).await;
-        addresses.extend(found.into_iter().flatten().flatten().map(|address| plain(address.ip())));
-    }
-    addresses
 }
 
 /// Returns where the daemon lives, which is told by the command line or by its pod. Elsewhere nothing of it is in the

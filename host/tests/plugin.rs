@@ -17,6 +17,8 @@ mod describing;
 mod guests;
 #[path = "plugin/loading.rs"]
 mod loading;
+#[path = "plugin/rehearsing.rs"]
+mod rehearsing;
 #[path = "plugin/runs.rs"]
 mod runs;
 #[path = "plugin/usage.rs"]

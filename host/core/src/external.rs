@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 
 use crate::manifest;
 use crate::object::ObjectRef;
@@ -223,6 +224,7 @@ impl External {
         holding: impl FnOnce() -> Option<Holding>,
     ) -> Result<(), Refused> {
         let mut state = self.state.lock();
+        state.disown(primary, Some(uid));
         let by_itself = self.spec.is_by_primary();
         let pushed = self.spec.is_only_told();
         let known = state.primaries.get(primary).filter(|known| known.uid.is_empty() || *known.uid == *uid);
@@ -244,17 +246,24 @@ impl External {
         let after = if pushed { after.settled() } else { after };
         state.put(&self.spec, (primary, id), (new, after), holding)?;
         if let Some(known) = state.primaries.get_mut(primary) {
-            known.held = u64::MAX;
+            (known.held, known.writer) = (u64::MAX, uid.into());
         }
         Ok(())
     }
 
     /// Takes in that a run of a primary has ended well: by now it has written all by which a poll finds what it has made (`XC-5`).
-    pub fn release(&self, primary: &ObjectRef) {
-        let mut state = self.state.lock();
-        let State { primaries, doubts, .. } = &mut *state;
-        if let Some(known) = primaries.get_mut(primary).filter(|known| known.held == u64::MAX) {
+    pub fn release(&self, primary: &ObjectRef, now: Instant) {
+        let written = {
+            let State { primaries, doubts, .. } = &mut *self.state.lock();
+            let Some(known) = primaries.get_mut(primary).filter(|known| known.held == u64::MAX) else {
+                return;
+            };
             known.held = doubts.tick();
+            (!known.written.is_empty()).then(|| known.uid.clone())
+        };
+        // IB-6: nobody was asked again as long as that could not have shown it.
+        if let Some(uid) = written {
+            self.settle_later((primary, &uid), now);
         }
     }
 
@@ -283,10 +292,16 @@ impl External {
         state.failures
     }
 
-    /// Forgets what it knows of a primary (`XC-6`).
+    /// Forgets what it knows of a primary that has gone (`XC-6`). Where an answer for all says what there is, the next one is right, whatever
+    /// runs have written.
     pub fn forget(&self, primary: &ObjectRef) {
         self.asks.forget(primary, None);
-        self.state.lock().forget(primary);
+        let mut state = self.state.lock();
+        if self.spec.is_by_primary() {
+            state.forget(primary);
+        } else {
+            state.disown(primary, None);
+        }
     }
 
     /// Forgets what it knows of a primary of this uid.
@@ -408,6 +423,15 @@ impl State {
         *home = home.less(before).more(now);
         if *home == Taken::default() {
             self.homes.remove(name);
+        }
+    }
+
+    /// Ends what runs have written where an answer for all says what there is, unless they were those of a primary of this uid.
+    fn disown(&mut self, primary: &ObjectRef, but: Option<&str>) {
+        let written = |known: &&mut Known| known.uid.is_empty() && !known.written.is_empty();
+        let known = self.primaries.get_mut(primary).filter(written);
+        if let Some(known) = known.filter(|known| Some(&*known.writer) != but) {
+            self.taken.give_back(known.settle());
         }
     }
 

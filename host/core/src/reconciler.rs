@@ -404,6 +404,8 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
         NextStep::Retry => Finished::Failed(queue::Failure::Handled),
         NextStep::RetryAfter(after) => Finished::Failed(queue::Failure::Delayed(after)),
         NextStep::Stop => Finished::NoRetry { again: None },
+        // AE-3: only its success ends the run about a deletion.
+        NextStep::Reschedule(after) if run.info.primary_deleted => Finished::Failed(queue::Failure::Delayed(after)),
         NextStep::Reschedule(after) => Finished::NoRetry { again: outcome::reschedule(Some(after)) },
     };
     Ended { finished, ..Ended::failed(message, sort, class).from(origin) }

@@ -189,7 +189,8 @@ impl Source {
             spec.indexes.insert(relation::MAPPED.into(), by.key.clone());
         }
         let recent = spec.bounded.as_ref().map(|bounded| Mutex::new(Recent::new(bounded.bound)));
-        let backlog = Backlog::new(recent.is_some() || !spec.fields.is_whole());
+        let apart = recent.is_some() || !spec.fields.is_whole();
+        let backlog = Backlog::new(apart).with_ends(matches!(spec.role, Role::Primary));
         let windows = match &spec.role {
             Role::Primary => EchoFilter::of_primaries(),
             Role::Secondary(_) => EchoFilter::default(),

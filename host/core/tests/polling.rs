@@ -121,6 +121,9 @@ impl Session for Scene {
             notes.lock().push(call.function().map_or("start", Function::name).to_owned());
             if let Some(ask) = asks {
                 let asked = ask(Arc::clone(&self.run)).await;
+                if asked == ["fails"] {
+                    return Err(Failure::other("fails"));
+                }
                 notes.lock().extend(asked);
             }
             Ok(match call {
@@ -491,6 +494,24 @@ async fn what_is_polled_for_a_primary_that_is_made_again_meanwhile_is_nobodys() 
     drop(permit);
     assert!(matches!(late.await, Ok(Polled::Unwanted)));
     assert_eq!((bench.notes(), bench.source.counts().primaries), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_it_is_not_known_whether_a_primary_is_there_nothing_is_forgotten_and_its_poll_is_tried_again() {
+    // XC-6, IB-6
+    let mut bench = Bench::new(Script::new(&[Ok(vec![json!({ "id": 1 })])]), FETCHED);
+    bench.page("a", json!({}));
+    bench.receive("a").await.unwrap();
+    bench.poll_one("a").await.unwrap();
+    let known = || bench.source.of(&key("a"), "u-a").len();
+    assert_eq!(known(), 1);
+    bench.controller.primaries.awaits(None);
+    let doubt = bench.controller.primaries.look(&key("a")).unwrap_err().to_string();
+    assert_eq!(bench.poll_one("a").await, Err(doubt));
+    assert_eq!(known(), 1);
+    bench.controller.primaries.attach(None, bench.pages.cache());
+    bench.poll_one("a").await.unwrap();
+    assert_eq!(known(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -924,6 +945,39 @@ async fn what_a_request_says_stands_beside_what_is_read_of_the_rest() {
     }
     let asked = bench.source.asked().now_or_never().map(|asked| asked.len());
     assert_eq!(asked, Some(1), "the answer has not shown what was told, so it is read once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_that_fails_has_written_is_read_again_once_a_run_has_ended_well() {
+    // IB-6, XC-5
+    let broken = Arc::new(Mutex::new(true));
+    let fails = Arc::clone(&broken);
+    let mut script = Script::new(&[Ok(vec![])]);
+    script.on_reconcile = Some(Arc::new(move |run: Arc<dyn Context>| {
+        let broken = Arc::clone(&fails);
+        async move {
+            run.find_all(query(Selection::Related)).await.unwrap();
+            drop(run.remember("x", r#"{"id":1}"#.to_owned(), None));
+            if *broken.lock() { vec!["fails".to_owned()] } else { vec![] }
+        }
+        .boxed()
+    }));
+    let mut bench = Bench::new(script, FETCHED);
+    bench.page("a", json!({}));
+    let asked = || bench.source.asked().now_or_never().map_or(0, |asked| asked.len());
+    assert!(bench.run("a").await.is_some());
+    assert_eq!(asked(), 0);
+    for _ in 0..3 {
+        bench.poll_one("a").await.unwrap();
+        assert_eq!((asked(), bench.source.counts().things), (0, 1), "no answer ends what it has written");
+    }
+    *broken.lock() = false;
+    assert_eq!(bench.run("a").await, None);
+    assert_eq!(asked(), 1);
+    bench.poll_one("a").await.unwrap();
+    assert_eq!((asked(), bench.source.counts().things), (1, 1));
+    bench.poll_one("a").await.unwrap();
+    assert_eq!((asked(), bench.source.counts().things), (0, 0), "the next one is the truth");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1386,10 +1386,16 @@ async fn a_run_about_a_deletion_gets_the_last_known_object_and_neither_writes_no
     let handled = ErrorControl::Handled { status: Some(r#"{"status":{}}"#.to_owned()), next: NextStep::Retry };
     let fails = Script { reconcile: returned("no"), handle_error: handled, ..script.clone() };
     let said = "handle-error Reconciler \"no\" None [] attempt 0 last false";
+    let minute = Duration::from_mins(1);
+    let later = ErrorControl::Handled { status: None, next: NextStep::Reschedule(minute) };
+    let later = Script { handle_error: later, ..fails.clone() };
+    let delayed = Finished::Failed(queue::Failure::Delayed(minute));
     for (script, unknown, finished, calls) in [
         (script.clone(), false, DONE, vec!["reconcile", "deleted true unknown false"]),
         (script, true, DONE, vec!["reconcile", "deleted true unknown true"]),
         (fails, true, Finished::Failed(queue::Failure::Handled), vec!["reconcile", "deleted true unknown true", said]),
+        // AE-3: it is not over before it has succeeded.
+        (later, true, delayed, vec!["reconcile", "deleted true unknown true", said]),
     ] {
         let mut bench = Bench::new(script, ALL_EVENTS);
         bench.page(json!({ "annotations": { "capstan.dev/paused": "true" } }));

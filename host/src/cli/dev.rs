@@ -1,5 +1,6 @@
 //! `capstan dev`: decides what follows a change of an operator's folder: build, check, apply, swap; the last good version goes on.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -33,6 +34,7 @@ use crate::supervisor::held::Held;
 use crate::supervisor::supply::Supply;
 use apply::Applier;
 use build::Built;
+use deployed::Place as Where;
 use place::Place;
 use project::Project;
 use sources::Sources;
@@ -57,17 +59,17 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(REFUSED));
     }
     let mut signals = Signals::listen().context("listen to signals")?;
-    let daemon = daemon(&args, &project)?;
     let client = kube::Client::try_from(place.config).context("make a client for the API server")?;
     let api = Arc::new(ApiServer::new(client.clone(), Managers::default()));
     let applier = Applier::new(Arc::clone(&api), &place.namespace);
     let applier = args.takeover.is_none().then_some(applier);
-    let manifest = project.manifest.clone();
-    let check = checked(&daemon);
-    let mut author = Author { project, check, client: client.clone(), applier, built: None, log: log.clone() };
+    let check = checked(&daemon(&args, &project)?);
+    let alone = BTreeSet::new();
+    let mut author = Author { project, check, client: client.clone(), applier, alone, built: None, log: log.clone() };
     let begun = async {
         let seen = author.first().await?;
-        let takeover = match args.takeover {
+        let manifest = author.project.manifest.clone();
+        let takeover = match args.takeover.clone() {
             Some(label) => Some(Takeover::new((client, api), manifest, label, log.clone()).await?),
             None => None,
         };
@@ -78,6 +80,7 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
         () = signals.next() => return Ok(ExitCode::SUCCESS),
         begun = begun => begun?,
     };
+    let daemon = daemon(&args, &author.project)?;
     let released = Arc::new(Notify::new());
     let supply = Arc::clone(&released);
     let supply = |disk| Box::new(Held::new(disk, supply)) as Box<dyn Supply>;
@@ -113,10 +116,9 @@ async fn closed(hangup: &mut Signal) -> anyhow::Error {
     std::future::pending().await
 }
 
-/// Makes sure that no daemon which is deployed there works on the same primaries, as far as that can be seen.
-async fn alone(client: &kube::Client, manifest: &Path, log: &Log) -> anyhow::Result<()> {
-    let places = takeover::places(&operators::valid(&[manifest.to_owned()])?);
-    match deployed::find(client, &places).await {
+/// Makes sure that no daemon which is deployed there works on primaries at the same places, as far as that can be seen.
+async fn alone(client: &kube::Client, places: &BTreeSet<Where>, log: &Log) -> anyhow::Result<()> {
+    match deployed::find(client, places).await {
         Ok(found) if found.is_empty() => Ok(()),
         Ok(found) => anyhow::bail!(
             "{}, and would write what this one writes: scale it to 0, or take some of its primaries by --takeover KEY=VALUE",
@@ -165,6 +167,8 @@ struct Author {
     client: kube::Client,
     /// Applies CRDs and examples; `None`: what is there is worked on.
     applier: Option<Applier>,
+    /// Where primaries are, by the last manifest of which it is known that nobody else works on them.
+    alone: BTreeSet<Where>,
     /// Of what the component was built last.
     built: Option<Sources>,
     log: Log,
@@ -175,11 +179,9 @@ impl Author {
     async fn first(&mut self) -> anyhow::Result<Sources> {
         loop {
             let seen = Sources::of(&self.project.folder);
-            if self.is_good(&seen).await? {
+            if self.reads() && self.is_good(&seen).await? {
                 // Before anything is written: a daemon that is deployed there lives with these definitions, too.
-                if self.applier.is_some() {
-                    alone(&self.client, &self.project.manifest, &self.log).await?;
-                }
+                self.is_alone().await?;
                 if self.applies_definitions().await {
                     return Ok(seen);
                 }
@@ -192,6 +194,7 @@ impl Author {
     /// Releases each further version that is good.
     async fn go_on(&mut self, mut seen: Sources, released: &Notify) -> anyhow::Result<()> {
         self.apply_examples().await;
+        let manifest = self.project.manifest.clone();
         loop {
             seen.changed(&self.project.folder).await;
             // What changes while it is built is built once more.
@@ -200,19 +203,65 @@ impl Author {
                 self.say(&format_args!("{} has changed", file.display()));
             }
             seen = now;
-            // It may say something else now.
-            match Project::read(&self.project.folder) {
-                Ok(project) => self.project = project,
-                Err(error) => {
-                    self.say(&format_args!("error: {error:#}\nthe last good version goes on"));
-                    continue;
-                }
-            }
-            if self.is_good(&seen).await? && self.applies_definitions().await {
+            let good = self.reads() && self.is_of(&manifest) && self.is_good(&seen).await?;
+            if good && self.stays_alone().await && self.applies_definitions().await {
                 released.notify_one();
                 self.apply_examples().await;
             } else {
                 self.say(&"the last good version goes on");
+            }
+        }
+    }
+
+    /// Reads what the folder says of itself, which may be something else now; tells of what is wrong.
+    fn reads(&mut self) -> bool {
+        match Project::read(&self.project.folder) {
+            Ok(project) => {
+                self.check.source.manifests = vec![project.manifest.clone()];
+                self.project = project;
+                true
+            }
+            Err(error) => {
+                self.say(&format_args!("error: {error:#}"));
+                false
+            }
+        }
+    }
+
+    /// Checks that the manifest is the file that runs.
+    fn is_of(&self, manifest: &Path) -> bool {
+        let same = self.project.manifest == manifest;
+        if !same {
+            let now = self.project.manifest.display();
+            self.say(&format_args!("error: the manifest is {now} now; start `capstan dev` anew for that"));
+        }
+        same
+    }
+
+    /// Makes sure that nobody else works on the primaries that the manifest names, unless they are those of the last time, or held for this
+    /// daemon.
+    ///
+    /// # Errors
+    /// Who does.
+    async fn is_alone(&mut self) -> anyhow::Result<()> {
+        if self.applier.is_none() {
+            return Ok(());
+        }
+        let places = takeover::places(&operators::valid(std::slice::from_ref(&self.project.manifest))?);
+        if !places.is_subset(&self.alone) {
+            alone(&self.client, &places, &self.log).await?;
+        }
+        self.alone = places;
+        Ok(())
+    }
+
+    /// The same for a further version; tells of what is wrong.
+    async fn stays_alone(&mut self) -> bool {
+        match self.is_alone().await {
+            Ok(()) => true,
+            Err(error) => {
+                self.say(&format_args!("error: {error:#}"));
+                false
             }
         }
     }
@@ -258,6 +307,8 @@ impl Author {
             Ok(file) => {
                 if let Some(file) = file {
                     self.say(&format_args!("{} has changed, as the types have", file.display()));
+                    // It may not have been there before.
+                    return self.reads();
                 }
                 true
             }
@@ -306,6 +357,93 @@ impl Author {
     fn progress(&self, line: &dyn Display) {
         if std::io::stderr().is_terminal() {
             self.say(&format_args!("{line} …"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::client::tests::{Answer, Step, scripted};
+
+    const MANIFEST: &str = "apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: { name: pages }
+spec:
+  controllers:
+    pages:
+      primary: { apiVersion: sample.dev/v1, kind: Page }
+      workflow:
+        dependents:
+          map:
+            apiVersion: v1
+            kind: ConfigMap
+            serverSideApply: true
+            desired: { template: { metadata: { name: \"${primary.metadata.name}\" } } }
+";
+    const TYPES: &str = r#"{ "apiVersion": "sample.dev/v1", "kind": "Page", "schema": { "type": "object", "properties": { "spec": { "type": "object" } } } }"#;
+
+    /// Returns the author of a folder with these files, and how often it was looked whether somebody else works on its primaries.
+    fn author(files: &[(&str, &str)]) -> (tempfile::TempDir, Author, Arc<parking_lot::Mutex<Vec<String>>>) {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            fs::write(folder.path().join(file), text).unwrap();
+        }
+        let project = Project::read(folder.path()).unwrap();
+        let line = ["capstan", "dev", folder.path().to_str().unwrap()];
+        let Command::Dev(args) = Cli::parse_from(line).command else { panic!("another command") };
+        let check = checked(&daemon(&args, &project).unwrap());
+        let nothing = json!({ "kind": "DeploymentList", "apiVersion": "apps/v1", "metadata": {}, "items": [] });
+        let (client, asked) = scripted(move |_| Answer(Some(200), vec![Step::Comes(nothing.to_string())]));
+        let api = Arc::new(ApiServer::new(client.clone(), Managers::default()));
+        let applier = Some(Applier::new(api, "default"));
+        let log = Log::default();
+        (folder, Author { project, check, client, applier, alone: BTreeSet::new(), built: None, log }, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_long_as_nothing_runs_what_the_folder_says_of_itself_is_read_anew() {
+        let files = [("dev.yaml", "manifest: a.yaml\n"), ("a.yaml", "no: manifest\n"), ("b.yaml", MANIFEST)];
+        let (folder, mut author, _) = author(&files);
+        let writes = async {
+            sleep(Duration::from_secs(5)).await;
+            fs::write(folder.path().join("dev.yaml"), "manifest: b.yaml\n").unwrap();
+        };
+        let (begun, ()) = tokio::join!(timeout(Duration::from_mins(1), author.first()), writes);
+        begun.expect("it is seen").unwrap();
+        assert_eq!(author.project.manifest, folder.path().join("b.yaml"));
+        assert!(author.is_of(&folder.path().join("b.yaml")) && !author.is_of(&folder.path().join("a.yaml")));
+    }
+
+    #[tokio::test]
+    async fn a_definition_that_was_just_written_is_one_of_the_folder() {
+        let dev = "build: 'true'\ntypes: cat types.json\n";
+        let (folder, mut author, _) = author(&[("dev.yaml", dev), ("operator.yaml", MANIFEST), ("types.json", TYPES)]);
+        assert_eq!(author.project.definitions, [""; 0].map(PathBuf::from));
+        let seen = Sources::of(folder.path());
+        assert!(author.is_good(&seen).await.unwrap());
+        assert_eq!(author.project.definitions, [folder.path().join("crd.yaml")]);
+    }
+
+    #[tokio::test]
+    async fn whether_somebody_else_works_on_the_primaries_is_looked_at_again_when_these_are_others() {
+        let (folder, mut author, asked) = author(&[("dev.yaml", ""), ("operator.yaml", MANIFEST)]);
+        let site = MANIFEST.replace("kind: Page", "kind: Site");
+        let listed = site.replace("kind: Site }", "kind: Site }\n      namespaces: [a]");
+        for (manifest, looks) in
+            [(MANIFEST, 1), (MANIFEST, 1), (&*site, 2), (&*listed, 3), (&*listed, 3), (MANIFEST, 4)]
+        {
+            fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
+            assert!(author.stays_alone().await);
+            let lists = asked.lock().iter().filter(|path| path.starts_with("/apis/apps/v1/deployments")).count();
+            assert_eq!(lists, looks, "{manifest}");
         }
     }
 }

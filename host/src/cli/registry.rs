@@ -16,6 +16,7 @@ use capstan_core::text;
 use serde::Serialize;
 
 use crate::cli::args::{Output, Registry};
+use crate::names::Names;
 use crate::plugin::loader::Wasm;
 use crate::registry::{Patience, Proxies, Resolved, Session, Way};
 use crate::{operators, read, tls};
@@ -100,8 +101,13 @@ pub(super) fn one_user(args: &Registry, references: &[Reference]) -> anyhow::Res
 
 fn with(args: &Registry, reference: &Reference, who: (Credentials, Access)) -> anyhow::Result<Session> {
     let reach = Arc::new(|_: &_, _| Ok(()));
-    let mut way =
-        Way { roots: Arc::new(tls::roots()), reach, proxies: Proxies::of_environment(), patience: Patience::default() };
+    let mut way = Way {
+        roots: Arc::new(tls::roots()),
+        reach,
+        names: Names::default(),
+        proxies: Proxies::of_environment(),
+        patience: Patience::default(),
+    };
     if let Some(file) = &args.ca {
         let what = || format!("read certificates {}", file.display());
         let pem = read::text(file, read::TEXT).with_context(what)?;

@@ -75,7 +75,7 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
 
 /// Loads the components of all controllers.
 async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<Vec<Subject<'a>>> {
-    let engine = operators::engine(operators)?;
+    let engine = operators::engine(operators)?.rehearsing();
     let cache = operators::code_cache(&args.source);
     let mut subjects = Vec::new();
     for operator in operators {

@@ -14,12 +14,14 @@ use http::{HeaderValue, Uri};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tower::Service;
+
+use crate::names::Names;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -39,7 +41,7 @@ struct Checked {
     kubeconfig: Arc<Kubeconfig>,
     port: u16,
     reach: Reach,
-    names: GaiResolver,
+    names: Names,
 }
 
 /// Why an address of a server is not connected to.
@@ -59,10 +61,14 @@ impl std::error::Error for Barred {}
 /// # Errors
 /// Why there is none: nothing of the values.
 pub(super) fn connect(kubeconfig: &Kubeconfig, reach: &Reach) -> Result<kube::Client, String> {
+    connect_by(kubeconfig, reach, Names::default())
+}
+
+/// The same, with names that are looked up there.
+fn connect_by(kubeconfig: &Kubeconfig, reach: &Reach, names: Names) -> Result<kube::Client, String> {
     let kubeconfig = Arc::new(kubeconfig.clone());
     let port = kubeconfig.destination.port.unwrap_or(Scheme::Https.port());
-    let checked =
-        Checked { port, reach: Arc::clone(reach), names: GaiResolver::new(), kubeconfig: Arc::clone(&kubeconfig) };
+    let checked = Checked { port, reach: Arc::clone(reach), names, kubeconfig: Arc::clone(&kubeconfig) };
     let uri: Uri = kubeconfig.server.parse().map_err(|_| "its server is no address".to_owned())?;
     // An address is not looked up.
     if let Some(address) = uri.host().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok()) {
@@ -145,13 +151,17 @@ impl Service<Name> for Checked {
     type Error = Box<dyn std::error::Error + Send + Sync>;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.names.poll_ready(context).map_err(Into::into)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let (found, checked) = (self.names.call(name), self.clone());
-        Box::pin(async move { Ok(checked.open(found.await?)?.into_iter()) })
+        let checked = self.clone();
+        Box::pin(async move {
+            let Checked { names, port, kubeconfig, .. } = &checked;
+            let found = names.find(name.as_str(), *port, kubeconfig.destination.internal).await?;
+            Ok(checked.open(found.into_iter())?.into_iter())
+        })
     }
 }
 
@@ -164,6 +174,7 @@ mod tests {
 
     use super::*;
     use crate::client::chain;
+    use crate::names::tests::known;
 
     fn kubeconfig(server: &str, reaches: &str) -> Kubeconfig {
         let authority = rcgen::generate_simple_self_signed(vec!["edge".to_owned()]).unwrap().cert.pem();
@@ -203,6 +214,22 @@ mod tests {
         let error = chain(&error);
         assert!(error.contains("its server localhost has the address"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_name_of_a_server_is_looked_up_in_full() {
+        // CU-3: else a service `example` in a namespace `com` of this cluster would be asked.
+        for (reaches, asked) in
+            [("", &["api.example.com."][..]), ("api.example.com", &["api.example.com.", "api.example.com"])]
+        {
+            let (names, looked) = known(&[], "10.0.0.7");
+            let kubeconfig = kubeconfig("https://api.example.com", reaches);
+            let client = connect_by(&kubeconfig, &reach(), names).unwrap();
+            let request = http::Request::get("/version").body(Body::empty()).unwrap();
+            let error = chain(&client.send(request).await.unwrap_err());
+            assert!(error.contains("no such name"), "{error}");
+            assert_eq!(looked.lock().join(" "), asked.join(" "));
+        }
     }
 
     #[tokio::test]

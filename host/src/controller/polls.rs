@@ -10,7 +10,7 @@ use capstan_core::external::External;
 use capstan_core::external::schedule::{Polled as Ended, Schedule, Turn, pause};
 use capstan_core::guest::Failure;
 use capstan_core::manifest::polls::{Each, Polled};
-use capstan_core::object::ObjectRef;
+use capstan_core::object::{Object, ObjectRef};
 use capstan_core::reconciler::{Controller, polling};
 use capstan_core::source::callback::Asked;
 use capstan_core::source::{Touched, TouchedKeys};
@@ -44,6 +44,16 @@ struct Poller {
     chance: Chance,
 }
 
+/// A primary as it is now.
+enum Seen {
+    /// It is there.
+    There(Object),
+    /// It is gone.
+    Gone,
+    /// That is not known just now: what was told of it may be told only once, so it stays.
+    Unclear,
+}
+
 impl Polls {
     /// Begins to poll what a controller declares, on the threads of runs.
     pub(super) fn start(
@@ -69,11 +79,11 @@ impl Polls {
             };
             let task = match source.spec.polled.clone() {
                 Polled::Each(each) | Polled::Inbound(Some(each)) => poller.each(each, keys()).boxed(),
-                Polled::Inbound(None) => poller.forget(keys()).boxed(),
+                Polled::Inbound(None) => poller.told(keys()).boxed(),
                 Polled::Together { every } => {
                     let (sender, polled) = watch::channel(false);
                     polls.polled.push(polled);
-                    poller.together(every, sender).boxed()
+                    poller.together(every, sender, keys()).boxed()
                 }
             };
             polls.tasks.spawn_on(lasting(task).instrument(span), &runtime);
@@ -104,8 +114,16 @@ async fn lasting(polling: BoxFuture<'static, ()>) {
 }
 
 impl Poller {
+    /// Polls for all primaries at once, and forgets what runs have written for those that have gone.
+    async fn together(self, every: Duration, polled: watch::Sender<bool>, touched: Arc<TouchedKeys>) {
+        tokio::select! {
+            () = self.all(every, polled) => {}
+            () = self.forget(touched) => {}
+        }
+    }
+
     /// Polls for all primaries at once: now, each period, and after each swap of the component (`PP-1`).
-    async fn together(self, every: Duration, polled: watch::Sender<bool>) {
+    async fn all(&self, every: Duration, polled: watch::Sender<bool>) {
         let mut edition = self.handle.edition.subscribe();
         loop {
             edition.mark_unchanged();
@@ -164,8 +182,13 @@ impl Poller {
         }
     }
 
+    /// Looks after what is told by requests alone.
+    async fn told(self, touched: Arc<TouchedKeys>) {
+        self.forget(touched).await;
+    }
+
     /// Forgets what was told of primaries that have gone, or have been made again (`XC-6`).
-    async fn forget(self, touched: Arc<TouchedKeys>) {
+    async fn forget(&self, touched: Arc<TouchedKeys>) {
         let (mut leaving, mut farewell) = (BTreeSet::new(), interval(FAREWELL));
         farewell.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -179,29 +202,45 @@ impl Poller {
     /// Looks after a primary that has appeared, changed or gone. Returns false if it is to be looked at again: it has gone, and a run
     /// may read what was polled last.
     fn look(&self, schedule: &mut Schedule, primary: &ObjectRef) -> bool {
-        let controller = self.handle.controller();
-        if let Some(there) = controller.as_ref().and_then(|now| now.primaries.get(primary)) {
-            schedule.notice((primary, &there.header().uid), Instant::now(), self.chance.share());
-            return true;
+        match self.seen(primary) {
+            Seen::There(there) => {
+                schedule.notice((primary, &there.header().uid), Instant::now(), self.chance.share());
+                true
+            }
+            Seen::Gone => {
+                schedule.remove(primary);
+                self.is_settled(primary)
+            }
+            Seen::Unclear => false,
         }
-        schedule.remove(primary);
-        self.is_settled(primary)
     }
 
-    /// Forgets what is known of a primary if it is gone, or has been made again. Returns false if it is to be looked at again: a run may read what was known last.
+    /// Forgets what is known of a primary if it is gone, or has been made again. Returns false if it is to be looked at again: a run may read
+    /// what was known last, or it is not known just now whether it is there.
     fn is_settled(&self, primary: &ObjectRef) -> bool {
-        let controller = self.handle.controller();
-        if let Some(there) = controller.as_ref().and_then(|now| now.primaries.get(primary)) {
-            self.source.forget_others(primary, &there.header().uid);
-            return true;
+        match self.seen(primary) {
+            Seen::There(there) => {
+                self.source.forget_others(primary, &there.header().uid);
+                true
+            }
+            // Its end may not have been told yet, or a run may still look at what it had.
+            Seen::Gone if self.handle.queue.knows(primary) => false,
+            Seen::Gone => {
+                // XC-6
+                self.source.forget(primary);
+                true
+            }
+            Seen::Unclear => false,
         }
-        // Its end may not have been told yet, or a run may still look at what it had.
-        let is_known = controller.is_some_and(|now| now.queue.knows(primary));
-        if !is_known {
-            // XC-6
-            self.source.forget(primary);
+    }
+
+    fn seen(&self, primary: &ObjectRef) -> Seen {
+        let found = self.handle.controller().map(|now| now.primaries.look(primary));
+        match found {
+            Some(Ok(Some(there))) => Seen::There(there),
+            Some(Ok(None)) => Seen::Gone,
+            Some(Err(_)) | None => Seen::Unclear,
         }
-        !is_known
     }
 
     async fn one(&self, turn: Turn) -> (Turn, Ended) {
@@ -233,5 +272,85 @@ impl Poller {
             asked.tell_of_poll(primary, failures, &failure.message);
             failures
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capstan_core::external::Write;
+    use capstan_core::queue::Event;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::client::tests::Step;
+    use crate::controller::run;
+    use crate::controller::tests::{Asked, added, environment_of, event, pages_with};
+    use crate::informer::list_watch::tests::end_of_list;
+
+    const INBOUND: &str = "paused: true, sources: { things: { inbound: { token: none } } }";
+
+    fn key(name: &str) -> ObjectRef {
+        ObjectRef::namespaced("n", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_told_of_a_primary_stays_as_long_as_it_is_not_known_whether_that_is_there() {
+        // XC-6, IB-2
+        let (environment, _) = environment_of(|path| match path {
+            "/apis/sample.dev/v1" => Some(vec![crate::controller::tests::kinds(&["Page"])]),
+            _ => Some(vec![added("Page", "a", 3, None), Step::Comes(end_of_list(7)), Step::Silent]),
+        });
+        let handle = Arc::new(Handle::new(pages_with(INBOUND, &environment), &environment));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+        sleep(Duration::from_secs(5)).await;
+        let controller = handle.controller().unwrap();
+        let source = Arc::clone(&controller.externals["things"]);
+        let learn = || source.learn((&key("a"), "a"), &"1".into(), Some("{}".into()), || None).unwrap();
+        let poller = Poller { handle: Arc::clone(&handle), source: Arc::clone(&source), chance: Chance::default() };
+        let mut schedule = Schedule::new(None, Duration::ZERO);
+        let mut looks =
+            || (poller.look(&mut schedule, &key("a")), poller.is_settled(&key("a")), source.counts().things);
+        learn();
+        assert_eq!(looks(), (true, true, 1));
+        handle.queue.event(&key("a"), Event::PrimaryForgotten, Instant::now());
+        controller.primaries.awaits(None);
+        assert_eq!(looks(), (false, false, 1), "its cache is not there");
+        stop.cancel();
+        task.await.unwrap();
+        assert_eq!((handle.controller().is_none(), looks()), (true, (false, false, 1)), "nobody knows primaries");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_runs_have_written_for_a_primary_that_goes_is_as_the_next_poll_for_all_says() {
+        // XC-5, XC-6, PP-1
+        let (environment, _) = environment_of(|path| match path {
+            "/apis/sample.dev/v1" => Some(vec![crate::controller::tests::kinds(&["Page"])]),
+            _ => Some(vec![
+                added("Page", "a", 3, None),
+                added("Page", "b", 4, None),
+                Step::Comes(end_of_list(7)),
+                Step::Rests(Duration::from_secs(60)),
+                event("DELETED", "Page", "a", 8, None),
+                Step::Silent,
+            ]),
+        });
+        let asked = Asked::hanging(0);
+        let handle = Arc::new(Handle::new(asked.declared("one", &environment), &environment));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+        sleep(Duration::from_secs(30)).await;
+        let source = Arc::clone(&handle.controller().unwrap().externals["things"]);
+        for name in ["a", "b"] {
+            source.write((&key(name), name), &"1".into(), Write::Created("{}".into()), || None).unwrap();
+        }
+        let known = || source.keys().iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(known(), ["a", "b"]);
+        // One has gone before the next poll, which shows nothing.
+        sleep(Duration::from_secs(80)).await;
+        assert_eq!(known(), ["b"], "no run of it has ended well");
+        stop.cancel();
+        task.await.unwrap();
     }
 }

@@ -64,7 +64,7 @@ fn environment() -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
 }
 
 /// The same, with these answers; a list of no objects where there is none.
-fn environment_of(
+pub(super) fn environment_of(
     mut answer: impl FnMut(&str) -> Option<Vec<Body>> + Send + 'static,
 ) -> (Arc<Environment>, Arc<Mutex<Vec<String>>>) {
     let (client, asked) = scripted(move |path| {
@@ -102,7 +102,7 @@ fn environment_of(
 }
 
 /// Returns what an API server answers that serves these kinds.
-fn kinds(served: &[&str]) -> Body {
+pub(super) fn kinds(served: &[&str]) -> Body {
     let name = |kind: &&str| format!("{}s", kind.to_lowercase());
     let all = served.iter().map(|kind| json!({ "name": name(kind), "kind": kind, "namespaced": true }));
     Body::Comes(json!({ "resources": all.collect::<Vec<_>>() }).to_string())
@@ -114,7 +114,7 @@ fn pages(namespaces: &str, environment: &Environment) -> Declared {
 }
 
 /// Returns a controller of pages with these fields.
-fn pages_with(fields: &str, environment: &Environment) -> Declared {
+pub(super) fn pages_with(fields: &str, environment: &Environment) -> Declared {
     let text = format!(
         "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, {fields} }}\n"
     );
@@ -610,13 +610,18 @@ async fn what_has_no_attempts_left_runs_again_once_a_kind_that_was_missing_is_th
 }
 
 /// Returns the event of an object that was added.
-fn added(kind: &str, name: &str, version: u64, owner: Option<&str>) -> Body {
+pub(super) fn added(kind: &str, name: &str, version: u64, owner: Option<&str>) -> Body {
+    event("ADDED", kind, name, version, owner)
+}
+
+/// Returns an event of an object.
+pub(super) fn event(what: &str, kind: &str, name: &str, version: u64, owner: Option<&str>) -> Body {
     let owners =
         owner.map(|owner| json!([{ "apiVersion": "sample.dev/v1", "kind": "Page", "name": owner, "uid": owner }]));
     let object = json!({ "apiVersion": "sample.dev/v1", "kind": kind, "metadata": {
         "namespace": "n", "name": name, "uid": name, "resourceVersion": version.to_string(), "ownerReferences": owners,
     } });
-    Body::Comes(format!("{}\n", json!({ "type": "ADDED", "object": object })))
+    Body::Comes(format!("{}\n", json!({ "type": what, "object": object })))
 }
 
 /// Waits until something is so.
@@ -953,7 +958,7 @@ async fn a_cluster_that_does_not_answer_delays_no_question_to_another() {
 
 /// A component that is asked for things outside of the cluster, of which there are none, and notes when.
 #[derive(Clone)]
-struct Asked {
+pub(super) struct Asked {
     start: Instant,
     /// Seconds since the start.
     polls: Arc<Mutex<Vec<u64>>>,
@@ -962,13 +967,13 @@ struct Asked {
 }
 
 impl Asked {
-    fn hanging(hanging: usize) -> Self {
+    pub(super) fn hanging(hanging: usize) -> Self {
         Self { start: Instant::now(), polls: Arc::default(), hanging }
     }
 
-    /// Returns a controller with this component, in this version.
-    fn declared(&self, component: &str, environment: &Environment) -> Declared {
-        let polled = "sources: { things: { poll: { every: 100s, id: /id } } }, cacheSyncTimeout: 55s";
+    /// Returns a paused controller with this component, in this version.
+    pub(super) fn declared(&self, component: &str, environment: &Environment) -> Declared {
+        let polled = "paused: true, sources: { things: { poll: { every: 100s, id: /id } } }, cacheSyncTimeout: 55s";
         Declared { guest: Arc::new(self.clone()), component: component.into(), ..pages_with(polled, environment) }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::ambient::Ambient;
 use super::network::outside::Outside;
 use capstan_core::manifest::Limits;
 use capstan_core::room::Room;
@@ -58,6 +59,8 @@ pub struct Engine {
     outside: Outside,
     /// Made when the first component needs it.
     apart: Arc<Mutex<Option<Engine>>>,
+    /// Where the time and the random numbers of its components come from.
+    ambient: Ambient,
 }
 
 /// How many instances may exist at once. Address space is reserved for each, memory is not.
@@ -144,6 +147,7 @@ impl Engine {
             return Ok(engine.clone());
         }
         let engine = Self::without_pool()?.with_room(self.room.clone()).with_outside(self.outside.clone());
+        let engine = Self { ambient: self.ambient, ..engine };
         *apart = Some(engine.clone());
         Ok(engine)
     }
@@ -159,13 +163,25 @@ impl Engine {
         let ticker = Arc::new(Ticker::start(wasm.weak()).map_err(Error::Thread)?);
         let apart = Arc::default();
         let (room, outside) = (Room::default(), Outside::default());
-        Ok(Self { wasm, ticker, pool, room, command: None, outside, apart })
+        Ok(Self { wasm, ticker, pool, room, command: None, outside, apart, ambient: Ambient::default() })
     }
 
     /// Returns the engine with what the networks of its components have in common.
     #[must_use]
     pub fn with_outside(self, outside: Outside) -> Self {
         Self { outside, ..self }
+    }
+
+    /// Returns the engine for rehearsals: for its components it is always 1 January 2000, their random numbers are the same in each run, and
+    /// each run has an instance of its own.
+    #[must_use]
+    pub fn rehearsing(self) -> Self {
+        Self { ambient: Ambient::Rehearsal, ..self }
+    }
+
+    /// Returns where the time and the random numbers of its components come from.
+    pub(super) fn ambient(&self) -> Ambient {
+        self.ambient
     }
 
     /// Returns what the networks of its components have in common.

@@ -8,16 +8,16 @@ use capstan_core::guest::{
     CallError, CompareQuestion, ObjectTarget, Place, Query, WorkflowCall, WriteRequest, WriteVerb,
 };
 use k8s_openapi::jiff::Timestamp;
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 use tracing::error;
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
-use wasmtime_wasi::clocks::{WallClock, WasiClocks, WasiClocksView as _};
+use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::random::random;
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
-use wasmtime_wasi::{HostWallClock as _, WasiView as _, p2};
+use wasmtime_wasi::{WasiView as _, p2};
 
 use super::asking::Asking;
 use super::bindings::Daemon;
@@ -319,20 +319,20 @@ impl log::Host for State {
 impl system::Host for State {
     fn now(&mut self) -> String {
         // As Kubernetes writes it: whole seconds.
-        let seconds = i64::try_from(WallClock::new().now().as_secs()).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(self.facts.ambient.now().as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
     }
 
     fn now_ms(&mut self) -> f64 {
-        WallClock::new().now().as_secs_f64() * 1000.0
+        self.facts.ambient.now().as_secs_f64() * 1000.0
     }
 
     fn random_bytes(&mut self, len: u32) -> Vec<u8> {
-        let mut bytes = vec![0; len.min(RANDOM) as usize];
-        if SystemRandom::new().fill(&mut bytes).is_err() {
-            error!("the operating system has no random bytes");
-        }
-        bytes
+        let bytes = random::Host::get_random_bytes(self.random(), len.min(RANDOM).into());
+        bytes.unwrap_or_else(|error| {
+            error!(%error, "there are no random bytes");
+            Vec::new()
+        })
     }
 
     fn uuid(&mut self) -> String {

@@ -136,6 +136,7 @@ impl State {
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
+        facts.ambient.provide(&mut wasi);
         if facts.network.has_tcp() {
             tcp::permit(&mut wasi, &line);
         }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 use wasmtime::component::{Component, InstancePre};
 
+use super::ambient::Ambient;
 use super::bounds::{self, Refused};
 pub use super::code::{Budget, CodeCache};
 use super::code::{Code, digest};
@@ -161,6 +162,7 @@ impl Facts {
             memo: Some(Mutex::default()),
             room: room.clone(),
             network: Arc::new(network),
+            ambient: engine.ambient(),
         }
     }
 }
@@ -201,6 +203,8 @@ impl Loaded {
         let room = facts.limits.concurrency.saturating_mul(2);
         let idle = match plugin.instances {
             Instances::Fresh => None,
+            // What has run before is nothing to a rehearsal.
+            Instances::Warm(_) if facts.ambient == Ambient::Rehearsal => None,
             Instances::Warm(bounds) => {
                 let memory = (facts.room.clone(), Arc::clone(&facts.unit));
                 Some(IdleInstances::new(bounds, room, memory, Handle::current()))

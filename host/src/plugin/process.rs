@@ -283,6 +283,7 @@ impl Process {
             memory: facts.limits.memory,
             concurrency: facts.limits.concurrency,
             config: (&*facts.config).into(),
+            ambient: facts.ambient,
         };
         let setup = frame(&setup).map_err(io::Error::other)?;
         self.control.write_all(&setup).await?;

@@ -1,7 +1,5 @@
 //! Opens a connection to a registry, or to where it leads, at an address that may be reached, and with TLS.
 
-use std::net::SocketAddr;
-
 use bytes::Bytes;
 use capstan_core::network::Scheme;
 use capstan_core::registry::{Failure, Kind, Url};
@@ -10,7 +8,7 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::proxy::Proxy;
@@ -62,10 +60,10 @@ impl Session {
     async fn reach(&self, url: &Url) -> Result<TcpStream, Failure> {
         let unknown = |why: String| away(format!("the host of {} has no address: {why}", url.server()));
         let to = url.destination(&self.reference).ok_or_else(|| unknown("it is none".to_owned()))?;
-        let found = lookup_host((url.host.as_str(), url.port)).await.map_err(|error| unknown(error.to_string()))?;
+        let found = self.way.names.find(&url.host, url.port, to.internal).await;
+        let found = found.map_err(|error| unknown(error.to_string()))?;
         let mut last = unknown("there is none".to_owned());
-        let found: Vec<SocketAddr> = found.take(TRIED).collect();
-        for address in found {
+        for address in found.into_iter().take(TRIED) {
             if let Err(why) = (self.way.reach)(&to, address) {
                 let closed = format!("{} has the address {}: {why}", url.server(), address.ip());
                 last = Failure::new(Kind::Denied, closed);

@@ -29,6 +29,7 @@ use tracing::{info, warn};
 
 use super::kept::{InUse, Kept, Known, Place, Right};
 use super::{Patience, Proxies, Session, Way, interfaces};
+use crate::names::Names;
 use crate::plugin::Outside;
 use crate::read;
 use facts::Facts;
@@ -368,6 +369,7 @@ impl Shared {
         let mut way = Way {
             roots: self.outside.roots(),
             reach,
+            names: Names::default(),
             proxies: self.rules.proxies.clone(),
             patience: Patience::default(),
         };

@@ -10,6 +10,7 @@ use http::Response;
 use tokio::time::{Instant, interval};
 
 use super::*;
+use crate::names::tests::known;
 use fake::{Asked, Body, Door, Fake, bytes, hanging, pieces, text, with};
 
 mod carried;
@@ -24,6 +25,7 @@ pub(crate) fn way() -> Way {
     Way {
         roots: Arc::new(RootCertStore::empty()),
         reach: Arc::new(|_, _| Ok(())),
+        names: Names::default(),
         proxies: Proxies::default(),
         patience: Patience::default(),
     }
@@ -273,6 +275,23 @@ async fn a_server_that_takes_a_connection_and_says_nothing_is_given_up() {
     let gone = Fake::start(Door::Open).await.address;
     let failure = pull(&format!("{gone}/a:1"), user()).await.unwrap_err();
     assert!(failure.message.starts_with(&format!("http://{gone} can't be reached: ")), "{failure}");
+}
+
+#[tokio::test]
+async fn the_name_of_a_registry_is_looked_up_in_full_before_it_is_sought_within_the_cluster() {
+    // OC-4: else a service `example` in a namespace `com` would be asked.
+    for (names, found) in [
+        (&["registry.example.com", "registry.example.com."][..], "registry.example.com."),
+        (&["registry.example.com"], "registry.example.com. registry.example.com"),
+    ] {
+        let (names, asked) = known(names, "127.0.0.1");
+        let reference = Reference::parse("registry.example.com:1/a:1").unwrap();
+        let way = Way { names, ..way() };
+        let mut session = Session::new(way, &reference, (Credentials::Anonymous, Access::Pull), true);
+        let failure = session.resolve(MOST).await.unwrap_err();
+        assert!(failure.message.contains("can't be reached"), "{failure:?}");
+        assert_eq!(asked.lock().join(" "), found);
+    }
 }
 
 #[tokio::test]

@@ -2,27 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use capstan_core::budget::Budget;
 use capstan_core::cluster::Cluster as _;
 use capstan_core::granted;
 use capstan_core::manifest::{Holder, ServiceAccount, Tenant};
 use capstan_core::object::{Gvk, ObjectRef};
+use capstan_core::rollout::values::rounds::{Reads, Rounds};
 use capstan_core::rollout::values::{Asked, Known};
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::{Access, ApiServer, Identity};
-
-/// From one time that values are read to the next.
-const AGAIN: Duration = Duration::from_secs(15);
-
-/// The same as long as some could not be read.
-const SOON: Duration = Duration::from_secs(2);
 
 /// So many objects are asked for at once.
 const AT_ONCE: usize = 4;
@@ -93,36 +87,39 @@ impl Values {
     }
 }
 
+impl Shared {
+    fn is_any_unread(&self) -> bool {
+        self.known.lock().values().any(Option::is_none)
+    }
+}
+
 impl Reader {
     /// Reads what is asked for, for ever.
     async fn keep(self) {
-        let mut all = true;
+        let jitter = |pause| self.api.chance().jitter(pause);
+        let mut rounds = Rounds::new(Instant::now());
         loop {
-            let objects = self.objects(all);
-            let reads = stream::iter(objects).map(|place| self.read(place));
-            let changed = reads.buffer_unordered(AT_ONCE).fold(false, async |changed, now| changed | now).await;
+            let reads = rounds.due(Instant::now());
+            let each = stream::iter(self.objects(reads)).map(|place| self.read(place));
+            let changed = each.buffer_unordered(AT_ONCE).fold(false, async |changed, now| changed | now).await;
             if changed {
                 self.shared.changed.notify_one();
             }
+            let now = Instant::now();
+            rounds.finish(reads, now, jitter);
+            let next = rounds.next(self.shared.is_any_unread(), now, jitter);
             tokio::select! {
-                biased;
-                () = self.shared.asked.notified() => all = false,
-                () = self.pause() => all = true,
+                () = self.shared.asked.notified() => {}
+                () = sleep_until(next) => {}
             }
         }
     }
 
-    /// Returns the objects that have what is asked for, or of that only what has not been read.
-    fn objects(&self, all: bool) -> BTreeSet<Place> {
+    /// Returns the objects that have what is to be read.
+    fn objects(&self, reads: Reads) -> BTreeSet<Place> {
         let known = self.shared.known.lock();
-        let due = known.iter().filter(|(_, known)| all || known.is_none());
+        let due = known.iter().filter(|(_, known)| reads == Reads::All || known.is_none());
         due.map(|(asked, _)| place(asked)).collect()
-    }
-
-    async fn pause(&self) {
-        let unread = self.shared.known.lock().values().any(Option::is_none);
-        let pause = if unread { SOON } else { AGAIN };
-        sleep(self.api.chance().jitter(pause)).await;
     }
 
     /// Reads an object, and says whether what is known has changed by it. What was known goes on for as long as nobody can be asked.
@@ -184,7 +181,9 @@ fn place(Asked { value, .. }: &Asked) -> Place {
 mod tests {
     use capstan_core::manifest::ConfigValue;
     use capstan_core::object::Managers;
+    use capstan_core::rollout::values::rounds::{AGAIN, SOON};
     use serde_json::{Value, json};
+    use tokio::time::sleep;
 
     use super::*;
     use crate::client::tests::{Answer, Step, scripted};
@@ -253,12 +252,32 @@ mod tests {
         let values = values(&said);
         values.want(BTreeSet::from([asked("pages")]));
         values.changed().await;
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         values.want(BTreeSet::from([asked("pages"), asked("shop")]));
         values.changed().await;
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert!(values.known(&asked("shop")).is_some_and(|known| known.is_err()));
         values.want(BTreeSet::new());
         assert_eq!(values.known(&asked("pages")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_that_keeps_asking_for_something_new_does_not_keep_others_from_what_is_read_again() {
+        // CV-1
+        let said = Arc::new(Mutex::new(map("pages", "dark")));
+        let values = values(&said);
+        let pages = asked("pages");
+        values.want(BTreeSet::from([pages.clone()]));
+        values.changed().await;
+        *said.lock() = map("pages", "light");
+        let begun = Instant::now();
+        for edit in 0.. {
+            if values.known(&pages) == Some(Ok("light".into())) {
+                break;
+            }
+            assert!(begun.elapsed() < AGAIN * 2, "it is not read again");
+            values.want(BTreeSet::from([pages.clone(), asked(&format!("edit-{edit}"))]));
+            sleep(SOON / 2).await;
+        }
     }
 }

@@ -34,7 +34,7 @@ pub async fn probe_as(limits: Limits, instances: Instances) -> Plugin {
     probe_in(&engine(&limits), limits, instances).await
 }
 
-async fn probe_in(engine: &Engine, limits: Limits, instances: Instances) -> Plugin {
+pub async fn probe_in(engine: &Engine, limits: Limits, instances: Instances) -> Plugin {
     // Compiled once, by the first test.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let cache = CodeCache::at(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled"));

@@ -101,11 +101,13 @@ impl External {
     }
 
     /// Returns when a primary has to be polled again because this answer, which has been taken in, leaves open what it has: something was told
-    /// after the poll had begun, or the answer has not seen what was. `None` if it does not, or if it is polled again anyway.
+    /// after the poll had begun, or the answer has not seen what was. `None` if it does not, or if it is polled again anyway: what a run has
+    /// written that has not ended well stands against any answer, and is asked about once one has ([`External::release`]).
     pub fn leaves_open(&self, Began(began): Began, primary: &ObjectRef, now: Instant) -> Option<Instant> {
         let state = self.state.lock();
         let known = state.primaries.get(primary).filter(|_| self.spec.is_fetched())?;
-        (known.overruled || known.told > began).then_some(now + SETTLES)
+        let is_open = known.told > began || (known.overruled && known.held != u64::MAX);
+        is_open.then_some(now + SETTLES)
     }
 }
 
@@ -198,6 +200,23 @@ mod tests {
         assert_eq!(take(source.begin(), "1=y 2=x"), Ok(None), "it has gone back");
         assert_eq!(source.of(&a, "u"), things("1=y 2=x"));
         source.write((&a, "u"), &"2".into(), Write::Removed, || None).unwrap();
-        assert_eq!(take(source.begin(), "1=y 2=x"), Ok(again), "nor what a run has written");
+        for _ in 0..3 {
+            assert_eq!(
+                take(source.begin(), "1=y 2=x"),
+                Ok(None),
+                "as long as no run ends well, no answer is the truth"
+            );
+        }
+        let late = source.begin();
+        assert_eq!(learn("1", Some("w")), Ok(true));
+        assert_eq!(take(late, "1=y 2=x"), Ok(again), "what was told since is asked for");
+        source.settle(source.begin(), |_| true);
+        assert_eq!(asked(&source), Vec::<String>::new());
+        source.release(&a, now);
+        assert_eq!(asked(&source), ["a u"]);
+        assert_eq!(take(source.begin(), "1=w 2=x"), Ok(again), "nor what a run has written");
+        assert_eq!(take(source.begin(), "1=w 2=x"), Ok(None));
+        source.release(&a, now);
+        assert_eq!(asked(&source), Vec::<String>::new(), "nothing is written");
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Known {
     pub(super) standing: Standing,
     /// What runs have written since.
     pub(super) written: Written,
+    /// The uid of the primary whose runs those were; empty before the first.
+    pub(super) writer: Box<str>,
     /// Answers that began before this don't end what runs have written; [`u64::MAX`] as long as none has ended well since.
     pub(super) held: u64,
     /// The bytes that all of it takes.
@@ -38,8 +40,8 @@ pub(super) struct After {
 impl Known {
     pub(super) fn of((primary, uid): (&ObjectRef, &str), things: Things, standing: Standing) -> Self {
         let bytes = size(primary, &things);
-        let written = Written::default();
-        Self { uid: uid.into(), things, standing, written, held: 0, bytes, told: 0, overruled: false }
+        let (written, writer) = <(Written, Box<str>)>::default();
+        Self { uid: uid.into(), things, standing, written, writer, held: 0, bytes, told: 0, overruled: false }
     }
 
     /// Returns what an answer that began then makes of it: `things` of the `primary` under the `uid` that the answer is about.
@@ -47,7 +49,15 @@ impl Known {
         let Confirmed { things, written, overruled } = self.written.clone().confirm(things, began <= self.held);
         let answered = Self::of(of, things, Standing::Polled);
         let bytes = answered.bytes + written.size();
-        Self { written, bytes, held: self.held, told: self.told, overruled, ..answered }
+        let writer = self.writer.clone();
+        Self { written, writer, bytes, held: self.held, told: self.told, overruled, ..answered }
+    }
+
+    /// Has the next answer be right, whatever runs have written before. Returns the bytes that this gives back.
+    pub(super) fn settle(&mut self) -> u64 {
+        let bytes = std::mem::take(&mut self.written).size();
+        (self.bytes, self.held) = (self.bytes - bytes, 0);
+        bytes
     }
 
     pub(super) fn taken(&self) -> Taken {

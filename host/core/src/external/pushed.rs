@@ -46,10 +46,11 @@ impl External {
         Ok(change)
     }
 
-    /// Forgets what it knows of a primary under another uid than this one.
+    /// Forgets what it knows of a primary under another uid than this one, as [`External::forget`] does.
     pub fn forget_others(&self, primary: &ObjectRef, uid: &str) {
         self.asks.forget(primary, Some(uid));
         let mut state = self.state.lock();
+        state.disown(primary, Some(uid));
         if state.primaries.get(primary).is_some_and(|known| !known.uid.is_empty() && *known.uid != *uid) {
             state.forget(primary);
         }

@@ -315,7 +315,7 @@ fn what_a_run_has_written_is_read_until_an_answer_that_may_have_seen_it() {
         };
         let write = |id: &str, write: Write| {
             source.write((&a, "u"), &id.into(), write, || None).unwrap();
-            source.release(&a);
+            source.release(&a, Instant::now());
         };
         let known = || source.of(&a, "u");
         write("1", made("x"));
@@ -414,7 +414,7 @@ fn what_a_run_has_written_stands_against_every_answer_that_began_before_the_run_
             assert_eq!((poll(source.begin(), ""), source.of(&a, "u")), (false, things("1=x")));
         }
         let late = source.begin();
-        source.release(&a);
+        source.release(&a, Instant::now());
         assert_eq!((poll(late, ""), poll(source.begin(), ""), source.of(&a, "u")), (false, false, things("1=x")));
         assert_eq!((poll(source.begin(), ""), source.of(&a, "u")), (true, Things::new()), "one answer later");
         source.write((&a, "u"), &id, Write::Created("x".into()), || None).unwrap();
@@ -425,4 +425,37 @@ fn what_a_run_has_written_stands_against_every_answer_that_began_before_the_run_
             "somebody else has changed it"
         );
     }
+}
+
+#[test]
+fn what_a_run_that_failed_has_written_does_not_outlive_its_primary_where_all_are_polled_at_once() {
+    // XC-5, XC-6
+    let (source, a) = (together(), ObjectRef::namespaced("n", "a"));
+    let poll = |now: &[(&str, &str)]| {
+        source.take_all(source.begin(), answer(now), BTreeMap::new(), || None).unwrap();
+        source.of(&a, "any")
+    };
+    let make = |uid: &str, id: &str| {
+        source.write((&a, uid), &id.into(), Write::Created("x".into()), || None).unwrap();
+    };
+    poll(&[]);
+    // It has gone.
+    make("u", "1");
+    source.forget_others(&a, "u");
+    assert_eq!((poll(&[]), poll(&[])), (things("1=x"), things("1=x")), "it is there");
+    source.forget(&a);
+    assert_eq!((poll(&[]), source.counts()), (Things::new(), Counts::default()));
+    assert_eq!(source.all(None), []);
+    // Another one has its name: it is told, or writes first.
+    make("u", "1");
+    source.forget_others(&a, "v");
+    assert_eq!((poll(&[]), source.counts()), (Things::new(), Counts::default()));
+    make("u", "1");
+    make("v", "2");
+    assert_eq!((poll(&[]), poll(&[])), (things("2=x"), things("2=x")), "what its own runs have written stands");
+    // What the poll finds stays, whoever is there.
+    source.forget(&a);
+    assert_eq!(poll(&[("a", "3=z")]), things("3=z"));
+    source.forget(&a);
+    assert_eq!(source.of(&a, "any"), things("3=z"));
 }

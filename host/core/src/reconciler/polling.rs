@@ -69,7 +69,7 @@ pub async fn poll(controller: &Arc<Controller>, source: &External) -> Result<(),
 /// polled.
 ///
 /// # Errors
-/// As [`poll`].
+/// As [`poll`], and if it is not known just now whether the primary is there.
 pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Turn) -> Result<Polled, Failure> {
     let Turn { primary: key, uid } = turn;
     let Some(primary) = whole(controller, turn).await? else {
@@ -87,17 +87,18 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
     // A run that waits for the same things may have the turn that this call needs.
     session.ready().await?;
     let alone = source.alone(key).await;
-    if current(controller, turn).is_none() {
+    if current(controller, turn)?.is_none() {
         return Ok(Polled::Unwanted);
     }
     let answer = ask(&*session, &polling, source, &primary).await;
-    let there = current(controller, turn).is_some();
-    if answer.is_err() && there {
+    // As long as it is not known whether it is, nothing is forgotten.
+    let gone = matches!(current(controller, turn), Ok(None));
+    if answer.is_err() && !gone {
         source.note(key, uid, Standing::Failed);
     }
     let (things, again) = answer?;
     // XC-6: it may have gone meanwhile.
-    if !there && !controller.queue.knows(key) {
+    if gone && !controller.queue.knows(key) {
         source.forget_one(key, uid);
     }
     drop((session, alone));
@@ -107,14 +108,18 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
     Ok(Polled::Well(again))
 }
 
-/// Returns a primary as it is now, if it is still the one whose turn it is.
-fn current(controller: &Controller, Turn { primary, uid }: &Turn) -> Option<Object> {
-    controller.primaries.get(primary).filter(|now| *now.header().uid == **uid)
+/// Returns a primary as it is now, if it is still the one whose turn it is; `None` if it has gone.
+///
+/// # Errors
+/// It is not known just now whether it is there.
+fn current(controller: &Controller, Turn { primary, uid }: &Turn) -> Result<Option<Object>, Failure> {
+    let now = controller.primaries.look(primary).map_err(|doubt| Failure::other(doubt.to_string()))?;
+    Ok(now.filter(|now| *now.header().uid == **uid))
 }
 
 /// Returns the same with all that is kept of it.
 async fn whole(controller: &Controller, turn: &Turn) -> Result<Option<Object>, Failure> {
-    let Some(primary) = current(controller, turn) else {
+    let Some(primary) = current(controller, turn)? else {
         return Ok(None);
     };
     controller.whole(primary).await.map_err(|error| Failure::other(format!("reading the primary: {error}")))
@@ -146,13 +151,17 @@ pub(super) async fn needed(controller: &Arc<Controller>, source: &External, prim
     }
     let unreachable =
         |why: String| CallError::new(CallReason::Unreachable, format!("polling source {}: {why}", source.name));
-    let gone = || current(controller, &turn).is_none().then(|| unreachable(format!("{key} has gone meanwhile")));
-    gone().map_or(Ok(()), Err)?;
+    let stays = || match current(controller, &turn) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(unreachable(format!("{key} has gone meanwhile"))),
+        Err(doubt) => Err(unreachable(doubt.message)),
+    };
+    stays()?;
     let polling = Beside::new(controller, Some(primary.clone()));
     let session = controller.guest.open_nested(Arc::<Beside>::clone(&polling));
     let asked = ask(&*session, &polling, source, primary).await;
     // What was polled for it is forgotten once its run has ended.
-    gone().map_or(Ok(()), Err)?;
+    stays()?;
     asked.map(drop).map_err(|failure| unreachable(failure.message))
 }
 

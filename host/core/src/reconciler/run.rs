@@ -113,7 +113,7 @@ impl Run {
     /// Takes in that it has ended well: a poll finds all that it has written outside of the cluster from now on (`XC-5`).
     pub(super) fn release(&self) {
         for source in self.controller.externals.values() {
-            source.release(self.primary.key());
+            source.release(self.primary.key(), Instant::now());
         }
     }
 

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::manifest::{ConfigValue, Controller, Operator, Plugin};
 
+pub mod rounds;
+
 /// A value that an operator asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {

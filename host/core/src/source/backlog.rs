@@ -26,6 +26,18 @@ pub(super) struct Backlog {
     bytes: usize,
     /// True if the caches have less of the objects than what comes.
     apart: bool,
+    /// True if the end of each object is to be told, also if another one has its name by then.
+    ends: bool,
+}
+
+/// A deletion that there is no room to keep.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) change: Change,
+    /// The object before the first change that waited.
+    pub(super) first: Option<Object>,
+    /// The primaries that are to be told of it besides those of the change.
+    pub(super) mapped: BTreeSet<ObjectRef>,
 }
 
 /// The order of objects, each with its number.
@@ -85,6 +97,12 @@ impl Backlog {
         Self { apart, ..Self::default() }
     }
 
+    /// Has it tell of the end of each object, as of primaries: what tells one apart that another one has followed is kept in any case (`AE-2`).
+    #[must_use]
+    pub(super) fn with_ends(self, ends: bool) -> Self {
+        Self { ends, ..self }
+    }
+
     /// Notes that the look-ups of an object have to follow it.
     pub(super) fn note(&mut self, key: &ObjectRef) {
         if !self.waiting.contains_key(key) {
@@ -97,13 +115,14 @@ impl Backlog {
 
     /// Notes a change, and more primaries that are to be told of it. Returns a deletion again if there is no room to keep
     /// it: then it has to be passed on without a question, and nothing of its object waits any more.
-    pub(super) fn add(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) -> Option<(Change, BTreeSet<ObjectRef>)> {
+    pub(super) fn add(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) -> Option<Refused> {
         let key = change.object().key();
         let more = change.object().held();
         if matches!(change, Change::Deleted { .. }) && self.bytes + more > MOST {
             let waiting = self.remove(key).unwrap_or_default();
             self.bytes -= waiting.bytes(self.apart);
-            return Some((change, waiting.mapped.into_iter().chain(mapped).collect()));
+            let Waiting { first, mapped: more, .. } = waiting;
+            return Some(Refused { change, first, mapped: more.into_iter().chain(mapped).collect() });
         }
         self.put(change, mapped);
         None
@@ -137,9 +156,10 @@ impl Backlog {
         self.bytes -= waiting.bytes(self.apart);
         waiting.add(change);
         waiting.mapped.extend(mapped);
-        if self.bytes + waiting.bytes(self.apart) > MOST && waiting.first.take().is_some() {
+        if self.bytes + waiting.bytes(self.apart) > MOST && waiting.first.is_some() {
             // What it was is not kept: it counts as new.
             waiting.mixed = true;
+            waiting.first = waiting.former().filter(|_| self.ends).and_then(|former| former.bare().ok());
         }
         if self.apart && self.bytes + waiting.bytes(self.apart) > MOST {
             waiting.forget_contents();
@@ -154,12 +174,15 @@ impl Backlog {
             other.told();
             self.note(&key);
             let cached = now.clone().filter(|now| matches!(now, Now::Cached(_)));
-            let change = change(first, now);
+            let change = change(first.clone(), now);
             if let Some(change) = change {
                 self.put(change, mapped);
             } else if let Some(waiting) = self.waiting.get_mut(&key) {
+                self.bytes -= waiting.bytes(self.apart);
                 waiting.mapped.extend(mapped);
                 waiting.now = waiting.now.take().or(cached);
+                waiting.first = waiting.first.take().or(first);
+                self.bytes += waiting.bytes(self.apart);
             }
             if let Some(waiting) = self.waiting.get_mut(&key) {
                 waiting.mixed |= mixed;
@@ -313,7 +336,7 @@ pub(super) fn is_at_home(key: &ObjectRef, home: Option<&str>) -> bool {
 impl Waiting {
     /// Adds a change. Changes may come in another order than they have happened in: what is newest counts as now.
     fn add(&mut self, change: Change) {
-        let version = change.object().version();
+        let (version, uid) = (change.object().version(), change.object().header().uid.clone());
         let late = self.now.as_ref().is_some_and(|now| now.version() > version);
         let again = matches!((&self.now, &change), (Some(Now::Gone { .. }), Change::Added(_) | Change::Updated { .. }));
         self.mixed |= self.now.as_ref().is_some_and(|now| late || again || !self.is_like(now, &change));
@@ -328,8 +351,10 @@ impl Waiting {
             // It was deleted and made again in between.
             Some(Now::Gone { last, .. }) if again && !late => self.first = Some(last.clone()),
             Some(_) if late && self.first.as_ref().is_some_and(older) => self.first = before,
-            // All count as added.
-            Some(Now::There(_) | Now::Cached(_)) if before.is_none() => self.first = None,
+            // All count as added, unless another one had the name before.
+            Some(Now::There(_) | Now::Cached(_)) if before.is_none() => {
+                self.first = self.first.take().filter(|first| first.header().uid != uid);
+            }
             Some(_) => {}
         }
         if !late {
@@ -347,6 +372,16 @@ impl Waiting {
             }
             Change::Deleted { .. } => matches!(now, Now::Gone { .. }),
         }
+    }
+
+    /// Returns the object before the first change, if another one may have its name by now.
+    fn former(&self) -> Option<&Object> {
+        let same = |first: &&Object| match &self.now {
+            Some(Now::There(now) | Now::Gone { last: now, .. }) => now.header().uid == first.header().uid,
+            // Which one that is, is not kept.
+            Some(Now::Cached(_)) | None => false,
+        };
+        self.first.as_ref().filter(|first| !same(first))
     }
 
     /// Keeps nothing of an object that is there: it is asked about as the caches have it.
@@ -471,11 +506,64 @@ mod tests {
         assert_eq!(backlog.add(change("U2", 2000), BTreeSet::new()), None);
         let mapped = BTreeSet::from([ObjectRef::namespaced("n", "p")]);
         let deleted = Change::Deleted { last: object("c", 3, 2000), unknown: false };
-        assert_eq!(backlog.add(deleted.clone(), mapped.clone()), Some((deleted, mapped)));
+        let refused = Refused { change: deleted.clone(), first: None, mapped: mapped.clone() };
+        assert_eq!(backlog.add(deleted, mapped), Some(refused));
         let shown =
             std::iter::from_fn(|| backlog.take()).map(|(key, waiting)| format!("{key} {}", show(waiting.change(None))));
         assert_eq!(shown.collect::<Vec<_>>(), ["n/b U2<1", "n/a A2"]);
         assert_eq!(backlog.bytes, 0);
+    }
+
+    #[test]
+    fn of_a_primary_that_another_one_has_followed_what_tells_it_apart_is_kept_whatever_room_there_is() {
+        // AE-2, CF-5
+        let gvk = Gvk::parse("v1", "ConfigMap").unwrap();
+        let page = |uid: &str, version: u64, filler: usize| {
+            let filler = "x".repeat(filler);
+            let json = format!(
+                r#"{{"metadata":{{"namespace":"n","name":"a","uid":"{uid}","resourceVersion":"{version}"}},"f":"{filler}"}}"#
+            );
+            Object::parse(&json, &gvk, &Managers::default()).unwrap()
+        };
+        let made_again = || Change::Updated { old: page("p", 1, 2000), new: page("q", 2, 2000) };
+        let later = || Change::Updated { old: page("q", 2, 2000), new: page("q", 3, 2000) };
+        let again = || Change::Added(page("q", 3, 2000));
+        let gone = || Change::Deleted { last: page("q", 4, 2000), unknown: false };
+        let full = |apart: bool| {
+            let mut backlog = Backlog::new(apart).with_ends(true);
+            let other = Change::Updated { old: object("b", 1, MOST - 1000), new: object("b", 2, 0) };
+            assert_eq!(backlog.add(other, BTreeSet::new()), None);
+            backlog
+        };
+        let uid = |object: Option<&Object>| object.map(|object| object.header().uid.to_string());
+        let p = Some("p".to_owned());
+        for apart in [false, true] {
+            for changes in [vec![made_again()], vec![made_again(), later()], vec![made_again(), again()]] {
+                for handed_over in [false, true] {
+                    let mut backlog = full(apart);
+                    for change in &changes {
+                        assert_eq!(backlog.add(change.clone(), BTreeSet::new()), None);
+                    }
+                    if handed_over {
+                        let mut heir = full(apart);
+                        heir.take_over(backlog);
+                        backlog = heir;
+                    }
+                    let (_, waiting) =
+                        std::iter::from_fn(|| backlog.take()).find(|(key, _)| &*key.name == "a").unwrap();
+                    let change = waiting.change(Some(&page("q", 3, 2000))).unwrap();
+                    assert_eq!(uid(change.made_again()), p, "{apart} {changes:?} {handed_over}");
+                    assert!(backlog.bytes < MOST + 2000, "{}", backlog.bytes);
+                }
+            }
+            let mut backlog = full(apart);
+            assert_eq!(backlog.add(made_again(), BTreeSet::new()), None);
+            let refused = backlog.add(gone(), BTreeSet::new()).unwrap();
+            assert_eq!((uid(refused.first.as_ref()), refused.change), (p.clone(), gone()));
+        }
+        let mut others = Backlog { bytes: MOST, ..Backlog::default() };
+        assert_eq!(others.add(made_again(), BTreeSet::new()), None);
+        assert_eq!(others.take().unwrap().1.first, None, "whose it was is known otherwise");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::source::answers::Answers;
-use crate::source::backlog::{Backlog, is_at_home};
+use crate::source::backlog::{Backlog, Refused, is_at_home};
 use crate::source::behind::Behind;
 use crate::source::borrowed::Borrowed;
 use crate::source::echo::{EchoFilter, Listing, Released, Verdict};
@@ -131,7 +131,7 @@ impl State {
 
     /// Takes in a change whose object waits to be asked about, in one step: whoever asks moves the object in the look-ups, and those
     /// whose it was have to be told of the change. Returns a deletion that there is no room to keep.
-    pub(super) fn take_later(&mut self, change: Change) -> Option<(Change, BTreeSet<ObjectRef>)> {
+    pub(super) fn take_later(&mut self, change: Change) -> Option<Refused> {
         let key = change.object().key().clone();
         let known = self.related.known(&key).cloned();
         match self.take(change, None) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::backlog::Waiting;
+use super::backlog::{Refused, Waiting};
 use super::callback::{Callback, questions};
 use super::echo::Released;
 use super::exports::Exports;
@@ -291,8 +291,8 @@ impl Source {
 
     /// Has what now waits asked about. Returns the triggers for the queue of a deletion that there was no room to keep:
     /// then no filter is asked, as if it had no answer, and all primaries run that it may concern.
-    pub(super) fn waits(&self, refused: Option<(Change, BTreeSet<ObjectRef>)>) -> Vec<Trigger> {
-        let Some((change, mut primaries)) = refused else {
+    pub(super) fn waits(&self, refused: Option<Refused>) -> Vec<Trigger> {
+        let Some(Refused { change, first, mapped: mut primaries }) = refused else {
             self.work.notify_one();
             return Vec::new();
         };
@@ -305,7 +305,7 @@ impl Source {
             state.everybody |= self.asks_primaries();
         }
         self.work.notify_one();
-        self.accepted(&change, primaries)
+        self.former(first.as_ref(), &change).into_iter().chain(self.accepted(&change, primaries)).collect()
     }
 
     pub(super) fn asks_primaries(&self) -> bool {
@@ -368,6 +368,7 @@ impl Source {
         let Some(change) = change else {
             return Vec::new();
         };
+        let former = self.former(first.as_ref(), &change);
         primaries.extend(known);
         primaries.extend(self.state.write().mapped.told(change.object().key()));
         if matches!(self.spec.role, Role::Secondary(_)) {
@@ -388,7 +389,17 @@ impl Source {
         if !accepted {
             return Vec::new();
         }
-        self.accepted(&change, primaries)
+        former.into_iter().chain(self.accepted(&change, primaries)).collect()
+    }
+
+    /// Returns the trigger for the end of a primary that was there before changes that end with the end of another one of its name (`AE-2`).
+    fn former(&self, first: Option<&Object>, change: &Change) -> Option<Trigger> {
+        let Change::Deleted { last, .. } = change else {
+            return None;
+        };
+        let former = first.filter(|first| self.is_of_primaries() && first.header().uid != last.header().uid)?;
+        let what = TriggerKind::Deleted { last: former.clone(), unknown: true };
+        Some(Trigger { primary: former.key().clone(), what, urgency: self.urgency(change) })
     }
 
     /// Returns a trigger for each primary: something has gone, and it is not known whom it concerns.

@@ -7,7 +7,7 @@ use capstan_core::manifest::{self, Operator};
 use capstan_core::object::Gvk;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList};
 
 use super::takeover;
 
@@ -19,16 +19,16 @@ const CAPSTAN: &str = "capstan-";
 const RELEASE: &str = "app.kubernetes.io/instance";
 
 /// A kind, everywhere (`None`) or in a namespace.
-type Place = (Gvk, Option<String>);
+pub(super) type Place = (Gvk, Option<String>);
 
-/// Returns the daemons that have controllers for primaries at any of these places, each as it is told to people.
+/// Returns the daemons that have controllers for primaries at any of these places, each as it is told to people: as far as one may look.
 ///
 /// # Errors
-/// If one may not look, or the API server does not answer.
+/// If there is none where one may look, and one may not look everywhere, or the API server does not answer.
 pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> anyhow::Result<Vec<String>> {
     let of_chart = ListParams::default().labels(CHART);
     let deployments = Api::<Deployment>::all(client.clone()).list(&of_chart).await?;
-    let mut found = Vec::new();
+    let (mut found, mut unseen) = (Vec::new(), None);
     let mut objects = false;
     for deployment in deployments {
         let Deployment { metadata, spec, .. } = &deployment;
@@ -41,7 +41,8 @@ pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> any
         };
         let of_release = ListParams::default().labels(&format!("{RELEASE}={}", label(RELEASE).unwrap_or_default()));
         objects |= takes_objects(&deployment);
-        let manifests = Api::<ConfigMap>::namespaced(client.clone(), namespace).list(&of_release).await?;
+        let manifests = Api::<ConfigMap>::namespaced(client.clone(), namespace).list(&of_release).await;
+        let manifests = seen(manifests, &mut unseen);
         let texts = manifests.iter().flat_map(|map| map.data.iter().flatten());
         let same = texts.flat_map(|(file, text)| same(file, text, places));
         found.extend(same.map(|what| {
@@ -49,8 +50,8 @@ pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> any
         }));
     }
     if objects {
-        let all = Api::<DynamicObject>::all_with(client.clone(), &operators()).list(&ListParams::default()).await?;
-        for object in all {
+        let all = Api::<DynamicObject>::all_with(client.clone(), &operators()).list(&ListParams::default()).await;
+        for object in seen(all, &mut unseen) {
             let (name, namespace) = (object.metadata.name.clone(), object.metadata.namespace.clone());
             let of = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
             let operator = serde_json::to_value(&object).ok().and_then(|object| {
@@ -59,7 +60,21 @@ pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> any
             found.extend(meeting(operator.iter(), places).map(|what| format!("the object {of} is {what}")));
         }
     }
-    Ok(found)
+    match unseen {
+        Some(error) if found.is_empty() => Err(error.into()),
+        Some(_) | None => Ok(found),
+    }
+}
+
+/// Returns what is in a list; nothing if it can't be had, and the first reason for that.
+fn seen<T: Clone>(list: kube::Result<ObjectList<T>>, unseen: &mut Option<kube::Error>) -> Vec<T> {
+    match list {
+        Ok(list) => list.items,
+        Err(error) => {
+            unseen.get_or_insert(error);
+            Vec::new()
+        }
+    }
 }
 
 /// Whether a daemon runs the operators that are objects of the cluster.
@@ -98,7 +113,73 @@ fn meeting<'a>(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::client::tests::{Answer, Step, scripted};
+
+    #[tokio::test]
+    async fn what_is_found_counts_though_one_may_not_look_everywhere() {
+        let of_chart = |namespace: &str, arguments: &[&str]| {
+            let labels = json!({ CHART: "capstan-1.0.0", RELEASE: "capstan" });
+            let pod = json!({ "spec": { "containers": [{ "name": "capstan", "args": arguments }] } });
+            json!({
+                "metadata": { "name": "capstan", "namespace": namespace, "labels": labels },
+                "spec": { "selector": {}, "template": pod },
+            })
+        };
+        let controllers =
+            json!({ "page": { "plugin": "web", "primary": { "apiVersion": "a.dev/v1", "kind": "Page" } } });
+        let spec = json!({ "plugins": { "web": { "component": { "path": "web.wasm" } } }, "controllers": controllers });
+        let operator = json!({
+            "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "web" }, "spec": spec,
+        });
+        let places = BTreeSet::from([(Gvk::parse("a.dev/v1", "Page").unwrap(), None)]);
+        let deployed = "deployment capstan in namespace b runs operator web for a.dev/v1 Page";
+        for (mine, theirs, expected) in [
+            (Some(true), Some(true), Ok(vec![deployed])),
+            // The list of one namespace is refused, or that of the objects.
+            (None, Some(true), Ok(vec![deployed])),
+            (Some(false), Some(true), Ok(vec![deployed])),
+            (None, Some(false), Err(())),
+            (Some(false), Some(false), Err(())),
+        ] {
+            let text = operator.to_string();
+            let (client, _) = scripted(move |path| {
+                let list = |items: Vec<serde_json::Value>| {
+                    let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
+                    Answer(Some(200), vec![Step::Comes(list.to_string())])
+                };
+                let refused = || {
+                    let status = json!({ "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no" });
+                    Answer(Some(403), vec![Step::Comes(status.to_string())])
+                };
+                let maps = |there: Option<bool>| match there {
+                    Some(true) => list(vec![json!({ "metadata": { "name": "m" }, "data": { "web.yaml": text } })]),
+                    Some(false) => list(vec![]),
+                    None => refused(),
+                };
+                match path.split('?').next().unwrap() {
+                    "/apis/apps/v1/deployments" => {
+                        list(vec![of_chart("a", &["run", "--operators=cluster"]), of_chart("b", &["run"])])
+                    }
+                    "/api/v1/namespaces/a/configmaps" => maps(mine.map(|_| false)),
+                    "/api/v1/namespaces/b/configmaps" => maps(theirs),
+                    "/apis/capstan.dev/v1alpha1/operators" if mine == Some(true) => list(vec![]),
+                    other => {
+                        assert_eq!(other, "/apis/capstan.dev/v1alpha1/operators");
+                        refused()
+                    }
+                }
+            });
+            let found = find(&client, &places).await.map_err(drop);
+            assert_eq!(
+                found,
+                expected.map(|found| found.into_iter().map(str::to_owned).collect()),
+                "{mine:?} {theirs:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_manifest_with_a_controller_for_the_same_kind_is_found() {

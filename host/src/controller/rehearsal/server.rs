@@ -16,8 +16,10 @@ use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use crate::plugin::REHEARSED;
+
 /// When everything takes place.
-pub(super) const NOW: &str = "2000-01-01T00:00:00Z";
+pub(super) const NOW: &str = REHEARSED;
 
 /// The entries of a list that API servers merge by a field of each, and that field.
 const CONDITIONS: &str = "type";

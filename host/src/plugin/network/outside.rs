@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use capstan_core::network::{Closed, Destination, plain};
+use parking_lot::RwLock;
 use rustls::RootCertStore;
 
 use super::here::is_here;
@@ -18,7 +19,7 @@ pub struct Outside(Arc<Common>);
 #[derive(Default)]
 struct Common {
     /// Addresses that are reached only if a manifest writes them: the API server's.
-    guarded: BTreeSet<IpAddr>,
+    guarded: RwLock<BTreeSet<IpAddr>>,
     /// The ports at which the daemon itself listens: from this machine it answers everybody, with what concerns all operators.
     own: BTreeSet<u16>,
     metrics: Arc<Metrics>,
@@ -27,10 +28,14 @@ struct Common {
 }
 
 impl Outside {
-    /// Returns networks that count here, in which these addresses are reached only where a manifest writes them, and these ports of
-    /// this machine never.
-    pub fn new((guarded, own): (BTreeSet<IpAddr>, BTreeSet<u16>), metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Common { guarded, own, metrics, roots: OnceLock::new() }))
+    /// Returns networks that count here, in which these ports of this machine are never reached.
+    pub fn new(own: BTreeSet<u16>, metrics: Arc<Metrics>) -> Self {
+        Self(Arc::new(Common { own, metrics, ..Common::default() }))
+    }
+
+    /// Takes in which addresses are reached only where a manifest writes them, from now on.
+    pub fn guard(&self, addresses: BTreeSet<IpAddr>) {
+        *self.0.guarded.write() = addresses;
     }
 
     /// Checks that a host which an entry of a manifest names may be reached at an address.
@@ -43,7 +48,7 @@ impl Outside {
         if own.contains(&address.port()) && is_here(plain(address.ip())) {
             return Err(Closed::Own);
         }
-        entry.reaches(address.ip(), guarded)
+        entry.reaches(address.ip(), &guarded.read())
     }
 
     /// Returns what counts the connections of a plugin.

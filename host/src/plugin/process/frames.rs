@@ -14,6 +14,7 @@ use capstan_core::object::ObjectRef;
 use capstan_core::wire::{at_most, few, within};
 use serde::{Deserialize, Serialize};
 
+use crate::plugin::ambient::Ambient;
 use crate::plugin::ending::Broken;
 use crate::plugin::instance::HOSTCALL;
 use crate::plugin::output::{Level, Stream};
@@ -37,6 +38,8 @@ pub(super) struct Setup<'a> {
     pub(super) concurrency: usize,
     /// The plugin's configuration.
     pub(super) config: Cow<'a, str>,
+    /// Where its time and random numbers come from.
+    pub(super) ambient: Ambient,
 }
 
 /// What it answers, once it is ready for lanes.

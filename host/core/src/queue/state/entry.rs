@@ -10,7 +10,7 @@ use super::super::limiter::{self, Window};
 use super::super::outage::{self, Outage};
 use super::super::retry::{self, Attempts, Cause};
 use super::super::{
-    Blame, Deletion, Event, Failure, Finished, Level, Mark, Next, Outcome, Policy, Receipt, Settled, Urgency,
+    Blame, Deletion, Event, Failure, Finished, Level, Mark, Mode, Next, Outcome, Policy, Receipt, Settled, Urgency,
 };
 use super::{Due, RESUME, Taken};
 use crate::guest::{NextRetry, RetryInfo};
@@ -32,9 +32,12 @@ pub(super) struct Entry {
     /// mode: a version that is not marked for deletion, since the run began; in all-events mode: any version, since
     /// the deletion.
     pub(super) renewed: bool,
-    /// The hash of the uid of the primary that the last run was about; 0 before the first.
-    pub(super) about: u32,
+    pub(super) last: Last,
 }
+
+/// What is known of the last run of a key, in one word: keys are many.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Last(u32);
 
 /// The history of a key's runs.
 #[derive(Debug, Default)]
@@ -73,6 +76,33 @@ pub(super) enum Flight {
     Superseded,
 }
 
+impl Last {
+    /// The bit that says whether it has failed; the others are of the hash of the uid of its primary, 0 before the first.
+    const FAILED: u32 = 1;
+
+    /// Takes in which primary a run is about. Returns true if it is another one than before, which has not failed.
+    fn begin(&mut self, uid: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        uid.hash(&mut hasher);
+        // Half of it: two uids that look alike would only share failures.
+        let about = u32::try_from(hasher.finish() >> 32).unwrap_or_default() & !Self::FAILED;
+        let another = self.0 & !Self::FAILED != about;
+        if another {
+            self.0 = about;
+        }
+        another
+    }
+
+    /// Takes in whether it has failed. An outage of the API server says nothing of that.
+    fn end(&mut self, failed: bool) {
+        self.0 = self.0 & !Self::FAILED | u32::from(failed);
+    }
+
+    fn has_failed(self) -> bool {
+        self.0 & Self::FAILED != 0
+    }
+}
+
 impl Entry {
     pub(super) fn new() -> Self {
         Self {
@@ -82,7 +112,7 @@ impl Entry {
             flight: Flight::Idle,
             pending: None,
             renewed: false,
-            about: 0,
+            last: Last::default(),
         }
     }
 
@@ -155,17 +185,14 @@ impl Entry {
         }
         self.life = Life::Forgotten;
         self.pending = None;
+        self.last.end(false);
         self.history = None;
     }
 
     /// Takes in which primary the run is about. Returns true if the runs before were about another one, whose history is none of its own:
     /// that it is gone may be told later.
     pub(super) fn about(&mut self, uid: &str) -> bool {
-        let mut hasher = DefaultHasher::new();
-        uid.hash(&mut hasher);
-        // Half of it: keys are many, and two uids that look alike would only share failures.
-        let about = u32::try_from(hasher.finish() >> 32).unwrap_or_default();
-        let another = mem::replace(&mut self.about, about) != about;
+        let another = self.last.begin(uid);
         if let Some(history) = self.history.as_mut().filter(|_| another) {
             history.retry = None;
         }
@@ -216,7 +243,7 @@ impl Entry {
         let next = if self.life == Life::Forgotten {
             Next::Dropped
         } else if flight == Flight::Run && self.finalized_by(finished) {
-            self.succeed(flight, finished, None)
+            self.succeed(flight, finished, (policy.mode, None))
         } else {
             self.mark_as(Urgency::Replayed);
             Next::AtStart
@@ -240,14 +267,14 @@ impl Entry {
             Finished::Failed(Failure::Outage) => self.wait(|failures| outage.pause(key, failures)),
             Finished::Failed(failure) => self.fail(policy, flight, (failure, blame), (key, now)),
             Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed { .. } => {
-                (Outcome::Succeeded, self.succeed(flight, finished, policy.max_interval))
+                (Outcome::Succeeded, self.succeed(flight, finished, (policy.mode, policy.max_interval)))
             }
         };
         Settled { outcome, next, retry: self.retry(policy) }
     }
 
     /// Decides what follows a success: the first case that applies (`EP-23`).
-    fn succeed(&mut self, flight: Flight, finished: Finished, max_interval: Option<Duration>) -> Next {
+    fn succeed(&mut self, flight: Flight, finished: Finished, (mode, max_interval): (Mode, Option<Duration>)) -> Next {
         self.forget_failures();
         let again = match finished {
             Finished::Done { again, .. } | Finished::NoRetry { again } => again,
@@ -272,7 +299,8 @@ impl Entry {
             }
             // The event comes first; the time that the component asked for is discarded.
             Life::Exists | Life::Finalized if self.pending.is_some() => Next::AtOnce,
-            Life::Exists | Life::Finalized if finished == Finished::Gone => Next::Dropped,
+            // AE-2: in all-events mode it is still to be told that it has gone, and a run about that follows.
+            Life::Exists | Life::Finalized if finished == Finished::Gone && mode == Mode::Normal => Next::Dropped,
             Life::Exists | Life::Finalized => again.map_or(Next::Idle(max_interval), Next::Again),
         }
     }
@@ -308,14 +336,17 @@ impl Entry {
             let is_owed = flight == Flight::DeletionRun && matches!(self.life, Life::Gone(_)) && !self.renewed;
             if is_owed && policy.max_interval.is_some() {
                 self.forget_failures();
+                self.last.end(true);
                 let next = if self.pending.is_some() { Next::AtOnce } else { Next::Idle(policy.max_interval) };
                 return (Outcome::Failed(Level::Error), next);
             }
             // EP-22: what follows is the same as after a success, but the outcome is a failure.
-            let next = self.succeed(flight, Finished::Failed(failure), policy.max_interval);
+            let next = self.succeed(flight, Finished::Failed(failure), (policy.mode, policy.max_interval));
+            self.last.end(true);
             return (Outcome::Failed(Level::Error), next);
         };
         self.forget_outages();
+        self.last.end(true);
         let woken = self.pending.is_some() || (flight == Flight::Run && self.marked());
         self.mark_as(Urgency::Replayed);
         let attempts = self.history.get_or_insert_default().retry.get_or_insert_default();
@@ -370,6 +401,7 @@ impl Entry {
     }
 
     fn forget_failures(&mut self) {
+        self.last.end(false);
         if let Some(history) = &mut self.history {
             history.retry = None;
             history.outages = 0;
@@ -381,7 +413,7 @@ impl Entry {
 
     /// Returns true if its last run has failed.
     pub(super) fn has_failed(&self) -> bool {
-        self.history.as_ref().is_some_and(|history| history.retry.is_some())
+        self.last.has_failed()
     }
 
     /// Returns which attempt the next run is.

@@ -387,7 +387,7 @@ fn the_end_of_a_run_decides_as_of_the_list() {
     // EP-23, EC-5, UC-6, EP-14; the events come during the run
     let normal = Policy::default;
     #[rustfmt::skip] // one row, one line
-    let table: [(Policy, &[Event], _, _, _); 17] = [
+    let table: [(Policy, &[Event], _, _, _); 19] = [
         (normal(), &[], Finished::DONE, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
         (normal(), &[], again(500), Next::Again(millis(500)), Some(Mark::None)),
         (normal(), &[], again(0), Next::Again(Duration::ZERO), Some(Mark::None)),
@@ -408,6 +408,9 @@ fn the_end_of_a_run_decides_as_of_the_list() {
         // EP-14
         (normal(), &[], Finished::Gone, Next::Dropped, None),
         (normal(), &[CHANGED], Finished::Gone, Next::AtOnce, Some(Mark::Present)),
+        // AE-2: its deletion is still to be told.
+        (all_events(), &[], Finished::Gone, Next::Idle(Some(TEN_HOURS)), Some(Mark::None)),
+        (all_events(), &[RELATED], Finished::Gone, Next::AtOnce, Some(Mark::Present)),
         // (c): the deletion is run next.
         (all_events(), &[DELETED], again(500), Next::AtOnce, Some(Mark::DeletePresent)),
         (all_events(), &[DELETED], Finished::Gone, Next::AtOnce, Some(Mark::DeletePresent)),
@@ -1120,12 +1123,35 @@ fn other_finalizers_concern_primaries_whose_end_is_awaited_and_runs_under_way() 
 
 #[test]
 fn an_event_for_those_that_have_failed_runs_no_others() {
-    for (finished, runs) in [(Finished::DONE, false), (Finished::Failed(Failure::Unhandled), true)] {
-        let mut script = Script::in_flight(Policy::default());
-        script.finish(finished);
-        script.concerning(Concerned::Failed);
-        assert_eq!(script.take().is_some(), runs, "{finished:?}");
+    // EP-30, EP-35
+    for retry in [Some(Retry::default()), None] {
+        for (ends, runs) in [
+            (&[Finished::DONE][..], false),
+            (&[FAILED], true),
+            (&[FAILED, Finished::DONE], false),
+            (&[FAILED, Finished::NoRetry { again: None }], false),
+            // What waits for the API server runs when that does its work.
+            (&[OUTAGE], false),
+            (&[FAILED, OUTAGE], true),
+        ] {
+            let mut script = Script::new(Policy { retry: retry.clone(), ..Policy::default() });
+            for finished in ends {
+                script.event(CHANGED);
+                script.now += Duration::from_hours(1);
+                assert_eq!(script.take(), Some("a".to_owned()));
+                script.finish(*finished);
+            }
+            script.concerning(Concerned::Failed);
+            assert_eq!(script.take().is_some(), runs, "{ends:?} {retry:?}");
+        }
     }
+    // Another one of its name has not failed.
+    let mut script = Script::in_flight(Policy { retry: None, ..Policy::default() });
+    script.finish(FAILED);
+    script.event(CHANGED);
+    assert_eq!(script.take(), Some("a".to_owned()));
+    script.state.about(&ObjectRef::cluster("a"), "another");
+    assert_eq!(script.state.concerned(Concerned::Failed), []);
 }
 
 #[test]
