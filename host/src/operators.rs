@@ -89,11 +89,20 @@ fn wrong(errors: manifest::Errors) -> anyhow::Error {
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
 pub fn read(manifests: &Manifests) -> anyhow::Result<Read> {
+    for path in &manifests.paths {
+        anyhow::ensure!(!files(path)?.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
+    }
+    read_some(manifests)
+}
+
+/// Reads all manifests; there need not be any.
+///
+/// # Errors
+/// If a path does not exist or can't be read.
+pub fn read_some(manifests: &Manifests) -> anyhow::Result<Read> {
     let mut found = Vec::new();
     for path in &manifests.paths {
-        let files = files(path)?;
-        anyhow::ensure!(!files.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
-        for path in files {
+        for path in files(path)? {
             let text = read::text(&path, read::TEXT);
             let text = text.with_context(|| format!("read manifest {}", path.display()))?;
             found.push(manifests.parsed(path, &text));

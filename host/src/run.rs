@@ -83,6 +83,7 @@ pub async fn run_with(
     own: (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
 ) -> anyhow::Result<ExitCode> {
     descriptors::raise();
+    let args = args.with_what_is_mounted();
     let stop = CancellationToken::new();
     let control = Control::start(control::Start {
         listen: args.listen,
@@ -229,11 +230,12 @@ async fn with_objects(
 
 /// Makes sure that there is something to run. What is wrong with some of the manifests only, the supervisor tells.
 fn check(args::Run { source, operators: others, .. }: &args::Run) -> anyhow::Result<()> {
-    let Read { operators, problems } =
-        operators::read(&Manifests::new(&source.manifests, source.defaults.as_deref())?)?;
+    let manifests = Manifests::new(&source.manifests, source.defaults.as_deref())?;
     if others.is_some() {
+        operators::read_some(&manifests)?;
         return Ok(());
     }
+    let Read { operators, problems } = operators::read(&manifests)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
     anyhow::ensure!(!operators.is_empty() || problems.is_empty(), "no manifest is valid:\n{}", problems.join("\n"));
     anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");

@@ -263,6 +263,15 @@ pub struct Run {
 }
 
 impl Run {
+    /// Leaves out the manifests that the environment alone names and that are missing, if there are other operators: the image names a folder,
+    /// whether or not something is mounted there.
+    pub fn with_what_is_mounted(mut self) -> Self {
+        if self.operators.is_some() {
+            self.source.leave_unmounted(std::env::var_os(source::MANIFESTS).as_deref());
+        }
+        self
+    }
+
     /// Returns how many runs of one plugin may be under way at the same time.
     pub fn plugin_concurrency(&self) -> usize {
         let usual = || {
