@@ -110,7 +110,7 @@ async fn serve(
     (holder, supply): (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
 ) -> anyhow::Result<()> {
     check(args)?;
-    let listeners = Listeners::bind(&args.admin_addresses()).await?;
+    let listeners = Listeners::bind(&args.admin_addresses())?;
     let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let home = home(args, namespace);
     let gate = Gate::new(client.clone());

@@ -207,7 +207,8 @@ pub struct Run {
     /// that may write a config map, secret or pod there can do all that the daemon can.
     #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
     pub allow_own_namespace: bool,
-    /// The address of the probes; port 0 takes a free port and logs it.
+    /// The address of the probes; port 0 takes a free port and logs it. Here and below, `[::]` is all addresses of the machine, of IPv4 and
+    /// IPv6.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address, env = "CAPSTAN_LISTEN")]
     pub listen: SocketAddr,
     /// The addresses of metrics and diagnostics; may be given several times. Without it they are served at --listen,
@@ -526,6 +527,7 @@ mod tests {
             ("127.0.0.1:8080", "", ""),
             ("[::1]:8080", "", ""),
             ("0.0.0.0:8080", "", "127.0.0.1:8081"),
+            ("[::]:8080", "", "127.0.0.1:8081"),
             ("127.0.0.1:1", "127.0.0.1:2,0.0.0.0:3", "127.0.0.1:2,0.0.0.0:3"),
         ];
         for (listen, admin, expected) in table {

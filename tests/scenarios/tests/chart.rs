@@ -494,7 +494,7 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     let closed = container(&json!({}));
     assert_eq!(closed["ports"].as_array().unwrap().len(), 1);
     let port = &closed["ports"][0];
-    has(&closed, &format!("--listen=0.0.0.0:{}", port["containerPort"]));
+    has(&closed, &format!("--listen=[::]:{}", port["containerPort"]));
     has(&closed, "--admin-listen=127.0.0.1:8081");
     assert_eq!(closed["env"][1]["value"], "127.0.0.1:8081", "for `capstan plugins`");
     for (probe, path) in [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
@@ -507,7 +507,7 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     let values = json!({ "metrics": { "enabled": true } });
     let open = container(&values);
     let port = &open["ports"][1];
-    has(&open, &format!("--admin-listen=127.0.0.1:8081,0.0.0.0:{}", port["containerPort"]));
+    has(&open, &format!("--admin-listen=127.0.0.1:8081,[::]:{}", port["containerPort"]));
     has(&open, "--metrics-auth=token");
     let service = render("service.yaml", &values);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
@@ -579,7 +579,7 @@ fn requests_from_outside_have_a_port_and_a_service_only_if_that_is_wanted() {
 
     let peers = json!([{ "podSelector": {} }]);
     let (open, volumes, services, ingress) = all(&values(json!({ "enabled": true, "port": 443, "from": peers })));
-    assert!(open["args"].as_array().unwrap().contains(&json!("--inbound-listen=0.0.0.0:8083")), "{open}");
+    assert!(open["args"].as_array().unwrap().contains(&json!("--inbound-listen=[::]:8083")), "{open}");
     assert!(!open["args"].to_string().contains("inbound-tls") && !volumes.contains("inbound-tls"), "{open}");
     assert_eq!(open["ports"][1], json!({ "name": "inbound", "containerPort": 8083, "protocol": "TCP" }));
     assert_eq!(services[0]["metadata"]["name"], "capstan-inbound");

@@ -33,7 +33,7 @@ pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("CAPSTAN_MANIFESTS", "/etc/capstan/operators"),
     ("CAPSTAN_CODE_CACHE", "/var/cache/capstan/code"),
-    ("CAPSTAN_LISTEN", "0.0.0.0:8080"),
+    ("CAPSTAN_LISTEN", "[::]:8080"),
     ("CAPSTAN_ADDRESS", "127.0.0.1:8081"),
     ("MIMALLOC_ALLOW_THP", "0"),
 ];
