@@ -79,6 +79,22 @@ pub fn ceilings(file: &Path) -> anyhow::Result<Ceilings> {
     Ceilings::parse(&content, file).map_err(wrong)
 }
 
+/// The same for a daemon that lives in this namespace.
+///
+/// # Errors
+/// As for [`ceilings`], and if one of them is for that namespace, whose operators have none.
+pub fn ceilings_of_others(file: &Path, own: &str) -> anyhow::Result<Ceilings> {
+    let ceilings = ceilings(file)?;
+    if let Some(ceiling) = ceilings.of(own) {
+        anyhow::bail!(
+            "{}: spec.ceilings.{}.namespaces: found `{own}`, the daemon's own namespace, whose operators have no ceiling; expected other ones",
+            file.display(),
+            ceiling.name
+        );
+    }
+    Ok(ceilings)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
 fn wrong(errors: manifest::Errors) -> anyhow::Error {
     anyhow::anyhow!(text::block(&errors.to_string()))

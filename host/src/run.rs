@@ -218,7 +218,8 @@ async fn with_objects(
         return Ok((supply, None, if args.unasked { Asking::Nobody } else { Asking::Nowhere }));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
-    let ceilings = args.ceilings.as_deref().map(operators::ceilings).transpose()?.unwrap_or_default();
+    let ceilings = args.ceilings.as_deref().map(|file| operators::ceilings_of_others(file, &home.own));
+    let ceilings = ceilings.transpose()?.unwrap_or_default();
     let mut objects = Objects::watch(pool, &home.own, defaults, ceilings);
     let teller = Teller::new(objects.known(), Arc::clone(status), environment);
     let floor = args.on_new_version.unwrap_or_default();

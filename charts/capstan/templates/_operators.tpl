@@ -83,7 +83,7 @@
   configMap:
     name: {{ include "capstan.fullname" . }}-verify-keys
 {{- end }}
-{{- if and .Values.operatorObjects.enabled .Values.operatorObjects.ceilings }}
+{{- if .Values.operatorObjects.ceilings }}
 - name: ceilings
   configMap:
     name: {{ include "capstan.fullname" . }}-ceilings
@@ -160,7 +160,7 @@
   mountPath: /etc/capstan/verify-keys
   readOnly: true
 {{- end }}
-{{- if and .Values.operatorObjects.enabled .Values.operatorObjects.ceilings }}
+{{- if .Values.operatorObjects.ceilings }}
 - name: ceilings
   mountPath: /etc/capstan/ceilings
   readOnly: true
@@ -196,6 +196,9 @@ spec:
   ceilings:
     {{- toYaml .Values.operatorObjects.ceilings | nindent 4 }}
 {{- end -}}
+
+{{/* The file of ceilings in the pod. */}}
+{{- define "capstan.ceilingsFile" -}}/etc/capstan/ceilings/ceilings.yaml{{- end -}}
 
 {{/* The arguments that say where operators are. The daemon makes the folder of compiled code itself, for itself alone. */}}
 {{- define "capstan.sourceArgs" -}}

@@ -297,12 +297,14 @@ impl Run {
 
 /// `capstan check`.
 #[derive(Args, Debug)]
+#[command(mut_arg("manifests", |manifests| manifests.required(false).required_unless_present("ceilings")))]
 #[command(after_help = "\
 Examples:
   capstan check -m webpage.yaml
   capstan check -m webpage.yaml --crd crd.yaml     and do the fields that it names exist?
   capstan check -m webpage.yaml --pull             also if its component is in a registry
   capstan check -m webpage.yaml --ceilings ceilings.yaml -n team-a
+  capstan check --ceilings ceilings.yaml           are the ceilings right?
   capstan check -m operators/ -o json")]
 pub struct Check {
     /// The manifests and the code cache.
@@ -316,8 +318,9 @@ pub struct Check {
     /// are not looked at.
     #[arg(long)]
     pub pull: bool,
-    /// A file of ceilings (`capstan run --ceilings`): whether the operators stay within that of their namespace.
-    #[arg(long, value_name = "FILE", requires = "namespace")]
+    /// A file of ceilings (`capstan run --ceilings`): whether it is right or, with --namespace, whether the operators stay within that of the
+    /// namespace.
+    #[arg(long, value_name = "FILE")]
     pub ceilings: Option<PathBuf>,
     /// The namespace that they will be applied to, for --ceilings.
     #[arg(short, long, value_name = "NAME", value_parser = label)]

@@ -26,7 +26,8 @@ pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &args.ceilings {
         let name = format!("{}:operators", args.name);
-        printed.extend(objects(args, &name, &rbac::of_ceilings(&operators::ceilings(file)?, &args.namespace)));
+        let ceilings = operators::ceilings_of_others(file, &args.namespace)?;
+        printed.extend(objects(args, &name, &rbac::of_ceilings(&ceilings, &args.namespace)));
     }
     crate::print(&text(args.output, &printed)?)
 }

@@ -207,6 +207,23 @@ fn helm_test_checks_manifests_and_components() {
     assert!(!well && said.contains("/etc/capstan/defaults/defaults.yaml:"), "{said}");
     release.upgrade(&["--set", "defaults.controllers.concurrency=2"]);
     assert!(checked().0);
+    let team = release.place.cluster.namespace("chart-team").unwrap();
+    let ceiling = |keys: &str| {
+        json!({ "operatorObjects": { "enabled": true, "definition": false, "ceilings": { "teams": {
+            "namespaces": [team.name()], "serviceAccounts": ["pages"], "verifyKeys": [keys],
+            "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }],
+        } } } })
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+    for (key, right, expected) in [(key, true, team.name()), (&key[..60], false, "spec.ceilings.teams.verifyKeys[0]")] {
+        fs::write(&file, ceiling(key).to_string()).unwrap();
+        release.upgrade(&["--values", file.path().to_str().unwrap()]);
+        let (well, said) = checked();
+        assert_eq!(well, right, "{said}");
+        assert!(said.contains("ceiling") && said.contains(expected), "{said}");
+    }
+    release.upgrade(&[]);
     // What no schema can find.
     let service = "operators.webpage.manifest.spec.controllers.webpage.workflow.dependents.service";
     release.upgrade(&["--set", &format!("{service}.dependsOn={{confgmap}}")]);

@@ -1,0 +1,17 @@
+{{/* What no schema can find in the values: what one of them says against another one. */}}
+
+{{- define "capstan.check" -}}
+{{- $objects := .Values.operatorObjects -}}
+{{- $found := dict -}}
+{{- range $name, $ceiling := $objects.ceilings -}}
+{{- range $namespace := $ceiling.namespaces -}}
+{{- if eq $namespace $.Release.Namespace -}}
+{{- fail (printf "operatorObjects.ceilings.%s.namespaces: %s is the release's own namespace, whose operators have no ceiling" $name $namespace) -}}
+{{- end -}}
+{{- with get $found $namespace -}}
+{{- fail (printf "operatorObjects.ceilings.%s.namespaces: %s is in the ceiling %s, too; expected it in one of them" $name $namespace .) -}}
+{{- end -}}
+{{- $_ := set $found $namespace $name -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
