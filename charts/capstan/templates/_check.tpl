@@ -2,6 +2,14 @@
 
 {{- define "capstan.check" -}}
 {{- $objects := .Values.operatorObjects -}}
+{{- if not $objects.enabled -}}
+{{- if eq "ask" $objects.onNewVersion -}}
+{{- fail "operatorObjects.onNewVersion: ask needs operatorObjects.enabled: approvals are objects, and are read with the operators" -}}
+{{- end -}}
+{{- if $objects.ceilings -}}
+{{- fail "operatorObjects.ceilings needs operatorObjects.enabled" -}}
+{{- end -}}
+{{- end -}}
 {{- $found := dict -}}
 {{- range $name, $ceiling := $objects.ceilings -}}
 {{- range $namespace := $ceiling.namespaces -}}
