@@ -9,6 +9,7 @@ use cluster::{Api, Cluster, Options, Query, User, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start, component, run};
 use serde_json::{Value, json};
 
+mod beside;
 mod deploy;
 mod helm;
 mod pod;
@@ -634,7 +635,7 @@ fn metrics_are_read_with_a_token_and_the_daemon_may_ask_whose_it_is() {
         monitor["spec"]["endpoints"][0].clone()
     };
     let (token, none) = (names(&metrics("token")), names(&metrics("none")));
-    for name in ["capstan-metrics-auth", "capstan-metrics-reader"] {
+    for name in ["home:capstan-metrics-auth", "home:capstan-metrics-reader"] {
         assert!(token.contains(name), "{token:?}");
         assert!(!none.contains(name) && !names(&json!({})).contains(name), "{none:?}");
     }

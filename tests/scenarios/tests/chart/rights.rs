@@ -489,10 +489,12 @@ impl Strict {
 
     /// Takes away what [`Strict::permit`] gave.
     fn forbid(&self, name: &str) {
-        let kinds = "roles,rolebindings,clusterroles,clusterrolebindings";
         let namespace = self.namespace.name();
-        for kind in kinds.split(',') {
-            self.cluster.kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"]).unwrap();
+        let wide = format!("{namespace}:{name}");
+        for (kinds, name) in [("roles,rolebindings", name), ("clusterroles,clusterrolebindings", &wide)] {
+            for kind in kinds.split(',') {
+                self.cluster.kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"]).unwrap();
+            }
         }
     }
 
