@@ -68,7 +68,19 @@
 {{- default (printf "%s-code-key" (include "capstan.fullname" . | trunc 54 | trimSuffix "-")) .Values.codeCache.keySecret -}}
 {{- end -}}
 
-{{/* The volumes of manifests, components and compiled code. */}}
+{{/* The volume of compiled code. */}}
+{{- define "capstan.codeVolume" -}}
+- name: code
+{{- if .Values.codeCache.persistentVolumeClaim }}
+  persistentVolumeClaim:
+    claimName: {{ .Values.codeCache.persistentVolumeClaim }}
+{{- else }}
+  emptyDir:
+    sizeLimit: {{ .Values.codeCache.sizeLimit }}
+{{- end }}
+{{- end -}}
+
+{{/* The volumes of manifests and components, and of all else but compiled code. */}}
 {{- define "capstan.volumes" -}}
 - name: operators
   configMap:
@@ -119,14 +131,6 @@
     name: {{ include "capstan.componentMap" $about }}
   {{- end }}
 {{- end }}
-{{- end }}
-- name: code
-{{- if .Values.codeCache.persistentVolumeClaim }}
-  persistentVolumeClaim:
-    claimName: {{ .Values.codeCache.persistentVolumeClaim }}
-{{- else }}
-  emptyDir:
-    sizeLimit: {{ .Values.codeCache.sizeLimit }}
 {{- end }}
 - name: code-key
   secret:

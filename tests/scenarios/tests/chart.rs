@@ -546,6 +546,9 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     };
     assert_eq!(about(&json!({})), (json!({ "emptyDir": { "sizeLimit": "1152Mi" } }), "768Mi".to_owned()));
     let values = json!({ "codeCache": { "size": "3Gi", "persistentVolumeClaim": "code" } });
+    let check = json!({ "manifests": ["/operators"], "codeCache": values["codeCache"] });
+    let check = template("tests/check.yaml", "home", &check).unwrap().remove(0);
+    assert!(!check["spec"]["volumes"].to_string().contains("persistentVolumeClaim"), "the daemon is at work there");
     assert_eq!(about(&values), (json!({ "persistentVolumeClaim": { "claimName": "code" } }), "3Gi".to_owned()));
     let values = json!({ "componentCache": { "size": "2Gi" }, "insecureRegistries": ["r.dev:5000", "s.dev"] });
     let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
