@@ -513,6 +513,7 @@ mod tests {
             ("run -m x.yaml --compile-timeout -1s", "'-1s' for '--compile-timeout <DURATION>'"),
             ("run -m x.yaml --plugin-memory -1Mi", "'-1Mi' for '--plugin-memory <SIZE>'"),
             ("run -m x.yaml --plugin-requests -1", "'-1' for '--plugin-requests <NUMBER>'"),
+            ("run -m x.yaml --insecure-registry https://r.dev", "such as registry.dev.svc:5000, without https://"),
             ("rbac -m x.yaml --namespace a.b", "such as capstan-system"),
             ("rbac -m x.yaml --service-account A", "such as capstan"),
             ("rbac -m x.yaml --name a/b", "such as capstan"),

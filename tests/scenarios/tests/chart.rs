@@ -432,8 +432,43 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
             "operators.webpage.components.webpage.data: expected a WebAssembly component in base64",
         ),
         ("serviceMonitor.enabled=true", "serviceMonitor.enabled needs metrics.enabled"),
+        ("compile.timeout=0s", "at '/compile/timeout': '0s' does not match pattern '[1-9]'"),
+        ("insecureRegistries={https://r.dev}", "at '/insecureRegistries/0'"),
+        ("verifyKeys={-----BEGIN PUBLIC KEY-----}", "at '/verifyKeys/0'"),
+        (
+            "codeCache.size=2Gi",
+            "codeCache.sizeLimit: 1152Mi is less than codeCache.size and componentCache.size, 2Gi and 128Mi",
+        ),
+        ("operatorObjects.onNewVersion=ask", "operatorObjects.onNewVersion: ask needs operatorObjects.enabled"),
     ];
-    for (value, expected) in table {
+    let ceiling = |name: &str, namespace: &str| {
+        let rules = "rules[0].apiGroups={example.com},rules[0].resources={pages},rules[0].verbs={get}";
+        let fields = format!("namespaces={{{namespace}}},serviceAccounts={{pages}},{rules}");
+        fields.split(',').map(|field| format!(",operatorObjects.ceilings.{name}.{field}")).collect::<String>()
+    };
+    let on = "operatorObjects.enabled=true";
+    let a = ceiling("a", "team");
+    let ceilings = [
+        (a.trim_start_matches(',').to_owned(), "operatorObjects.ceilings needs operatorObjects.enabled"),
+        (
+            format!("{on}{a},operatorObjects.ceilings.a.operatrs=2"),
+            "at '/operatorObjects/ceilings/a': additional properties 'operatrs' not allowed",
+        ),
+        (
+            format!("{on}{a},operatorObjects.ceilings.a.limits.memry=1Mi"),
+            "at '/operatorObjects/ceilings/a/limits': additional properties 'memry' not allowed",
+        ),
+        (
+            format!("{on}{}", ceiling("a", "default")),
+            "operatorObjects.ceilings.a.namespaces: default is the release's own namespace",
+        ),
+        (
+            format!("{on}{a}{}", ceiling("b", "team")),
+            "operatorObjects.ceilings.b.namespaces: team is in the ceiling a, too; expected it in one of them",
+        ),
+    ];
+    let ceilings = ceilings.iter().map(|(value, expected)| (&**value, *expected));
+    for (value, expected) in table.into_iter().chain(ceilings) {
         let component = "operators.webpage.components.webpage.data=AGFzbQ0AAQA=";
         let refused = offline(&["template", chart, "-f", &example, "--set", component, "--set", value]);
         let said = refused.expect_err(value);
@@ -550,7 +585,7 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     let check = template("tests/check.yaml", "home", &check).unwrap().remove(0);
     assert!(!check["spec"]["volumes"].to_string().contains("persistentVolumeClaim"), "the daemon is at work there");
     assert_eq!(about(&values), (json!({ "persistentVolumeClaim": { "claimName": "code" } }), "3Gi".to_owned()));
-    let values = json!({ "componentCache": { "size": "2Gi" }, "insecureRegistries": ["r.dev:5000", "s.dev"] });
+    let values = json!({ "componentCache": { "size": "2Gi" }, "codeCache": { "sizeLimit": "3Gi" }, "insecureRegistries": ["r.dev:5000", "s.dev"] });
     let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
     for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
         assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");

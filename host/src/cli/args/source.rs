@@ -49,6 +49,7 @@ pub struct Source {
     #[arg(
         long = "insecure-registry",
         value_name = "HOST:PORT",
+        value_parser = host,
         env = "CAPSTAN_INSECURE_REGISTRIES",
         value_delimiter = ','
     )]
@@ -77,4 +78,12 @@ impl Source {
             self.manifests.retain(|path| path.exists());
         }
     }
+}
+
+/// Reads a host with its port, as it stands in references.
+fn host(text: &str) -> Result<String, String> {
+    let is_one = !text.is_empty() && !text.contains(|c: char| c == '/' || c.is_whitespace());
+    is_one.then(|| text.to_owned()).ok_or_else(|| {
+        "expected a host with its port, such as registry.dev.svc:5000, without https:// or a path".to_owned()
+    })
 }
