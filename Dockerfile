@@ -15,10 +15,10 @@ COPY target/image/${TARGETARCH}/capstan /capstan
 
 # Where whoever runs the image mounts things: manifests with their components, and a folder that the daemon can write to. It
 # makes the folder below by itself, because compiled code is kept only where nobody else can write. The port is for the pod's
-# probes and metrics, which come from outside of it. Huge pages would make an idle daemon 13 MiB bigger.
+# probes and metrics, which come from outside of it, by IPv4 or IPv6. Huge pages would make an idle daemon 13 MiB bigger.
 ENV CAPSTAN_MANIFESTS=/etc/capstan/operators \
     CAPSTAN_CODE_CACHE=/var/cache/capstan/code \
-    CAPSTAN_LISTEN=0.0.0.0:8080 \
+    CAPSTAN_LISTEN=[::]:8080 \
     CAPSTAN_ADDRESS=127.0.0.1:8081 \
     MIMALLOC_ALLOW_THP=0
 EXPOSE 8080

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::MetricsAuth;
 use crate::http::{self, Bounds};
+use crate::listen;
 use crate::part::Part;
 use crate::supervisor::status::{Report, Walks};
 
@@ -78,10 +79,10 @@ impl Listeners {
     ///
     /// # Errors
     /// If an address is in use or does not belong to this host.
-    pub async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Self> {
+    pub fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut bound = Vec::new();
         for address in addresses {
-            let listener = TcpListener::bind(address).await;
+            let listener = listen::listen(*address);
             let listener = listener.with_context(|| format!("listen on {address}"))?;
             let address = listener.local_addr().context("find the own address")?;
             bound.push((address, listener));

@@ -15,13 +15,13 @@ use axum::{Extension, Router};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Bounds, Peer};
+use crate::listen;
 use crate::logging::{LAST_LINES, Log};
 use crate::readiness::{self, Asked, Matter, Unready};
 use crate::shutdown::{self, Signals};
@@ -170,7 +170,7 @@ async fn run(
     let Start { listen, drain, stop, suspects, exit, log } = start;
     let begun = async {
         let mut signals = Signals::listen().context("listen for signals")?;
-        let listener = TcpListener::bind(listen).await;
+        let listener = listen::listen(listen);
         let listener = listener.with_context(|| format!("listen on {listen}"))?;
         let address = listener.local_addr().context("find the own address")?;
         anyhow::Ok((async move || signals.next().await, listener, address))

@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, openat, statat, unlinkat,
+    AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fchmod, fstat, futimens, openat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -44,6 +44,8 @@ const NOW: Timestamps = Timestamps {
 pub(crate) struct Folder {
     dir: OwnedFd,
     key: hmac::Key,
+    /// Whether the key is kept elsewhere, so that who can write here can't seal.
+    is_sealed: bool,
     /// The files that are being written.
     drafts: Mutex<BTreeSet<String>>,
 }
@@ -74,31 +76,44 @@ pub(crate) enum Keep {
 
 impl Folder {
     /// Opens a folder, which is made if it does not exist. It must be ours alone, and so must the way to it, unless the key
-    /// is kept elsewhere: then it does not matter who can put another folder in its place.
+    /// is kept elsewhere: then it does not matter who can put another folder in its place, and one of ours that others can use
+    /// is closed to them. The kubelet opens all that is on a claim to the group of the pod (`fsGroup`).
     ///
     /// # Errors
     /// What is wrong with the folder, or with the key.
-    pub(crate) fn open(path: &Path, key: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, key_file: Option<&Path>) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let dir = walk(&path.canonicalize()?, key.is_none())?;
-        let key = match key {
+        let dir = walk(&path.canonicalize()?, key_file.is_none())?;
+        let key = match key_file {
             Some(file) => key_of(file)
                 .map_err(|error| named(&error, &format!("the key {} (--code-cache-key-file)", file.display()))),
             None => own_key(&dir).map_err(|error| named(&error, KEY)),
         }?;
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
-        Ok(Self { dir, key, drafts: Mutex::default() })
+        let (key, is_sealed) = (hmac::Key::new(hmac::HMAC_SHA256, &key), key_file.is_some());
+        Ok(Self { dir, key, is_sealed, drafts: Mutex::default() })
     }
 
     /// Starts a file.
     pub(crate) fn draft(self: &Arc<Self>) -> io::Result<Draft> {
-        // Two plugins may be the same file.
-        static DRAFTS: AtomicU32 = AtomicU32::new(0);
-        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{number}.draft", std::process::id());
+        let (name, file) = self.begin()?;
+        Ok(Draft { file, folder: Arc::clone(self), name: Some(name) })
+    }
+
+    fn begin(&self) -> io::Result<(String, File)> {
+        let name = draft_name()?;
         let file = create(&self.dir, &name)?;
         self.drafts.lock().insert(name.clone());
-        Ok(Draft { file, folder: Arc::clone(self), name: Some(name) })
+        Ok((name, file))
+    }
+
+    /// Puts a copy in the place of a file that others can write to, so that nobody has it open: a seal is looked at before what it is on is used.
+    fn copied(&self, file: &File, name: &str) -> io::Result<File> {
+        let (draft, mut copy) = self.begin()?;
+        let length = file.metadata()?.len();
+        let copied = io::copy(&mut file.take(length), &mut copy);
+        let copied = copied.and_then(|_| Ok(renameat(&self.dir, &*draft, &self.dir, name)?));
+        self.drafts.lock().remove(&draft);
+        copied.inspect_err(|_| drop(self.remove(&draft))).map(|()| copy)
     }
 
     fn seal(&self, mut file: &File, name: &str) -> io::Result<()> {
@@ -126,7 +141,10 @@ impl Folder {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        private(&file, OTHERS_WRITE)?;
+        let others = private(&file, if self.is_sealed { 0 } else { OTHERS_WRITE })? & OTHERS_WRITE;
+        if others != 0 {
+            file = self.copied(&file, name)?;
+        }
         let foreign = || refusal("it is damaged, or was not written by this daemon");
         let length = file.metadata()?.len();
         let length = length.checked_sub(LENGTH as u64).ok_or_else(foreign)?;
@@ -217,7 +235,7 @@ impl Draft {
         self.folder.seal(&self.file, name)?;
         if let Some(before) = &self.name {
             let dir = &self.folder.dir;
-            rustix::fs::renameat(dir, &**before, dir, name)?;
+            renameat(dir, &**before, dir, name)?;
             self.folder.drafts.lock().remove(before);
             self.name = None;
         }
@@ -275,7 +293,10 @@ fn walk(path: &Path, careful: bool) -> io::Result<OwnedFd> {
         return Err(refusal("it belongs to another user"));
     }
     if stat.st_mode & 0o077 != 0 {
-        return Err(refusal("others can use it; its mode should be 0700"));
+        if careful {
+            return Err(refusal("others can use it; its mode should be 0700"));
+        }
+        fchmod(&dir, Mode::RWXU)?;
     }
     Ok(dir)
 }
@@ -312,10 +333,8 @@ fn own_key(dir: &OwnedFd) -> io::Result<Vec<u8>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         known => return known,
     }
-    let mut key = vec![0; LENGTH];
-    let random = SystemRandom::new().fill(&mut key);
-    random.map_err(|_| io::Error::other("the system gives no random bytes"))?;
-    let draft = format!("{KEY}-{}.draft", std::process::id());
+    let key: [u8; LENGTH] = random()?;
+    let draft = draft_name()?;
     let mut file = create(dir, &draft)?;
     file.write_all(&key)?;
     file.sync_all()?;
@@ -340,9 +359,9 @@ fn key_of(path: &Path) -> io::Result<Vec<u8>> {
     Ok(key)
 }
 
-/// Refuses a file that is not regular, belongs to somebody who is neither this user nor root, or has one of these bits of
-/// the mode.
-fn private(file: &File, forbidden: u32) -> io::Result<()> {
+/// Returns the mode of a file; refuses one that is not regular, belongs to somebody who is neither this user nor root, or has one of
+/// these bits of the mode.
+fn private(file: &File, forbidden: u32) -> io::Result<u32> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(refusal("it is not a regular file"));
@@ -355,12 +374,23 @@ fn private(file: &File, forbidden: u32) -> io::Result<()> {
         let why = format!("others can use it; its mode is {mode:04o} and should be 0600 or less");
         return Err(refusal(&why));
     }
-    Ok(())
+    Ok(mode)
+}
+
+/// Returns a name that nobody else has: two daemons may share the folder, and in its own pod each has the number 1.
+fn draft_name() -> io::Result<String> {
+    let number = u128::from_ne_bytes(random()?);
+    Ok(format!("{number:032x}.draft"))
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    Ok(bytes)
 }
 
 fn create(dir: &OwnedFd, name: &str) -> io::Result<File> {
-    // Left by a process with the same number.
-    let _gone = unlinkat(dir, name, AtFlags::empty());
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
     Ok(file.into())
@@ -473,7 +503,6 @@ mod tests {
         mode(&path, 0o755);
         let refused = open(&path, None).unwrap_err();
         assert_eq!(refused, "others can use it; its mode should be 0700");
-        assert!(open(&path, Some(&key)).is_err());
         mode(&path, 0o700);
         for writable in [0o777, 0o775] {
             mode(&parent, writable);
@@ -489,6 +518,63 @@ mod tests {
             let refused = open(&path, Some(&key)).unwrap_err();
             assert_eq!(refused, "it belongs to another user");
         }
+    }
+
+    #[test]
+    fn what_the_kubelet_has_opened_to_the_group_of_the_pod_is_ours_alone_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, key) = (dir.path().join("code"), dir.path().join("key"));
+        fs::write(&key, [7; 32]).unwrap();
+        mode(&key, 0o440);
+        for (name, content) in [("a", "one"), ("b", "two")] {
+            open(&path, Some(&key)).unwrap().write(name, content.as_bytes()).unwrap();
+        }
+        let at = |name: &str| path.join(name);
+        // As of a volume with `fsGroup`.
+        let opened = || {
+            mode(&path, 0o2770);
+            for entry in fs::read_dir(&path).unwrap() {
+                mode(&entry.unwrap().path(), 0o660);
+            }
+        };
+        opened();
+        let mut held = ["a", "b"].map(|name| File::options().read(true).write(true).open(at(name)).unwrap());
+        let folder = open(&path, Some(&key)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o700);
+        let mut found = folder.get("a").unwrap().unwrap();
+        assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o7777, 0o600);
+        // Who has had a file open meanwhile changes nothing of what is used, and what is changed is not taken.
+        for file in &mut held {
+            file.write_all(b"bad").unwrap();
+        }
+        let mut content = [0; 3];
+        found.read_exact(&mut content).unwrap();
+        assert_eq!(content, *b"one");
+        assert_eq!((got(&folder, "a"), got(&folder, "b")), ("one".to_owned(), FOREIGN.to_owned()));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 2, "no draft is left");
+        // The key itself is not sealed: who could read it can seal what he likes.
+        fs::remove_dir_all(&path).unwrap();
+        open(&path, None).unwrap().write("a", b"one").unwrap();
+        opened();
+        assert!(open(&path, None).unwrap_err().starts_with("others can use it"));
+        mode(&path, 0o700);
+        assert!(open(&path, None).unwrap_err().starts_with("key: others can use it"));
+    }
+
+    #[test]
+    fn drafts_of_daemons_that_share_a_folder_have_names_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = [(); 2].map(|()| open(&dir.path().join("code"), None).unwrap());
+        let drafts = folders.each_ref().map(|folder| folder.draft().unwrap());
+        let names: BTreeSet<_> = drafts.iter().map(|draft| draft.name.clone().unwrap()).collect();
+        assert_eq!(names.len(), 2);
+        let number = format!("{}-", std::process::id());
+        assert!(names.iter().all(|name| !name.starts_with(&number)), "the other one may have the same: {names:?}");
+        for (mut draft, (name, content)) in drafts.into_iter().zip([("a", b"one"), ("b", b"two")]) {
+            draft.file.write_all(content).unwrap();
+            draft.keep(name).unwrap();
+        }
+        assert_eq!([("a", "one"), ("b", "two")].map(|(name, _)| got(&folders[0], name)), ["one", "two"]);
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! Serves pages to any client; connections, time and memory are bounded, so that the daemon keeps what it needs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,6 +24,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+mod busy;
+
+pub use busy::Busy;
+use busy::{Doing, Stream};
+
 /// How long the head of a request may take to arrive, and how long a connection may stay unused between requests.
 const HEAD: Duration = Duration::from_secs(5);
 
@@ -43,7 +47,7 @@ const HANDSHAKES: Rate = Rate { interval: Duration::from_millis(5), burst: 100 }
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time. A new one replaces the oldest on which no request is worked on.
+    /// Connections at a time. A new one replaces the oldest on which nothing is done, else one of the client that is sent answers on most.
     pub connections: usize,
     /// How long an answer may take.
     pub answer: Duration,
@@ -53,13 +57,10 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
-/// Whether a request is worked on, as an extension of it. Meanwhile its connection is not closed for a new one.
-#[derive(Clone)]
-pub struct Busy(Arc<AtomicBool>);
-
 /// An open connection.
 struct Open {
     task: AbortHandle,
+    peer: IpAddr,
     busy: Busy,
 }
 
@@ -120,11 +121,11 @@ pub async fn serve_by(
                 if !has_room(&mut open, bounds.connections) {
                     continue;
                 }
-                let busy = Busy(Arc::default());
+                let busy = Busy::default();
                 let connection =
                     Connection { peer: Peer(peer.ip()), busy: busy.clone(), handshakes: Arc::clone(&handshakes) };
                 let task = tasks.spawn(connection.open(stream, transport.clone(), router.clone(), bounds.answer));
-                open.push_back(Open { task, busy });
+                open.push_back(Open { task, peer: peer.ip().to_canonical(), busy });
             }
             // Nobody else waits because a peer is gone already.
             Err(error) if is_of_peer(error.kind()) => {}
@@ -142,15 +143,26 @@ fn is_of_peer(error: ErrorKind) -> bool {
         || matches!(error, E::HostUnreachable | E::NetworkUnreachable)
 }
 
-/// Returns true if there is room for one more connection; if need be, closes the oldest one on which no answer is
-/// under way. So a client that opens connections and sends no requests keeps no other client out.
+/// Returns true if there is room for one more connection; if need be, closes the oldest one on which nothing is done. So a client that opens
+/// connections and sends no requests keeps no other client out. Where answers are written on all, it closes the oldest of the client that has
+/// most of these: so one that does not read neither keeps others out nor breaks their answers off.
 fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
     if open.len() < most {
         return true;
     }
-    let idle = open.iter().position(|open| !open.busy.is_set());
-    let closed = idle.and_then(|at| open.remove(at));
+    let idle = open.iter().position(|open| open.busy.doing() == Doing::Nothing);
+    let closed = idle.or_else(|| greediest(open)).and_then(|at| open.remove(at));
     closed.inspect(|closed| closed.task.abort()).is_some()
+}
+
+/// Returns the oldest connection of the client that is sent answers on most, if it is sent some on several.
+fn greediest(open: &VecDeque<Open>) -> Option<usize> {
+    let mut writing: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
+    for (at, open) in open.iter().enumerate().filter(|(_, open)| open.busy.doing() == Doing::Writing) {
+        writing.entry(open.peer).or_default().push(at);
+    }
+    let most = writing.into_values().max_by_key(Vec::len)?;
+    most.first().copied().filter(|_| most.len() > 1)
 }
 
 // === impl Connection ===
@@ -178,17 +190,17 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let Self { peer, busy, .. } = self;
+        let stream = Stream { stream, busy: busy.clone() };
         let router = TowerToHyperService::new(router);
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             request.extensions_mut().insert(busy.clone());
             let (answer, busy) = (router.call(request), busy.clone());
             async move {
-                busy.set(true);
+                busy.begin();
                 let answer = timeout(limit, answer).await;
-                busy.set(false);
                 let late = || (StatusCode::SERVICE_UNAVAILABLE, "no answer in time\n").into_response();
-                Ok::<Response, Infallible>(answer.map_or_else(|_| late(), |Ok(answer)| answer))
+                Ok::<Response, Infallible>(busy.writes(answer.map_or_else(|_| late(), |Ok(answer)| answer)))
             }
         });
         let connection = http1::Builder::new()
@@ -213,26 +225,6 @@ impl Handshakes {
         let mut bucket = self.0.lock().await;
         sleep(bucket.take(HANDSHAKES, Instant::now())).await;
         Ok(())
-    }
-}
-
-// === impl Busy ===
-
-impl Busy {
-    fn set(&self, busy: bool) {
-        self.0.store(busy, Ordering::Relaxed);
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Waits for more of the request. Meanwhile it is not worked on.
-    pub async fn waits<T>(&self, more: impl Future<Output = T>) -> T {
-        self.set(false);
-        let more = more.await;
-        self.set(true);
-        more
     }
 }
 
@@ -316,6 +308,38 @@ mod tests {
             if idle.len() % 10 == 0 {
                 assert!(server.get("/quick").await.ends_with("quick"));
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_written_to_its_end_whatever_a_neighbour_does_not_read() {
+        let server = server().await;
+        let mut reader = server.send("GET /long HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+        let mut head = [0; 9];
+        reader.read_exact(&mut head).await.unwrap();
+        let mut neighbours = Vec::new();
+        for _ in 0..20 {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+            let mut stream = socket.connect(server.address).await.unwrap();
+            stream.write_all(b"GET /long HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            // Until it is answered, or has found no room.
+            drop(stream.read(&mut [0]).await);
+            neighbours.push(stream);
+        }
+        assert!(server.get("/quick").await.ends_with("quick"), "they keep nobody out either");
+        assert!(read(reader).await.len() > 64 << 20);
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_answer_was_read_gives_way() {
+        let server = server().await;
+        let mut idle = Vec::new();
+        for _ in 0..20 {
+            let mut stream = server.send("GET /quick HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            stream.read_exact(&mut [0; 9]).await.unwrap();
+            idle.push(stream);
+            assert!(server.get("/quick").await.ends_with("quick"));
         }
     }
 

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Bounds, Transport};
+use crate::listen;
 
 pub mod desk;
 mod gate;
@@ -40,7 +41,7 @@ impl Port {
     /// # Errors
     /// If it is in use or does not belong to this host.
     pub fn take(address: SocketAddr, certificate: Option<Certificate>) -> anyhow::Result<Self> {
-        let socket = socket(address).with_context(|| format!("take {address} for requests from outside"))?;
+        let socket = listen::socket(address).with_context(|| format!("take {address} for requests from outside"))?;
         let address = socket.local_addr().context("find the own address")?;
         if certificate.is_none() && !address.ip().is_loopback() {
             tracing::warn!(%address, "requests from outside come without TLS, and show their tokens to who listens: give --inbound-tls-cert and --inbound-tls-key");
@@ -111,14 +112,7 @@ async fn open_and_close(
 }
 
 fn open(address: SocketAddr, taken: Option<TcpSocket>) -> std::io::Result<TcpListener> {
-    taken.map_or_else(|| socket(address), Ok)?.listen(BACKLOG)
-}
-
-fn socket(address: SocketAddr) -> std::io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
+    taken.map_or_else(|| listen::socket(address), Ok)?.listen(BACKLOG)
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub mod http;
 pub mod inbound;
 pub mod informer;
 mod kubeconfig;
+mod listen;
 pub mod logging;
 pub mod machine;
 pub mod metrics;

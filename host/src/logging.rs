@@ -29,12 +29,14 @@ use meter::Meter;
 use runs::RUNS;
 use writer::{Form, Queue, Speaker};
 
-/// The filter if `RUST_LOG` is not set or not valid. Of kube's client nothing is logged, as we log failed requests
-/// ourselves.
-const DEFAULT: &str = "info,kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+/// What others log, unless `RUST_LOG` names them. Of kube's client nothing is logged, as we log failed requests ourselves.
+const OTHERS: &str = "kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+
+/// What is logged of all else if `RUST_LOG` is not set or not valid.
+const DEFAULT: &str = "info";
 
 /// The same for an author, who sees the lines of [`runs`] instead of what is logged of runs.
-const AUTHORS: &str = "warn,capstan::supervisor=info,capstan_core::dispatcher=info,capstan::runs=debug,guest=info,kube_client=off,capstan::controller::run=off";
+const AUTHORS: &str = "warn,capstan::supervisor=info,capstan_core::dispatcher=info,capstan::runs=debug,guest=info,capstan::controller::run=off";
 
 /// How long the last lines may take to be written when the process ends.
 pub const LAST_LINES: Duration = Duration::from_secs(1);
@@ -92,16 +94,19 @@ fn begin(format: LogFormat, usual: &str, tells_runs: bool) -> Log {
 
 /// Returns what is logged where `RUST_LOG` says this, or else what is usual, and what is wrong with it.
 fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
-    let Some(said) = said else {
-        return (EnvFilter::new(usual), None);
+    // Of directives about the same target the last one counts.
+    let of = |said: &str| EnvFilter::try_new(format!("{OTHERS},{said}"));
+    let usual_filter = || of(usual).unwrap_or_default();
+    let Some(said) = said.filter(|said| !said.trim().is_empty()) else {
+        return (usual_filter(), None);
     };
-    match EnvFilter::try_new(said) {
+    match of(said) {
         Ok(filter) => (filter, None),
         Err(error) => {
             let wrong = format!(
                 "RUST_LOG is {said:?}, which can't be read: {error}; expected levels by target, such as info,capstan=debug. What is logged is {usual}"
             );
-            (EnvFilter::new(usual), Some(wrong))
+            (usual_filter(), Some(wrong))
         }
     }
 }
@@ -172,13 +177,31 @@ mod tests {
 
     #[test]
     fn a_filter_that_can_not_be_read_is_named_and_the_usual_one_is_used() {
-        let usual = EnvFilter::new(DEFAULT).to_string();
+        let usual = filter(None, DEFAULT).0.to_string();
         for (said, wrong) in [(None, false), (Some("capstan=debug,info"), false), (Some("info,capstan=loud=x"), true)] {
             let (filter, found) = filter(said, DEFAULT);
             assert_eq!(found.is_some(), wrong, "{said:?} {found:?}");
             assert_eq!(filter.to_string() == usual, said.is_none() || wrong, "{said:?}");
             let begin = "RUST_LOG is \"info,capstan=loud=x\", which can't be read: ";
             assert!(found.is_none_or(|found| found.starts_with(begin)));
+        }
+    }
+
+    #[test]
+    fn what_others_log_stays_quiet_unless_they_are_named() {
+        let directives = |said: &str| {
+            let text = filter(Some(said), DEFAULT).0.to_string();
+            text.split(',').map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+        };
+        for (said, logged, left_out) in [
+            ("debug", "kube_client=off", "kube_client=debug"),
+            ("debug", "debug", "info"),
+            ("warn,capstan=debug", "kube_client=off", "info"),
+            ("debug,kube_client=trace", "kube_client=trace", "kube_client=off"),
+            ("", "info", "error"),
+        ] {
+            let found = directives(said);
+            assert!(found.contains(logged) && !found.contains(left_out), "{said:?}: {found:?}");
         }
     }
 }

@@ -1,18 +1,25 @@
 //! Counts what the daemon does: one small struct of metrics per part, all registered under one prefix.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::reconciler::triggers::Enqueued;
 use capstan_core::source::callback::Callback;
 use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+mod lives;
+
+use lives::{Life, Lives};
 
 /// All metrics of the daemon.
 #[derive(Default)]
@@ -40,6 +47,10 @@ macro_rules! metrics {
         impl $families {
             fn of(&self, label: &$label) -> $one {
                 $one { $($metric: self.$metric.get_or_create_owned(label),)* }
+            }
+
+            fn remove(&self, label: &$label) {
+                $(self.$metric.remove(label);)*
             }
 
             fn register(&self, registry: &mut Registry) {
@@ -94,16 +105,30 @@ metrics! {
 #[derive(Default)]
 pub struct Plugins {
     families: PluginFamilies,
-    connections: Family<ByDestination, Counter>,
-    inbound: Family<ByRequest, Counter>,
+    connections: Arc<Several<ByPlugin, ByDestination>>,
+    lives: Lives<ByPlugin>,
+}
+
+/// The metrics of one plugin, while one of its controllers counts.
+#[derive(Clone)]
+pub struct CountedPlugin {
+    /// Those that only count.
+    pub counts: PluginMetrics,
+    _life: Arc<Life<ByPlugin>>,
 }
 
 /// Counts the connections of one plugin.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct Connections {
-    family: Family<ByDestination, Counter>,
-    operator: Arc<str>,
-    plugin: Arc<str>,
+    family: Arc<Several<ByPlugin, ByDestination>>,
+    life: Arc<Life<ByPlugin>>,
+}
+
+/// Counters of which one thing has several.
+struct Several<K, L> {
+    family: Family<L, Counter>,
+    /// The labels of each thing.
+    labels: Mutex<HashMap<K, HashSet<L>>>,
 }
 
 /// Metrics of the runs of controllers.
@@ -112,9 +137,12 @@ pub struct Runs {
     events: Family<ByEvent, Counter>,
     callbacks: Family<ByCallback, Counter>,
     duration: Family<ByController, Histogram, fn() -> Histogram>,
+    /// Requests from outside; those to no source are of no controller.
+    requests: Several<String, ByRequest>,
+    lives: Lives<String>,
 }
 
-/// The metrics of one controller, looked up once.
+/// The metrics of one controller, looked up once; kept for a while when all of these are dropped.
 #[derive(Clone)]
 pub struct ControllerRuns {
     /// Those that only count.
@@ -127,6 +155,7 @@ pub struct ControllerRuns {
     failed_polls: Counter,
     failed_requests: Counter,
     duration: Histogram,
+    _life: Arc<Life<String>>,
 }
 
 /// Metrics of informers.
@@ -185,6 +214,10 @@ struct ByInformer {
     cluster: String,
 }
 
+/// The events and callbacks that are told apart.
+const EVENTS: [&str; 2] = ["primary", "secondary"];
+const CALLBACKS: [&str; 5] = ["filter", "mapper", "index", "poller", "inbound"];
+
 /// The statuses that are told apart: a component may answer with any.
 const STATUSES: [u16; 22] =
     [200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 410, 413, 414, 415, 422, 429, 500, 502, 503, 504, 507];
@@ -194,17 +227,44 @@ impl Default for Runs {
         let buckets = || Histogram::new([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0]);
         let duration = Family::new_with_constructor(buckets as fn() -> Histogram);
         let (families, events, callbacks) = (RunFamilies::default(), Family::default(), Family::default());
-        Self { families, events, callbacks, duration }
+        Self { families, events, callbacks, duration, requests: Several::default(), lives: Lives::default() }
+    }
+}
+
+impl<K, L: Clone + Eq + std::hash::Hash> Default for Several<K, L> {
+    fn default() -> Self {
+        Self { family: Family::default(), labels: Mutex::default() }
+    }
+}
+
+impl<K: Clone + Eq + std::hash::Hash, L: Clone + Eq + std::hash::Hash> Several<K, L> {
+    fn count(&self, of: &K, label: L) {
+        self.family.get_or_create_owned(&label).inc();
+        let mut labels = self.labels.lock();
+        match labels.get_mut(of) {
+            Some(all) => drop(all.insert(label)),
+            None => drop(labels.insert(of.clone(), HashSet::from([label]))),
+        }
+    }
+
+    /// Removes all of one thing.
+    fn remove(&self, of: &K) {
+        let labels = self.labels.lock().remove(of);
+        for label in labels.into_iter().flatten() {
+            self.family.remove(&label);
+        }
     }
 }
 
 impl Runs {
     /// Returns the metrics of one controller.
     pub fn of(&self, controller: &str) -> ControllerRuns {
-        let label = ByController { controller: controller.to_owned() };
-        let event = |event| self.events.get_or_create_owned(&ByEvent { controller: controller.to_owned(), event });
-        let failed =
-            |callback| self.callbacks.get_or_create_owned(&ByCallback { controller: controller.to_owned(), callback });
+        self.remove_gone();
+        let name = controller.to_owned();
+        let life = self.lives.begin(&name);
+        let label = ByController { controller: name.clone() };
+        let event = |event| self.events.get_or_create_owned(&ByEvent { controller: name.clone(), event });
+        let failed = |callback| self.callbacks.get_or_create_owned(&ByCallback { controller: name.clone(), callback });
         ControllerRuns {
             counts: self.families.of(&label),
             primary_events: event("primary"),
@@ -215,10 +275,34 @@ impl Runs {
             failed_polls: failed("poller"),
             failed_requests: failed("inbound"),
             duration: self.duration.get_or_create_owned(&label),
+            _life: life,
         }
     }
 
-    /// Removes the gauges of a controller that has ended; its counters stay, as what they count has happened.
+    /// Counts a request from outside to a source of a controller that is there, or to none.
+    pub fn count_request(&self, to: Option<(&str, &str)>, status: u16) {
+        let [controller, source] = to.map_or(["", ""], |(controller, source)| [controller, source]).map(str::to_owned);
+        let status = if STATUSES.contains(&status) { status.to_string() } else { "other".to_owned() };
+        self.requests.count(&controller.clone(), ByRequest { controller, source, status });
+    }
+
+    /// Removes what is counted of controllers that have been gone for a while.
+    fn remove_gone(&self) {
+        for controller in self.lives.over(Instant::now()) {
+            self.requests.remove(&controller);
+            for event in EVENTS {
+                self.events.remove(&ByEvent { controller: controller.clone(), event });
+            }
+            for callback in CALLBACKS {
+                self.callbacks.remove(&ByCallback { controller: controller.clone(), callback });
+            }
+            let label = ByController { controller };
+            self.families.remove(&label);
+            self.duration.remove(&label);
+        }
+    }
+
+    /// Removes the gauges of a controller that has ended; its counters stay for a while, as what they count has happened.
     pub fn forget(&self, controller: &str) {
         let label = ByController { controller: controller.to_owned() };
         let RunFamilies { active, primaries, paused, .. } = &self.families;
@@ -236,6 +320,8 @@ impl Runs {
             self.callbacks.clone(),
         );
         let help = "How long a run takes";
+        let outside = "Requests from outside, by source and by the status that they were answered with";
+        registry.register("inbound_requests", outside, self.requests.family.clone());
         registry.register_with_unit("reconciliations_execution_duration", help, Unit::Seconds, self.duration.clone());
     }
 }
@@ -315,40 +401,39 @@ impl Informers {
             }
             used.remove(&label);
         }
-        let InformerFamilies { objects, bytes, unreadable, synced, failures } = &self.families;
-        for gauge in [objects, bytes, unreadable, synced] {
-            gauge.remove(&label);
-        }
-        failures.remove(&label);
+        self.families.remove(&label);
     }
 }
 
 impl Plugins {
     /// Returns the metrics of one plugin.
-    pub fn of(&self, operator: &str, plugin: &str) -> PluginMetrics {
-        self.families.of(&ByPlugin { operator: operator.to_owned(), plugin: plugin.to_owned() })
+    pub fn of(&self, operator: &str, plugin: &str) -> CountedPlugin {
+        self.remove_gone();
+        let label = ByPlugin { operator: operator.to_owned(), plugin: plugin.to_owned() };
+        let life = self.lives.begin(&label);
+        CountedPlugin { counts: self.families.of(&label), _life: life }
     }
 
     /// Returns what counts the connections of one plugin.
-    pub fn connections(&self, operator: &Arc<str>, plugin: &Arc<str>) -> Connections {
-        let family = self.connections.clone();
-        Connections { family, operator: Arc::clone(operator), plugin: Arc::clone(plugin) }
+    pub fn connections(&self, operator: &str, plugin: &str) -> Connections {
+        self.remove_gone();
+        let life = self.lives.begin(&ByPlugin { operator: operator.to_owned(), plugin: plugin.to_owned() });
+        Connections { family: Arc::clone(&self.connections), life }
     }
 
-    /// Counts a request from outside to a source of a controller, or to none.
-    pub fn count_request(&self, to: Option<(&str, &str)>, status: u16) {
-        let [controller, source] = to.map_or(["", ""], |(controller, source)| [controller, source]).map(str::to_owned);
-        let status = if STATUSES.contains(&status) { status.to_string() } else { "other".to_owned() };
-        self.inbound.get_or_create_owned(&ByRequest { controller, source, status }).inc();
+    /// Removes what is counted of plugins that have been gone for a while.
+    fn remove_gone(&self) {
+        for plugin in self.lives.over(Instant::now()) {
+            self.connections.remove(&plugin);
+            self.families.remove(&plugin);
+        }
     }
 
     fn register(&self, registry: &mut Registry) {
-        let help = "Requests from outside, by source and by the status that they were answered with";
-        registry.register("inbound_requests", help, self.inbound.clone());
         registry.register(
             "plugin_connections",
             "HTTP requests and TCP connections of the plugin, by entry of its manifest and by result",
-            self.connections.clone(),
+            self.connections.family.clone(),
         );
         self.families.register(registry);
     }
@@ -357,9 +442,32 @@ impl Plugins {
 impl Connections {
     /// Counts one to what an entry of the manifest names; empty if none does.
     pub fn count(&self, to: String, result: &'static str) {
-        let Self { family, operator, plugin } = self;
-        let label = ByDestination { operator: operator.to_string(), plugin: plugin.to_string(), to, result };
-        family.get_or_create_owned(&label).inc();
+        let of = self.life.name();
+        let ByPlugin { operator, plugin } = of.clone();
+        self.family.count(of, ByDestination { operator, plugin, to, result });
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connections").field(self.life.name()).finish()
+    }
+}
+
+/// Removes what is gone when somebody reads.
+struct Gone(Arc<Metrics>);
+
+impl Collector for Gone {
+    fn encode(&self, _: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.runs.remove_gone();
+        self.0.plugins.remove_gone();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gone")
     }
 }
 
@@ -370,6 +478,79 @@ impl Metrics {
         self.runs.register(&mut registry);
         self.informers.families.register(&mut registry);
         self.plugins.register(&mut registry);
+        registry.register_collector(Box::new(Gone(Arc::clone(self))));
         registry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lives::{KEPT, MOST};
+    use super::*;
+
+    /// Returns the lines that are about something.
+    fn lines(metrics: &Arc<Metrics>, about: &str) -> Vec<String> {
+        let registry = metrics.registry();
+        let mut text = String::new();
+        // What is removed by one reading is not there in the next.
+        for _ in 0..2 {
+            text.clear();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        }
+        text.lines().filter(|line| line.contains(&format!("\"{about}"))).map(str::to_owned).collect()
+    }
+
+    /// Returns what counts for an operator and its controller, both of this name, and has counted some of everything.
+    fn counting(metrics: &Metrics, name: &str) -> impl Sized + use<> {
+        let runs = metrics.runs.of(name);
+        runs.start(true);
+        runs.finish(Duration::from_secs(1), false);
+        runs.count(Enqueued { primary: 1, secondary: 1 });
+        runs.count_failed(Callback::Poller);
+        metrics.runs.count_request(Some((name, "source")), 202);
+        let connections = metrics.plugins.connections(name, "plugin");
+        connections.count("example.com".to_owned(), "ok");
+        (runs, connections, metrics.plugins.of(name, "plugin"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_counted_of_what_is_gone_is_kept_for_a_while() {
+        let metrics = Arc::<Metrics>::default();
+        let (first, second) = (counting(&metrics, "one"), counting(&metrics, "one"));
+        let all = lines(&metrics, "one").len();
+        assert!(all > 20, "{all}");
+        drop(first);
+        tokio::time::advance(2 * KEPT).await;
+        assert_eq!(lines(&metrics, "one").len(), all, "there is another one of that name");
+        drop(second);
+        metrics.runs.forget("one");
+        let gauges = 3;
+        tokio::time::advance(KEPT / 2).await;
+        assert_eq!(lines(&metrics, "one").len(), all - gauges);
+        let again = counting(&metrics, "one");
+        tokio::time::advance(KEPT).await;
+        let found = lines(&metrics, "one");
+        assert_eq!(found.len(), all, "it is there again");
+        assert!(found.iter().any(|line| line.contains("reconciliations_started") && line.ends_with(" 3")), "{found:?}");
+        drop(again);
+        tokio::time::advance(KEPT).await;
+        assert_eq!(lines(&metrics, "one"), Vec::<String>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_makes_operators_and_deletes_them_fills_no_memory() {
+        let metrics = Arc::<Metrics>::default();
+        drop(counting(&metrics, "each"));
+        let each = lines(&metrics, "each").len();
+        for n in 0..2000 {
+            drop(counting(&metrics, &format!("operator-{n}")));
+            metrics.runs.forget(&format!("operator-{n}"));
+        }
+        let left = lines(&metrics, "operator-").len();
+        assert!(left <= each * MOST, "{left} lines, {each} for each");
+        assert_eq!(lines(&metrics, "each"), Vec::<String>::new());
+        assert!(!lines(&metrics, "operator-1999").is_empty());
+        let kept = metrics.runs.requests.labels.lock().len() + metrics.plugins.connections.labels.lock().len();
+        assert!(kept <= 2 * MOST, "{kept}");
     }
 }

@@ -79,6 +79,22 @@ pub fn ceilings(file: &Path) -> anyhow::Result<Ceilings> {
     Ceilings::parse(&content, file).map_err(wrong)
 }
 
+/// The same for a daemon that lives in this namespace.
+///
+/// # Errors
+/// As for [`ceilings`], and if one of them is for that namespace, whose operators have none.
+pub fn ceilings_of_others(file: &Path, own: &str) -> anyhow::Result<Ceilings> {
+    let ceilings = ceilings(file)?;
+    if let Some(ceiling) = ceilings.of(own) {
+        anyhow::bail!(
+            "{}: spec.ceilings.{}.namespaces: found `{own}`, the daemon's own namespace, whose operators have no ceiling; expected other ones",
+            file.display(),
+            ceiling.name
+        );
+    }
+    Ok(ceilings)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
 fn wrong(errors: manifest::Errors) -> anyhow::Error {
     anyhow::anyhow!(text::block(&errors.to_string()))
@@ -89,11 +105,20 @@ fn wrong(errors: manifest::Errors) -> anyhow::Error {
 /// # Errors
 /// If a path does not exist or can't be read, or a folder has no manifest in it.
 pub fn read(manifests: &Manifests) -> anyhow::Result<Read> {
+    for path in &manifests.paths {
+        anyhow::ensure!(!files(path)?.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
+    }
+    read_some(manifests)
+}
+
+/// Reads all manifests; there need not be any.
+///
+/// # Errors
+/// If a path does not exist or can't be read.
+pub fn read_some(manifests: &Manifests) -> anyhow::Result<Read> {
     let mut found = Vec::new();
     for path in &manifests.paths {
-        let files = files(path)?;
-        anyhow::ensure!(!files.is_empty(), "folder {} has no *.yaml or *.yml file", path.display());
-        for path in files {
+        for path in files(path)? {
             let text = read::text(&path, read::TEXT);
             let text = text.with_context(|| format!("read manifest {}", path.display()))?;
             found.push(manifests.parsed(path, &text));

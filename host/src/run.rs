@@ -78,6 +78,7 @@ pub async fn run_with(
     own: (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
 ) -> anyhow::Result<ExitCode> {
     descriptors::raise();
+    let args = args.with_what_is_mounted();
     let stop = CancellationToken::new();
     let control = Control::start(control::Start {
         listen: args.listen,
@@ -104,7 +105,7 @@ async fn serve(
     (holder, supply): (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
 ) -> anyhow::Result<()> {
     check(args)?;
-    let listeners = Listeners::bind(&args.admin_addresses()).await?;
+    let listeners = Listeners::bind(&args.admin_addresses())?;
     let (client, namespace, server) = connect(args.kubeconfig.clone(), args.context.clone()).await?;
     let home = home(args, namespace);
     let gate = Gate::new(client.clone());
@@ -215,7 +216,8 @@ async fn with_objects(
         return Ok((supply, None, if args.unasked { Asking::Nobody } else { Asking::Nowhere }));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
-    let ceilings = args.ceilings.as_deref().map(operators::ceilings).transpose()?.unwrap_or_default();
+    let ceilings = args.ceilings.as_deref().map(|file| operators::ceilings_of_others(file, &home.own));
+    let ceilings = ceilings.transpose()?.unwrap_or_default();
     let mut objects = Objects::watch(pool, &home.own, defaults, ceilings);
     let teller = Teller::new(objects.known(), Arc::clone(status), environment);
     let floor = args.on_new_version.unwrap_or_default();
@@ -227,11 +229,12 @@ async fn with_objects(
 
 /// Makes sure that there is something to run. What is wrong with some of the manifests only, the supervisor tells.
 fn check(args::Run { source, operators: others, .. }: &args::Run) -> anyhow::Result<()> {
-    let Read { operators, problems } =
-        operators::read(&Manifests::new(&source.manifests, source.defaults.as_deref())?)?;
+    let manifests = Manifests::new(&source.manifests, source.defaults.as_deref())?;
     if others.is_some() {
+        operators::read_some(&manifests)?;
         return Ok(());
     }
+    let Read { operators, problems } = operators::read(&manifests)?;
     let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
     anyhow::ensure!(!operators.is_empty() || problems.is_empty(), "no manifest is valid:\n{}", problems.join("\n"));
     anyhow::ensure!(!operators.is_empty(), "the manifests declare no controller");

@@ -68,7 +68,19 @@
 {{- default (printf "%s-code-key" (include "capstan.fullname" . | trunc 54 | trimSuffix "-")) .Values.codeCache.keySecret -}}
 {{- end -}}
 
-{{/* The volumes of manifests, components and compiled code. */}}
+{{/* The volume of compiled code. */}}
+{{- define "capstan.codeVolume" -}}
+- name: code
+{{- if .Values.codeCache.persistentVolumeClaim }}
+  persistentVolumeClaim:
+    claimName: {{ .Values.codeCache.persistentVolumeClaim }}
+{{- else }}
+  emptyDir:
+    sizeLimit: {{ .Values.codeCache.sizeLimit }}
+{{- end }}
+{{- end -}}
+
+{{/* The volumes of manifests and components, and of all else but compiled code. */}}
 {{- define "capstan.volumes" -}}
 - name: operators
   configMap:
@@ -83,7 +95,7 @@
   configMap:
     name: {{ include "capstan.fullname" . }}-verify-keys
 {{- end }}
-{{- if and .Values.operatorObjects.enabled .Values.operatorObjects.ceilings }}
+{{- if .Values.operatorObjects.ceilings }}
 - name: ceilings
   configMap:
     name: {{ include "capstan.fullname" . }}-ceilings
@@ -120,14 +132,6 @@
   {{- end }}
 {{- end }}
 {{- end }}
-- name: code
-{{- if .Values.codeCache.persistentVolumeClaim }}
-  persistentVolumeClaim:
-    claimName: {{ .Values.codeCache.persistentVolumeClaim }}
-{{- else }}
-  emptyDir:
-    sizeLimit: {{ .Values.codeCache.sizeLimit }}
-{{- end }}
 - name: code-key
   secret:
     secretName: {{ include "capstan.codeKeyName" . }}
@@ -160,7 +164,7 @@
   mountPath: /etc/capstan/verify-keys
   readOnly: true
 {{- end }}
-{{- if and .Values.operatorObjects.enabled .Values.operatorObjects.ceilings }}
+{{- if .Values.operatorObjects.ceilings }}
 - name: ceilings
   mountPath: /etc/capstan/ceilings
   readOnly: true
@@ -196,6 +200,9 @@ spec:
   ceilings:
     {{- toYaml .Values.operatorObjects.ceilings | nindent 4 }}
 {{- end -}}
+
+{{/* The file of ceilings in the pod. */}}
+{{- define "capstan.ceilingsFile" -}}/etc/capstan/ceilings/ceilings.yaml{{- end -}}
 
 {{/* The arguments that say where operators are. The daemon makes the folder of compiled code itself, for itself alone. */}}
 {{- define "capstan.sourceArgs" -}}

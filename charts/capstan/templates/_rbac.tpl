@@ -128,6 +128,15 @@ Returns who needs which rules in a namespace with a ceiling, as JSON: `daemon`, 
 {{- toJson (dict "daemon" $daemon "account" $account) -}}
 {{- end -}}
 
+{{/*
+Returns the name of a role that holds in a namespace, or in the whole cluster if that is empty. Elsewhere than in the release's namespace there may be
+those of releases of the same name.
+*/}}
+{{- define "capstan.rbac.name" -}}
+{{- $own := .root.Release.Namespace -}}
+{{- ternary .role (printf "%s:%s" $own .role) (eq .reach $own) -}}
+{{- end -}}
+
 {{/* Returns roles with these rules, by where they hold, bound to a service account. */}}
 {{- define "capstan.rbac.bound" -}}
 {{- $root := .root -}}
@@ -136,6 +145,7 @@ Returns who needs which rules in a namespace with a ceiling, as JSON: `daemon`, 
 {{- $namespace := .namespace -}}
 {{- $names := .names -}}
 {{- range $reach, $resources := .rules }}
+{{- $role := include "capstan.rbac.name" (dict "root" $root "role" $role "reach" $reach) }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ ternary "Role" "ClusterRole" (ne $reach "") }}

@@ -1,9 +1,12 @@
 //! Decides who may read a page from another host: the API server says whose a token is, and what that user may do.
 
+use std::collections::HashMap;
 use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::middleware::Next;
@@ -23,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::client::{Broken, USER_AGENT, chain, collect};
-use crate::http::bearer;
+use crate::http::{Peer, bearer};
 
 /// How long a verdict is cached.
 const FRESH: Duration = Duration::from_secs(10);
@@ -36,6 +39,16 @@ const KEPT: usize = 256;
 
 /// Requests under way at the same time, for known tokens and for others each.
 const AT_ONCE: usize = 4;
+
+/// The rate of requests for tokens that are not known and come from the same address: 5 at once, then one a second, and one under way. So one
+/// neighbour that tries tokens leaves most of what there is for all addresses to the others.
+const SHARE: Rate = Rate { interval: Duration::from_secs(1), burst: 5 };
+
+/// At most so many addresses have a share of their own; those that come beyond have one together.
+const ADDRESSES: usize = 256;
+
+/// Stands for these.
+const TOGETHER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The rate of requests for known tokens and for others each: 40 at once, then 10 a second. A client that tries
 /// tokens must not use up the requests that the API server accepts from the daemon.
@@ -54,6 +67,13 @@ pub struct Gate {
     /// For tokens that were permitted lately: a client that tries other tokens can't use up their requests.
     known: Lane,
     others: Lane,
+    shares: Mutex<HashMap<IpAddr, Arc<Share>>>,
+}
+
+/// What an address has of the requests for tokens that are not known.
+struct Share {
+    rate: Mutex<Bucket>,
+    place: Semaphore,
 }
 
 /// Limits how often the API server is asked.
@@ -97,11 +117,17 @@ impl Gate {
     }
 
     fn asking(ask: Ask) -> Self {
-        Self { ask, verdicts: Mutex::default(), known: Lane::default(), others: Lane::default() }
+        Self {
+            ask,
+            verdicts: Mutex::default(),
+            known: Lane::default(),
+            others: Lane::default(),
+            shares: Mutex::default(),
+        }
     }
 
-    /// Returns the status and text to answer a request with, as an error, if it may not pass.
-    async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), (StatusCode, String)> {
+    /// Returns the status and text to answer a request from an address with, as an error, if it may not pass.
+    async fn check(&self, peer: IpAddr, headers: &HeaderMap, path: &str) -> Result<(), (StatusCode, String)> {
         let Some(token) = bearer(headers) else {
             let text = "a token is needed: Authorization: Bearer TOKEN\n";
             return Err((StatusCode::UNAUTHORIZED, text.to_owned()));
@@ -110,7 +136,7 @@ impl Gate {
         let known = self.verdicts.lock().get(&key, Instant::now());
         let verdict = match known {
             Some(verdict) => verdict,
-            None => self.asked(key, token, path).await?,
+            None => self.asked(peer, key, (token, path)).await?,
         };
         match verdict {
             Verdict::Permitted => Ok(()),
@@ -125,14 +151,25 @@ impl Gate {
         }
     }
 
-    async fn asked(&self, key: Key, token: &str, path: &str) -> Result<Verdict, (StatusCode, String)> {
+    async fn asked(
+        &self,
+        peer: IpAddr,
+        key: Key,
+        (token, path): (&str, &str),
+    ) -> Result<Verdict, (StatusCode, String)> {
         let now = Instant::now();
-        let lane = if self.verdicts.lock().knows(&key, now) { &self.known } else { &self.others };
-        if !lane.rate.lock().take_now(1, QUESTIONS, now) {
+        let known = self.verdicts.lock().knows(&key, now);
+        let (lane, share) = if known { (&self.known, None) } else { (&self.others, Some(self.share(peer, now))) };
+        let fits = share.as_ref().is_none_or(|share| share.rate.lock().take_now(1, SHARE, now));
+        if !fits || !lane.rate.lock().take_now(1, QUESTIONS, now) {
             let text = "too many tokens are being tried\n".to_owned();
             return Err((StatusCode::TOO_MANY_REQUESTS, text));
         }
         let question = async {
+            let _own = match &share {
+                Some(share) => Some(share.place.acquire().await),
+                None => None,
+            };
             let _place = lane.places.acquire().await;
             (self.ask)(token.to_owned(), path.to_owned()).await
         };
@@ -152,12 +189,27 @@ impl Gate {
             }
         }
     }
+
+    /// Returns the share of an address.
+    fn share(&self, peer: IpAddr, now: Instant) -> Arc<Share> {
+        let mut shares = self.shares.lock();
+        if shares.len() >= ADDRESSES && !shares.contains_key(&peer) {
+            shares.retain(|_, share| Arc::strong_count(share) > 1 || !share.rate.lock().is_full(now));
+        }
+        let own = shares.len() < ADDRESSES || shares.contains_key(&peer);
+        Arc::clone(shares.entry(if own { peer } else { TOGETHER }).or_default())
+    }
 }
 
 /// Lets a request pass if the gate permits it, else answers it.
-pub async fn guard(State(gate): State<Arc<Gate>>, request: axum::extract::Request, next: Next) -> Response {
+pub async fn guard(
+    State(gate): State<Arc<Gate>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path().to_owned();
-    match gate.check(request.headers(), &path).await {
+    match gate.check(peer.to_canonical(), request.headers(), &path).await {
         Ok(()) => next.run(request).await,
         Err((StatusCode::UNAUTHORIZED, text)) => {
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
@@ -172,6 +224,14 @@ fn key(token: &str, path: &str) -> Key {
     let mut key = Key::default();
     key.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
     key
+}
+
+// === impl Share ===
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { rate: Mutex::default(), place: Semaphore::new(1) }
+    }
 }
 
 // === impl Lane ===
@@ -301,12 +361,18 @@ mod tests {
         (gate, asked)
     }
 
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
     async fn code(gate: &Gate, value: &str, path: &str) -> u16 {
+        code_for(gate, PEER, value, path).await
+    }
+
+    async fn code_for(gate: &Gate, peer: IpAddr, value: &str, path: &str) -> u16 {
         let mut headers = HeaderMap::new();
         if !value.is_empty() {
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
         }
-        gate.check(&headers, path).await.map_or_else(|(code, _)| code.as_u16(), |()| 200)
+        gate.check(peer, &headers, path).await.map_or_else(|(code, _)| code.as_u16(), |()| 200)
     }
 
     #[tokio::test(start_paused = true)]
@@ -338,11 +404,56 @@ mod tests {
         for n in 0..10_000 {
             code(&gate, &format!("Bearer {n}"), "/metrics").await;
         }
-        let burst = QUESTIONS.burst as usize;
-        assert_eq!(asked.load(Ordering::Relaxed), burst);
+        assert_eq!(asked.load(Ordering::Relaxed), SHARE.burst as usize);
         assert_eq!(code(&gate, "Bearer new", "/metrics").await, 429);
         assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
         assert!(gate.verdicts.lock().refused.count() <= KEPT);
+    }
+
+    fn neighbour(n: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0A00_0000 + n).into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_neighbour_that_tries_tokens_keeps_a_new_token_of_another_one_out_for_no_moment() {
+        let (gate, asked) = gate();
+        for second in 0..60 {
+            for n in 0..1000 {
+                code_for(&gate, neighbour(1), &format!("Bearer {second}-{n}"), "/metrics").await;
+            }
+            // As after a rotation, with what is remembered of the last one gone.
+            gate.verdicts.lock().known.forget(&key("reader", "/metrics"));
+            gate.verdicts.lock().permitted.forget(&key("reader", "/metrics"));
+            assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200, "in second {second}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        // All addresses together have no more than before, however many they are.
+        let before = asked.load(Ordering::Relaxed);
+        for n in 0..10_000 {
+            code_for(&gate, neighbour(n), &format!("Bearer {n}"), "/metrics").await;
+        }
+        assert!(asked.load(Ordering::Relaxed) - before <= QUESTIONS.burst as usize);
+        assert!(gate.shares.lock().len() <= ADDRESSES + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_neighbour_has_one_question_under_way_while_the_api_server_is_slow() {
+        let gate = Arc::new(Gate::asking(Box::new(|token, _| {
+            Box::pin(async move {
+                if token != "reader" {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Verdict::Permitted)
+            })
+        })));
+        for n in 0..10 {
+            let gate = Arc::clone(&gate);
+            tokio::spawn(async move { code_for(&gate, neighbour(1), &format!("Bearer {n}"), "/metrics").await });
+        }
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        assert_eq!(code(&gate, "Bearer reader", "/metrics").await, 200);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test]

@@ -207,7 +207,8 @@ pub struct Run {
     /// that may write a config map, secret or pod there can do all that the daemon can.
     #[arg(long, env = "CAPSTAN_ALLOW_OWN_NAMESPACE")]
     pub allow_own_namespace: bool,
-    /// The address of the probes; port 0 takes a free port and logs it.
+    /// The address of the probes; port 0 takes a free port and logs it. Here and below, `[::]` is all addresses of the machine, of IPv4 and
+    /// IPv6.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address, env = "CAPSTAN_LISTEN")]
     pub listen: SocketAddr,
     /// The addresses of metrics and diagnostics; may be given several times. Without it they are served at --listen,
@@ -263,6 +264,15 @@ pub struct Run {
 }
 
 impl Run {
+    /// Leaves out the manifests that the environment alone names and that are missing, if there are other operators: the image names a folder,
+    /// whether or not something is mounted there.
+    pub fn with_what_is_mounted(mut self) -> Self {
+        if self.operators.is_some() {
+            self.source.leave_unmounted(std::env::var_os(source::MANIFESTS).as_deref());
+        }
+        self
+    }
+
     /// Returns how many runs of one plugin may be under way at the same time.
     pub fn plugin_concurrency(&self) -> usize {
         let usual = || {
@@ -287,12 +297,14 @@ impl Run {
 
 /// `capstan check`.
 #[derive(Args, Debug)]
+#[command(mut_arg("manifests", |manifests| manifests.required(false).required_unless_present("ceilings")))]
 #[command(after_help = "\
 Examples:
   capstan check -m webpage.yaml
   capstan check -m webpage.yaml --crd crd.yaml     and do the fields that it names exist?
   capstan check -m webpage.yaml --pull             also if its component is in a registry
   capstan check -m webpage.yaml --ceilings ceilings.yaml -n team-a
+  capstan check --ceilings ceilings.yaml           are the ceilings right?
   capstan check -m operators/ -o json")]
 pub struct Check {
     /// The manifests and the code cache.
@@ -306,8 +318,9 @@ pub struct Check {
     /// are not looked at.
     #[arg(long)]
     pub pull: bool,
-    /// A file of ceilings (`capstan run --ceilings`): whether the operators stay within that of their namespace.
-    #[arg(long, value_name = "FILE", requires = "namespace")]
+    /// A file of ceilings (`capstan run --ceilings`): whether it is right or, with --namespace, whether the operators stay within that of the
+    /// namespace.
+    #[arg(long, value_name = "FILE")]
     pub ceilings: Option<PathBuf>,
     /// The namespace that they will be applied to, for --ceilings.
     #[arg(short, long, value_name = "NAME", value_parser = label)]
@@ -500,6 +513,7 @@ mod tests {
             ("run -m x.yaml --compile-timeout -1s", "'-1s' for '--compile-timeout <DURATION>'"),
             ("run -m x.yaml --plugin-memory -1Mi", "'-1Mi' for '--plugin-memory <SIZE>'"),
             ("run -m x.yaml --plugin-requests -1", "'-1' for '--plugin-requests <NUMBER>'"),
+            ("run -m x.yaml --insecure-registry https://r.dev", "such as registry.dev.svc:5000, without https://"),
             ("rbac -m x.yaml --namespace a.b", "such as capstan-system"),
             ("rbac -m x.yaml --service-account A", "such as capstan"),
             ("rbac -m x.yaml --name a/b", "such as capstan"),
@@ -517,6 +531,7 @@ mod tests {
             ("127.0.0.1:8080", "", ""),
             ("[::1]:8080", "", ""),
             ("0.0.0.0:8080", "", "127.0.0.1:8081"),
+            ("[::]:8080", "", "127.0.0.1:8081"),
             ("127.0.0.1:1", "127.0.0.1:2,0.0.0.0:3", "127.0.0.1:2,0.0.0.0:3"),
         ];
         for (listen, admin, expected) in table {

@@ -47,6 +47,19 @@ pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
     Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Says whether the ceilings are right, if that is all that is asked of them.
+fn ceilings(args: &Check) -> Option<Finding> {
+    let file = args.ceilings.as_ref().filter(|_| args.namespace.is_none())?;
+    let (ok, detail) = match operators::ceilings(file) {
+        Ok(ceilings) => {
+            let namespaces: Vec<_> = ceilings.namespaces().map(|namespace| &**namespace).collect();
+            (true, format!("for {}", namespaces.join(", ")))
+        }
+        Err(error) => (false, format!("{error:#}")),
+    };
+    Some(Finding { kind: "ceiling", name: file.display().to_string(), ok, detail })
+}
+
 /// Finds operators that are more than the ceiling of their namespace has.
 fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>> {
     let (Some(file), Some(namespace)) = (&args.ceilings, &args.namespace) else {
@@ -74,9 +87,11 @@ fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>
 /// # Errors
 /// If a path can't be read.
 pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
-    let Read { operators, problems } =
-        operators::read(&Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?)?;
-    let mut findings = Vec::new();
+    let manifests = Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?;
+    let mut findings: Vec<_> = ceilings(args).into_iter().collect();
+    // Of a daemon with ceilings, all operators may be objects of the cluster.
+    let read = if findings.is_empty() { operators::read } else { operators::read_some };
+    let Read { operators, problems } = read(&manifests)?;
     for (file, detail) in problems {
         findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
     }

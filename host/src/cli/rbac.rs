@@ -26,23 +26,38 @@ pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &args.ceilings {
         let name = format!("{}:operators", args.name);
-        printed.extend(objects(args, &name, &rbac::of_ceilings(&operators::ceilings(file)?, &args.namespace)));
+        let ceilings = operators::ceilings_of_others(file, &args.namespace)?;
+        printed.extend(objects(args, &name, &rbac::of_ceilings(&ceilings, &args.namespace)));
     }
     crate::print(&text(args.output, &printed)?)
 }
 
 /// The service account that holds a role.
 struct Holder<'a> {
-    /// The name of the role and its binding.
+    /// The name of the role and its binding in the daemon's namespace.
     role: String,
+    /// The namespace of the daemon.
+    own: &'a str,
     account: &'a str,
     namespace: &'a str,
+}
+
+impl Holder<'_> {
+    /// Returns the name of the role that holds there. Elsewhere than in the daemon's namespace there may be those of a daemon in another one.
+    fn role_name(&self, reach: &Reach) -> String {
+        let Self { role, own, .. } = self;
+        match reach {
+            Reach::Namespace(namespace) if **namespace == **own => role.clone(),
+            Reach::Namespace(_) | Reach::Cluster => format!("{own}:{role}"),
+        }
+    }
 }
 
 /// Returns the roles and bindings of the daemon; the accounts of operators, their roles and bindings; and the roles
 /// that let the daemon impersonate these accounts, and read the kubeconfigs of other clusters and what has values of `config`, and no other.
 fn objects(args: &Rbac, name: &str, rights: &Rights) -> Vec<Value> {
-    let daemon = Holder { role: name.to_owned(), account: &args.service_account, namespace: &args.namespace };
+    let own = args.namespace.as_str();
+    let daemon = Holder { role: name.to_owned(), own, account: &args.service_account, namespace: own };
     let bound = |holder: &Holder<'_>, rules: &Rules| -> Vec<Value> {
         let each = rules.iter();
         each.flat_map(|(reach, rules)| [role(holder, reach, rules), binding(holder, reach)]).collect()
@@ -55,7 +70,7 @@ fn objects(args: &Rbac, name: &str, rights: &Rights) -> Vec<Value> {
             "apiVersion": "v1", "kind": "ServiceAccount",
             "metadata": { "name": &**account, "namespace": &**namespace },
         }));
-        let holder = Holder { role: format!("{name}:{namespace}:{account}"), account, namespace };
+        let holder = Holder { role: format!("{name}:{namespace}:{account}"), own, account, namespace };
         objects.extend(bound(&holder, rules));
     }
     let acting = Holder { role: format!("{name}:impersonate"), ..daemon };
@@ -70,7 +85,7 @@ fn objects(args: &Rbac, name: &str, rights: &Rights) -> Vec<Value> {
     }
     for (resource, names) in &rights.granted {
         let reading = Holder { role: format!("{name}:{resource}"), ..acting };
-        let reach = Reach::Namespace(args.namespace.as_str().into());
+        let reach = Reach::Namespace(own.into());
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         let rule = json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"], "resourceNames": names });
         objects.push(role_of(&reading, &reach, &[rule]));
@@ -127,7 +142,7 @@ fn binding(holder: &Holder<'_>, reach: &Reach) -> Value {
         "apiVersion": format!("{GROUP}/v1"),
         "kind": format!("{}Binding", role_kind(reach)),
         "metadata": metadata(holder, reach),
-        "roleRef": { "apiGroup": GROUP, "kind": role_kind(reach), "name": holder.role },
+        "roleRef": { "apiGroup": GROUP, "kind": role_kind(reach), "name": holder.role_name(reach) },
         "subjects": [account],
     })
 }
@@ -140,9 +155,10 @@ fn role_kind(reach: &Reach) -> &'static str {
 }
 
 fn metadata(holder: &Holder<'_>, reach: &Reach) -> Value {
+    let name = holder.role_name(reach);
     match reach {
-        Reach::Cluster => json!({ "name": holder.role }),
-        Reach::Namespace(namespace) => json!({ "name": holder.role, "namespace": &**namespace }),
+        Reach::Cluster => json!({ "name": name }),
+        Reach::Namespace(namespace) => json!({ "name": name, "namespace": &**namespace }),
     }
 }
 
@@ -200,18 +216,18 @@ mod tests {
 
     #[test]
     fn a_binding_joins_the_account_to_the_role_where_the_role_is() {
-        let holder = Holder { role: "operator".to_owned(), account: "account", namespace: "home" };
+        let holder = Holder { role: "operator".to_owned(), own: "home", account: "account", namespace: "home" };
         let reach = Reach::Namespace("away".into());
         let expected = "\
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: operator
+  name: home:operator
   namespace: away
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: operator
+  name: home:operator
 subjects:
 - kind: ServiceAccount
   name: account

@@ -11,10 +11,10 @@ use capstan_core::source::registered::News;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 use tokio::time::{Instant, sleep};
 
 use super::Access;
+use crate::metrics::CountedPlugin;
 
 /// The plugins' meters.
 #[derive(Default)]
@@ -35,13 +35,20 @@ pub struct Metered {
     api: Access,
     meter: Arc<Meter>,
     rate: Rate,
-    throttled: Counter,
+    /// Its metrics, which are there as long as this is.
+    counted: CountedPlugin,
 }
 
 impl Meters {
     /// Returns the API server as a plugin has it that may send so many requests a second.
-    pub fn api_of(&self, unit: (&Arc<str>, &Arc<str>), per_second: u32, api: Access, throttled: Counter) -> Metered {
-        Metered { api, meter: self.meter(unit), rate: Rate::per_second(per_second), throttled }
+    pub fn api_of(
+        &self,
+        unit: (&Arc<str>, &Arc<str>),
+        per_second: u32,
+        api: Access,
+        counted: CountedPlugin,
+    ) -> Metered {
+        Metered { api, meter: self.meter(unit), rate: Rate::per_second(per_second), counted }
     }
 }
 
@@ -65,7 +72,7 @@ impl Metered {
     async fn turn(&self) {
         let wait = self.meter.state.lock().take(self.rate, Instant::now());
         if wait > Duration::ZERO {
-            self.throttled.inc();
+            self.counted.counts.throttled.inc();
             sleep(wait).await;
         }
     }

@@ -65,7 +65,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
     let access = |api: &Arc<ApiServer>, who| Access::new(Arc::clone(api), who).counting_for(Arc::clone(&account));
     let metered = |api: &Arc<ApiServer>, who: Identity| {
         let api = access(api, who);
-        environment.meters.api_of(unit, per_second, api, counters.throttled.clone())
+        environment.meters.api_of(unit, per_second, api, counters.clone())
     };
     let own = declared.site(environment).api;
     let cluster = metered(&own, who.clone());
@@ -94,7 +94,7 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
         edition,
         settings: settings(spec, environment),
         holder: environment.holder.clone(),
-        events: events(declared, environment, access(&own, who), counters.dropped),
+        events: events(declared, environment, access(&own, who), counters.counts.dropped.clone()),
         conditions,
         spec: spec.clone(),
     }

@@ -103,7 +103,7 @@ impl Inner {
             }
         };
         let (status, text) = answered.unwrap_or_else(|refusal| refusal);
-        self.metrics.plugins.count_request(counted, status.as_u16());
+        self.metrics.runs.count_request(counted, status.as_u16());
         (status, text)
     }
 

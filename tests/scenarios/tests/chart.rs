@@ -9,6 +9,7 @@ use cluster::{Api, Cluster, Options, Query, User, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start, component, run};
 use serde_json::{Value, json};
 
+mod beside;
 mod deploy;
 mod helm;
 mod pod;
@@ -207,6 +208,23 @@ fn helm_test_checks_manifests_and_components() {
     assert!(!well && said.contains("/etc/capstan/defaults/defaults.yaml:"), "{said}");
     release.upgrade(&["--set", "defaults.controllers.concurrency=2"]);
     assert!(checked().0);
+    let team = release.place.cluster.namespace("chart-team").unwrap();
+    let ceiling = |keys: &str| {
+        json!({ "operatorObjects": { "enabled": true, "definition": false, "ceilings": { "teams": {
+            "namespaces": [team.name()], "serviceAccounts": ["pages"], "verifyKeys": [keys],
+            "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }],
+        } } } })
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+    for (key, right, expected) in [(key, true, team.name()), (&key[..60], false, "spec.ceilings.teams.verifyKeys[0]")] {
+        fs::write(&file, ceiling(key).to_string()).unwrap();
+        release.upgrade(&["--values", file.path().to_str().unwrap()]);
+        let (well, said) = checked();
+        assert_eq!(well, right, "{said}");
+        assert!(said.contains("ceiling") && said.contains(expected), "{said}");
+    }
+    release.upgrade(&[]);
     // What no schema can find.
     let service = "operators.webpage.manifest.spec.controllers.webpage.workflow.dependents.service";
     release.upgrade(&["--set", &format!("{service}.dependsOn={{confgmap}}")]);
@@ -414,8 +432,43 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
             "operators.webpage.components.webpage.data: expected a WebAssembly component in base64",
         ),
         ("serviceMonitor.enabled=true", "serviceMonitor.enabled needs metrics.enabled"),
+        ("compile.timeout=0s", "at '/compile/timeout': '0s' does not match pattern '[1-9]'"),
+        ("insecureRegistries={https://r.dev}", "at '/insecureRegistries/0'"),
+        ("verifyKeys={-----BEGIN PUBLIC KEY-----}", "at '/verifyKeys/0'"),
+        (
+            "codeCache.size=2Gi",
+            "codeCache.sizeLimit: 1152Mi is less than codeCache.size and componentCache.size, 2Gi and 128Mi",
+        ),
+        ("operatorObjects.onNewVersion=ask", "operatorObjects.onNewVersion: ask needs operatorObjects.enabled"),
     ];
-    for (value, expected) in table {
+    let ceiling = |name: &str, namespace: &str| {
+        let rules = "rules[0].apiGroups={example.com},rules[0].resources={pages},rules[0].verbs={get}";
+        let fields = format!("namespaces={{{namespace}}},serviceAccounts={{pages}},{rules}");
+        fields.split(',').map(|field| format!(",operatorObjects.ceilings.{name}.{field}")).collect::<String>()
+    };
+    let on = "operatorObjects.enabled=true";
+    let a = ceiling("a", "team");
+    let ceilings = [
+        (a.trim_start_matches(',').to_owned(), "operatorObjects.ceilings needs operatorObjects.enabled"),
+        (
+            format!("{on}{a},operatorObjects.ceilings.a.operatrs=2"),
+            "at '/operatorObjects/ceilings/a': additional properties 'operatrs' not allowed",
+        ),
+        (
+            format!("{on}{a},operatorObjects.ceilings.a.limits.memry=1Mi"),
+            "at '/operatorObjects/ceilings/a/limits': additional properties 'memry' not allowed",
+        ),
+        (
+            format!("{on}{}", ceiling("a", "default")),
+            "operatorObjects.ceilings.a.namespaces: default is the release's own namespace",
+        ),
+        (
+            format!("{on}{a}{}", ceiling("b", "team")),
+            "operatorObjects.ceilings.b.namespaces: team is in the ceiling a, too; expected it in one of them",
+        ),
+    ];
+    let ceilings = ceilings.iter().map(|(value, expected)| (&**value, *expected));
+    for (value, expected) in table.into_iter().chain(ceilings) {
         let component = "operators.webpage.components.webpage.data=AGFzbQ0AAQA=";
         let refused = offline(&["template", chart, "-f", &example, "--set", component, "--set", value]);
         let said = refused.expect_err(value);
@@ -494,7 +547,7 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     let closed = container(&json!({}));
     assert_eq!(closed["ports"].as_array().unwrap().len(), 1);
     let port = &closed["ports"][0];
-    has(&closed, &format!("--listen=0.0.0.0:{}", port["containerPort"]));
+    has(&closed, &format!("--listen=[::]:{}", port["containerPort"]));
     has(&closed, "--admin-listen=127.0.0.1:8081");
     assert_eq!(closed["env"][1]["value"], "127.0.0.1:8081", "for `capstan plugins`");
     for (probe, path) in [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")] {
@@ -507,7 +560,7 @@ fn probes_have_a_port_of_their_own_and_metrics_have_one_if_that_is_wanted() {
     let values = json!({ "metrics": { "enabled": true } });
     let open = container(&values);
     let port = &open["ports"][1];
-    has(&open, &format!("--admin-listen=127.0.0.1:8081,0.0.0.0:{}", port["containerPort"]));
+    has(&open, &format!("--admin-listen=127.0.0.1:8081,[::]:{}", port["containerPort"]));
     has(&open, "--metrics-auth=token");
     let service = render("service.yaml", &values);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], port["name"]);
@@ -528,8 +581,11 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
     };
     assert_eq!(about(&json!({})), (json!({ "emptyDir": { "sizeLimit": "1152Mi" } }), "768Mi".to_owned()));
     let values = json!({ "codeCache": { "size": "3Gi", "persistentVolumeClaim": "code" } });
+    let check = json!({ "manifests": ["/operators"], "codeCache": values["codeCache"] });
+    let check = template("tests/check.yaml", "home", &check).unwrap().remove(0);
+    assert!(!check["spec"]["volumes"].to_string().contains("persistentVolumeClaim"), "the daemon is at work there");
     assert_eq!(about(&values), (json!({ "persistentVolumeClaim": { "claimName": "code" } }), "3Gi".to_owned()));
-    let values = json!({ "componentCache": { "size": "2Gi" }, "insecureRegistries": ["r.dev:5000", "s.dev"] });
+    let values = json!({ "componentCache": { "size": "2Gi" }, "codeCache": { "sizeLimit": "3Gi" }, "insecureRegistries": ["r.dev:5000", "s.dev"] });
     let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"]["spec"].clone();
     for argument in ["--component-cache-size=2Gi", "--insecure-registry=r.dev:5000", "--insecure-registry=s.dev"] {
         assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!(argument)), "{argument}");
@@ -579,7 +635,7 @@ fn requests_from_outside_have_a_port_and_a_service_only_if_that_is_wanted() {
 
     let peers = json!([{ "podSelector": {} }]);
     let (open, volumes, services, ingress) = all(&values(json!({ "enabled": true, "port": 443, "from": peers })));
-    assert!(open["args"].as_array().unwrap().contains(&json!("--inbound-listen=0.0.0.0:8083")), "{open}");
+    assert!(open["args"].as_array().unwrap().contains(&json!("--inbound-listen=[::]:8083")), "{open}");
     assert!(!open["args"].to_string().contains("inbound-tls") && !volumes.contains("inbound-tls"), "{open}");
     assert_eq!(open["ports"][1], json!({ "name": "inbound", "containerPort": 8083, "protocol": "TCP" }));
     assert_eq!(services[0]["metadata"]["name"], "capstan-inbound");
@@ -617,7 +673,7 @@ fn metrics_are_read_with_a_token_and_the_daemon_may_ask_whose_it_is() {
         monitor["spec"]["endpoints"][0].clone()
     };
     let (token, none) = (names(&metrics("token")), names(&metrics("none")));
-    for name in ["capstan-metrics-auth", "capstan-metrics-reader"] {
+    for name in ["home:capstan-metrics-auth", "home:capstan-metrics-reader"] {
         assert!(token.contains(name), "{token:?}");
         assert!(!none.contains(name) && !names(&json!({})).contains(name), "{none:?}");
     }

@@ -28,6 +28,15 @@ const KEY: &str = "etc/capstan/key";
 const OPERATORS: &str = "etc/capstan/operators";
 const CACHE: &str = "var/cache/capstan";
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
+/// The variables of the image, which its containers have unless they say otherwise.
+pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("CAPSTAN_MANIFESTS", "/etc/capstan/operators"),
+    ("CAPSTAN_CODE_CACHE", "/var/cache/capstan/code"),
+    ("CAPSTAN_LISTEN", "[::]:8080"),
+    ("CAPSTAN_ADDRESS", "127.0.0.1:8081"),
+    ("MIMALLOC_ALLOW_THP", "0"),
+];
 /// The devices that a container gets, as far as a program needs them.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
@@ -268,14 +277,7 @@ fn the_image_is_the_daemon_and_nothing_else() {
     let expected = json!({
         "User": "65532:65532",
         "ExposedPorts": { "8080/tcp": {} },
-        "Env": [
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "CAPSTAN_MANIFESTS=/etc/capstan/operators",
-            "CAPSTAN_CODE_CACHE=/var/cache/capstan/code",
-            "CAPSTAN_LISTEN=0.0.0.0:8080",
-            "CAPSTAN_ADDRESS=127.0.0.1:8081",
-            "MIMALLOC_ALLOW_THP=0",
-        ],
+        "Env": ENVIRONMENT.map(|(name, value)| format!("{name}={value}")),
         "Entrypoint": ["/capstan"],
         "Cmd": ["run"],
         "Labels": {

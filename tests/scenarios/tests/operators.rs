@@ -181,6 +181,27 @@ fn an_operator_is_applied_changed_refused_and_deleted_as_an_object() {
 }
 
 #[test]
+fn a_folder_of_manifests_may_be_empty_beside_objects_and_is_not_missed_if_only_the_environment_names_it() {
+    // OP-1
+    let desk = Desk::new("op-env");
+    let folder = Folder::new();
+    let (empty, missing) = (folder.path(""), folder.path("missing"));
+    let named = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    for start in [
+        Start::at(&empty),
+        Start::on_objects().variable("CAPSTAN_MANIFESTS", &named(&empty)),
+        Start::on_objects().variable("CAPSTAN_MANIFESTS", &named(&missing)),
+    ] {
+        assert!(desk.start(start).until_ready().stop().success());
+    }
+    let arguments = ["run", "--operators", "cluster", "-m", &named(&missing)];
+    let kubeconfig = desk.place.cluster.admin_kubeconfig();
+    let output = Command::new(capstan()).args(arguments).env("KUBECONFIG", kubeconfig).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(&named(&missing)), "{said}");
+}
+
+#[test]
 fn the_last_good_version_of_an_object_goes_on_over_a_restart() {
     // OP-5
     let desk = Desk::new("op-restart");

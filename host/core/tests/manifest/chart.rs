@@ -1,4 +1,4 @@
-//! Makes of the manifest's schema what `charts/capstan/values.schema.json` says of manifests in values, as all versions of Helm 3 read it: draft 7,
+//! Makes of the schemas of manifests and ceilings what `charts/capstan/values.schema.json` says of these in values, as all versions of Helm 3 read it: draft 7,
 //! with `definitions` in the same file, and nothing beside a `$ref`.
 
 use serde_json::{Map, Value, json};
@@ -6,9 +6,13 @@ use serde_json::{Map, Value, json};
 /// What begins what is generated: all that comes before is written by hand.
 pub(crate) const BEGINNING: &str = "\n    \"manifest\": {\n";
 
-/// Returns the end of the file, from the definition of a manifest on.
-pub(crate) fn end(schema: &Value) -> String {
+/// Returns the end of the file, from the definition of a manifest on: what it is made of, and what ceilings are made of.
+pub(crate) fn end(schema: &Value, ceilings: &Value) -> String {
     let mut definitions = schema["$defs"].as_object().unwrap().clone();
+    for (name, definition) in ceilings["$defs"].as_object().unwrap().iter().filter(|(name, _)| *name != "Spec") {
+        let before = definitions.insert(name.clone(), definition.clone());
+        assert!(before.is_none(), "manifests and ceilings have a {name} each");
+    }
     // The chart gives what is left out here.
     forget(&mut definitions["Metadata"], "required");
     let plugin = &mut definitions["Plugin"]["required"];

@@ -35,7 +35,7 @@ pub struct Rbac {
     /// The daemon's service account.
     #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = name)]
     pub service_account: String,
-    /// The name of roles and bindings.
+    /// The name of roles and bindings; before it stands the daemon's namespace, except for those that are there.
     #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = segment)]
     pub name: String,
     /// A plural that can't be guessed; may be given several times.

@@ -1,5 +1,6 @@
 //! The arguments that say where manifests are, and what may be kept and taken for their components.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,9 @@ use clap::Args;
 
 use super::registry::MirrorsOf;
 use super::{seconds, size};
+
+/// The variable that names manifests.
+pub(super) const MANIFESTS: &str = "CAPSTAN_MANIFESTS";
 
 /// The manifests and the options for their components.
 #[derive(Args, Clone, Debug)]
@@ -17,7 +21,7 @@ pub struct Source {
         long = "manifest",
         value_name = "PATH",
         required = true,
-        env = "CAPSTAN_MANIFESTS",
+        env = MANIFESTS,
         value_delimiter = ','
     )]
     pub manifests: Vec<PathBuf>,
@@ -45,6 +49,7 @@ pub struct Source {
     #[arg(
         long = "insecure-registry",
         value_name = "HOST:PORT",
+        value_parser = host,
         env = "CAPSTAN_INSECURE_REGISTRIES",
         value_delimiter = ','
     )]
@@ -63,4 +68,22 @@ pub struct Source {
     /// The most CPU time that compiling a component may take; by the clock it may take three times that.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = seconds, allow_hyphen_values = true, env = "CAPSTAN_COMPILE_TIMEOUT")]
     pub compile_timeout: Duration,
+}
+
+impl Source {
+    /// Leaves out the manifests that are missing, if they are those that the environment names.
+    pub(super) fn leave_unmounted(&mut self, environment: Option<&OsStr>) {
+        let named = environment.and_then(OsStr::to_str).into_iter().flat_map(|paths| paths.split(','));
+        if named.map(PathBuf::from).eq(self.manifests.iter().cloned()) {
+            self.manifests.retain(|path| path.exists());
+        }
+    }
+}
+
+/// Reads a host with its port, as it stands in references.
+fn host(text: &str) -> Result<String, String> {
+    let is_one = !text.is_empty() && !text.contains(|c: char| c == '/' || c.is_whitespace());
+    is_one.then(|| text.to_owned()).ok_or_else(|| {
+        "expected a host with its port, such as registry.dev.svc:5000, without https:// or a path".to_owned()
+    })
 }

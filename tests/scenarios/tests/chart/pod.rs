@@ -12,6 +12,8 @@ use cluster::Cluster;
 use scenarios::{Daemon, capstan};
 use serde_json::{Value, json};
 
+use crate::image::ENVIRONMENT;
+
 /// Where a pod's service account is found.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The entry point of the image.
@@ -93,8 +95,8 @@ impl<'a> Pod<'a> {
             });
         }
         command.env_clear();
+        command.envs(ENVIRONMENT.map(|(name, value)| (name, below(value))));
         // What a container runtime and the kubelet add.
-        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("HOSTNAME", "capstan-0");
         let server = self.cluster.url().trim_start_matches("https://");
         let (host, port) = server.rsplit_once(':').unwrap();

@@ -291,9 +291,13 @@ fn the_chart_gives_the_rights_that_the_daemon_prints_for_ceilings() {
     let document =
         json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": ceilings } });
     fs::write(&file, document.to_string()).unwrap();
-    let arguments = ["rbac", "-o", "json", "--namespace", "home", "--ceilings", file.path().to_str().unwrap()];
-    let (code, out, err) = run(&arguments);
+    let at = |own: &str| run(&["rbac", "-o", "json", "--namespace", own, "--ceilings", file.path().to_str().unwrap()]);
+    let (code, out, err) = at("home");
     assert_eq!(code, 0, "{err}");
+    // CE-1
+    let (code, _, refused) = at("team-a");
+    let expected = "spec.ceilings.teams.namespaces: found `team-a`, the daemon's own namespace";
+    assert!(code == 1 && refused.contains(expected), "{refused}");
     let list: Value = serde_json::from_str(&out).unwrap();
     let printed = sorted(list["items"].as_array().unwrap().clone());
     assert_eq!(printed.len(), 29);
@@ -307,6 +311,31 @@ fn the_chart_gives_the_rights_that_the_daemon_prints_for_ceilings() {
     let map = template("ceilings.yaml", "home", &values).unwrap().remove(0);
     let given: Value = serde_yaml::from_str(map["data"]["ceilings.yaml"].as_str().unwrap()).unwrap();
     assert_eq!(given, document);
+}
+
+#[test]
+fn an_account_of_an_operator_in_the_values_and_of_a_ceiling_is_made_once() {
+    let mut operator = manifest(json!({}), json!({ "namespaces": ["team-a"] }));
+    operator["spec"]["serviceAccount"] = json!({ "name": "pages", "namespace": "team-a" });
+    let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
+    let ceiling = json!({ "namespaces": ["team-a"], "serviceAccounts": ["pages", "shops"], "rules": rules });
+    let values = json!({
+        "operatorObjects": { "enabled": true, "ceilings": { "teams": ceiling } },
+        "operators": { "o": { "manifest": operator, "components": {} } },
+    });
+    let objects = template("rbac.yaml", "home", &values).unwrap();
+    let mut places: Vec<_> = objects
+        .iter()
+        .map(|object| {
+            let place = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
+            place.map(|part| part.as_str().unwrap_or_default()).join(" ")
+        })
+        .collect();
+    places.sort();
+    assert!(places.contains(&"ServiceAccount team-a pages".to_owned()), "{places:?}");
+    let all = places.len();
+    places.dedup();
+    assert_eq!(places.len(), all, "{places:?}");
 }
 
 #[test]
@@ -460,10 +489,12 @@ impl Strict {
 
     /// Takes away what [`Strict::permit`] gave.
     fn forbid(&self, name: &str) {
-        let kinds = "roles,rolebindings,clusterroles,clusterrolebindings";
         let namespace = self.namespace.name();
-        for kind in kinds.split(',') {
-            self.cluster.kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"]).unwrap();
+        let wide = format!("{namespace}:{name}");
+        for (kinds, name) in [("roles,rolebindings", name), ("clusterroles,clusterrolebindings", &wide)] {
+            for kind in kinds.split(',') {
+                self.cluster.kubectl(&["-n", namespace, "delete", kind, name, "--ignore-not-found"]).unwrap();
+            }
         }
     }
 
