@@ -169,6 +169,8 @@ impl Hour<'_> {
         shell.env("HOUR", home).env("SOURCE", source).env("FIELD", field).env("CAPSTAN_SDK", self.sdk);
         shell.env("CAPSTAN_CODE_CACHE", home.join("code")).env("CAPSTAN_LISTEN", "127.0.0.1:0");
         shell.env("CAPSTAN_COMPONENT_CACHE", home.join("components")).env("DOCKER_CONFIG", home.join("docker"));
+        // However busy the machine is, as with a component in Python.
+        shell.env("CAPSTAN_COMPILE_TIMEOUT", "10m");
         // The toolchain that is there already.
         shell.env("GOTOOLCHAIN", plugins::go_toolchain(self.workspace)?);
         let finished = process::run(shell, &mut |line| task.at(line.trim()))?;
