@@ -152,6 +152,7 @@ async fn serve(
     let images = operators::images(&args.source, outside.clone())?;
     let status = Arc::new(Status::pulling(images.clone()));
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside, images.clone())?;
+    let compiled = disk.compiled();
     let (supply, teller, asking) = with_objects(supply(disk), (args, &status), &environment).await?;
     let _teller = teller.map(|teller| AbortOnDropHandle::new(tokio::spawn(teller.run())));
     let supervisor = Supervisor::new(supply, Arc::clone(&environment), Arc::clone(&status), stop.clone())
@@ -170,6 +171,11 @@ async fn serve(
     pages.registry.register_collector(Box::new(Up(Arc::clone(&environment.clusters))));
     let warnings = environment.api.warnings();
     pages.registry.register("api_server_warnings", "Warnings that the API server has sent with its answers", warnings);
+    pages.registry.register(
+        "components_compiled",
+        "Components that were compiled, as no code of theirs was kept",
+        compiled,
+    );
     let pages = Admin::new(pages);
     if listeners.is_empty() {
         control.show(pages.router());

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use capstan_core::manifest::Bytes;
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 use rayon::ThreadPoolBuilder;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
@@ -70,6 +71,8 @@ struct Shared {
     turn: Semaphore,
     /// How many are to be in place before anything is compiled.
     ahead: watch::Sender<usize>,
+    /// How many have been compiled, or begun to be.
+    compiled: Counter,
 }
 
 #[derive(Debug)]
@@ -168,6 +171,7 @@ impl CodeCache {
                 spare: Semaphore::new(SPARE_READERS),
                 turn: Semaphore::new(1),
                 ahead: watch::Sender::new(0),
+                compiled: Counter::default(),
             }),
             compiler: None,
             head_start: None,
@@ -200,6 +204,11 @@ impl CodeCache {
     #[must_use]
     pub fn without_failures(&self) -> Self {
         Self { remembers: false, ..self.clone() }
+    }
+
+    /// Returns what counts the components that are compiled.
+    pub fn compiled(&self) -> Counter {
+        self.shared.compiled.clone()
     }
 
     /// Reads a component on a thread of its own, not too many at once.
@@ -280,11 +289,13 @@ impl CodeCache {
         digest: &str,
     ) -> Result<Code, Error> {
         let Some(compiler) = &self.compiler else {
+            self.shared.compiled.inc();
             return self.compile_here(engine, wasm, digest).await;
         };
         self.remembered(digest)?;
         let limits = compiler.budget.limits();
         compiler.budget.suffices(limits)?;
+        self.shared.compiled.inc();
         let attempt = Attempt::begin(self.shared.folder.clone(), digest, limits);
         let job = Job { compiler, limits, engine, wasm: &wasm, digest };
         let error = match self.compile_elsewhere(job).await {

@@ -58,7 +58,7 @@ struct Shared {
     in_force: Mutex<BTreeSet<Digest>>,
     /// What is known has changed.
     changed: Notify,
-    registries: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
+    turns: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
     thread: OnceLock<Option<(Handle, DropGuard)>>,
 }
 
@@ -317,11 +317,14 @@ impl Shared {
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
         let pinned = |digest| Right::of(&image.reference.at(digest), image.insecure, &credentials);
         let asked = async {
+            // Who else asks for the same is given what the first one has pulled.
+            let first = self.turn(&right.name(), 1);
+            let _first = first.acquire().await;
             let mut failures = Vec::new();
             for (place, who) in places.iter().zip(&credentials) {
                 let pulled = async {
                     let session = self.session((image, place), facts, who.clone())?;
-                    let turn = self.turn(place);
+                    let turn = self.turn(place.registry(), AT_ONCE);
                     let _turn = turn.acquire().await;
                     // Somebody else may have been given it meanwhile.
                     let remembered = kept.known(&right).filter(met);
@@ -413,11 +416,11 @@ impl Shared {
         Ok(known)
     }
 
-    /// Returns the turns of questions to a registry: one that hangs holds up nobody else's.
-    fn turn(&self, reference: &Reference) -> Arc<Semaphore> {
-        let mut registries = self.registries.lock();
-        registries.retain(|_, turn| Arc::strong_count(turn) > 1);
-        let turn = registries.entry(reference.registry().into()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE)));
+    /// Returns the turns of questions to a registry, or for what somebody has a right to: one that hangs holds up no others.
+    fn turn(&self, of: &str, at_once: usize) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock();
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let turn = turns.entry(of.into()).or_insert_with(|| Arc::new(Semaphore::new(at_once)));
         Arc::clone(turn)
     }
 

@@ -137,7 +137,8 @@ impl Right {
         Self(Digest::sha256(text.as_bytes()))
     }
 
-    fn name(&self) -> String {
+    /// Returns the name of its file.
+    pub(super) fn name(&self) -> String {
         format!("{}.{KNOWN}", self.0.hex())
     }
 }

@@ -13,6 +13,7 @@ use capstan_core::rollout::File;
 use capstan_core::room::Room;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use prometheus_client::metrics::counter::Counter;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
@@ -79,6 +80,11 @@ impl Disk {
             images,
             hangup: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Returns what counts the components that are compiled.
+    pub fn compiled(&self) -> Counter {
+        self.cache.compiled()
     }
 
     fn watch(&mut self, operators: &[Operator]) {

@@ -16,6 +16,7 @@ mod diary;
 mod load;
 mod measure;
 mod objects;
+mod registry;
 mod report;
 mod stage;
 mod subject;
@@ -29,7 +30,7 @@ use subject::Subject;
 #[command(max_term_width = 100)]
 #[command(after_help = "\
 Measures: check, idle, create, restart, drift, change, noop, cache, swap, swaps, languages,
-neighbours, lists.
+neighbours, lists, follow, fleet, tenants.
 
 Examples:
   cargo xtask bench --only processes          all measures, once: 15 minutes

@@ -14,6 +14,8 @@ use crate::stage::Stage;
 use crate::subject::Subject;
 use crate::usage;
 
+mod fleet;
+mod follow;
 mod languages;
 mod lists;
 mod neighbours;
@@ -23,6 +25,7 @@ mod spread;
 mod starts;
 mod swap;
 mod swaps;
+mod tenants;
 
 /// After the end of what is measured, what it has set off is waited for and counted too.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -44,6 +47,9 @@ pub(crate) enum Measure {
     Languages,
     Neighbours,
     Lists,
+    Follow,
+    Fleet,
+    Tenants,
 }
 
 /// How much of everything there is.
@@ -118,6 +124,9 @@ impl Measure {
             Self::Lists => {
                 format!("from a change to its run, 500 a second, while {listed} objects are listed again and again")
             }
+            Self::Follow => "from a push to a tag that is asked for once a second to its version in force".to_owned(),
+            Self::Fleet => "start of 100 operators with 20 components of a registry".to_owned(),
+            Self::Tenants => "200 operators that are objects in 50 namespaces with a ceiling, and 20 more".to_owned(),
             Self::Neighbours => "from a change to its status, while runs of other plugins compute".to_owned(),
         }
     }
@@ -135,10 +144,11 @@ impl<'a> Rounds<'a> {
 
     pub(crate) fn run(&mut self) -> Result<()> {
         use Measure::{
-            Cache, Change, Check, Create, Drift, Idle, Languages, Lists, Neighbours, Noop, Restart, Swap, Swaps,
+            Cache, Change, Check, Create, Drift, Fleet, Follow, Idle, Languages, Lists, Neighbours, Noop, Restart,
+            Swap, Swaps, Tenants,
         };
         // Each row shares a control plane.
-        let stages: [&[(&[Measure], Take)]; 6] = [
+        let stages: [&[(&[Measure], Take)]; 8] = [
             &[
                 (&[Check], starts::check),
                 (&[Idle], starts::idle),
@@ -149,6 +159,8 @@ impl<'a> Rounds<'a> {
             &[(&[Languages], languages::measure)],
             &[(&[Neighbours], neighbours::measure)],
             &[(&[Lists], lists::measure)],
+            &[(&[Follow], follow::measure), (&[Fleet], fleet::measure)],
+            &[(&[Tenants], tenants::measure)],
         ];
         for takes in stages {
             let wanted: Vec<_> = takes.iter().filter(|(measures, _)| self.wants(measures)).collect();

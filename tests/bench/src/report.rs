@@ -79,7 +79,9 @@ impl Target {
             (Measure::Create, "writes") => Self::Exactly(4000.0),
             (Measure::Restart, "until all are reconciled") => Self::AtMost(0.6),
             (Measure::Restart, "operator CPU") => Self::AtMost(0.5),
-            (Measure::Restart | Measure::Noop, "writes") | (Measure::Noop, "reads") => Self::Exactly(0.0),
+            (Measure::Restart | Measure::Noop, "writes")
+            | (Measure::Noop, "reads")
+            | (Measure::Fleet, "warm: pulls" | "warm: compiled") => Self::Exactly(0.0),
             (Measure::Noop, "CPU of a reconcile") => Self::AtMost(200.0),
             (Measure::Cache, "start to synced") => Self::AtMost(1.0),
             (Measure::Cache, "Pss above idle") => Self::AtMost(60.0),
@@ -91,6 +93,11 @@ impl Target {
             (Measure::Swaps, "growth of Pss since the first tenth") => Self::AtMost(5.0),
             (Measure::Neighbours, name) if name.ends_with(": p99 / p99 alone") => Self::AtMost(3.0),
             (Measure::Neighbours, name) if name.ends_with(": /livez, p99") => Self::AtMost(20.0),
+            (Measure::Follow, "its end to in force, without that, most") => Self::AtMost(1500.0),
+            (Measure::Fleet, "cold: pulls of a component, most") => Self::Exactly(1.0),
+            (Measure::Fleet, "cold: pulls" | "cold: compiled") => Self::Exactly(20.0),
+            (Measure::Tenants, "Pss of an idle one") => Self::AtMost(0.7),
+            (Measure::Tenants, "one more, created to Ready, median") => Self::AtMost(300.0),
             _ => return None,
         };
         Some(target)

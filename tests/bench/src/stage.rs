@@ -56,7 +56,7 @@ impl Stage {
         fs::copy(&subject.component, folder.join(SAMPLE)).context("copy the component")?;
         let stage = Self { kubeconfig: cluster.kubeconfig(&user)?, cluster, folder, capstan: subject.capstan.clone() };
         stage.check(&stage.manifest("warm", &Subject::sample()?)?)?;
-        for kind in ["sample.capstan.dev/v1/webpages", "test.capstan.dev/v1/probes"] {
+        for kind in ["sample.capstan.dev/v1/webpages", "test.capstan.dev/v1/probes", "capstan.dev/v1alpha1/operators"] {
             SERVED.until(&format!("the API server to serve {kind}"), || {
                 Ok(stage.cluster.api().find(&format!("/apis/{kind}?limit=1"))?)
             })?;
@@ -73,6 +73,11 @@ impl Stage {
         let namespace = json!({ "metadata": { "name": name } });
         self.cluster.api().create("/api/v1/namespaces", &namespace)?;
         Ok(())
+    }
+
+    /// Returns the path of one of the files that go with the control plane.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// Writes a manifest beside the component and returns its path.
@@ -100,19 +105,44 @@ impl Stage {
         fs::remove_dir_all(self.folder.join("code")).context("remove the compiled code")
     }
 
+    /// Returns the daemon's binary.
+    pub(crate) fn program(&self) -> Command {
+        let mut program = Command::new(&self.capstan);
+        // What `docker login` has left on this machine is for nobody here.
+        program.env("DOCKER_CONFIG", self.file("docker"));
+        program
+    }
+
+    /// Returns a command of the daemon's binary that uses the caches.
+    fn cached(&self, command: &str) -> Command {
+        let mut capstan = self.program();
+        capstan.arg(command).arg("--code-cache").arg(self.file("code"));
+        capstan.arg("--component-cache").arg(self.file("components"));
+        capstan
+    }
+
     /// Returns a command of the daemon's binary for a manifest.
     pub(crate) fn capstan(&self, command: &str, manifest: &Path) -> Command {
-        let mut capstan = Command::new(&self.capstan);
-        capstan.arg(command).arg("--manifest").arg(manifest);
-        capstan.arg("--code-cache").arg(self.folder.join("code"));
+        let mut capstan = self.cached(command);
+        capstan.arg("--manifest").arg(manifest);
         capstan
     }
 
     /// Starts a daemon with the manifest in this file.
-    pub(crate) fn start(&self, manifest: &Path, [format, filter]: Talk) -> Result<Daemon> {
-        let mut command = self.capstan("run", manifest);
+    pub(crate) fn start(&self, manifest: &Path, talk: Talk) -> Result<Daemon> {
+        self.launch(self.capstan("run", manifest), talk, manifest.with_extension("log"))
+    }
+
+    /// Starts a daemon with the operators that are objects of the cluster, and these further arguments.
+    pub(crate) fn objects(&self, name: &str, more: &[&str], talk: Talk) -> Result<Daemon> {
+        let mut command = self.cached("run");
+        command.args(["--operators", "cluster"]).args(more);
+        self.launch(command, talk, self.file(&format!("{name}.log")))
+    }
+
+    fn launch(&self, mut command: Command, [format, filter]: Talk, log: PathBuf) -> Result<Daemon> {
         command.args(["--log-format", format]).arg("--kubeconfig").arg(&self.kubeconfig).env("RUST_LOG", filter);
-        Daemon::start(command, manifest.with_extension("log"))
+        Daemon::start(command, log)
     }
 
     /// Starts a daemon with this manifest, and waits until it is ready.

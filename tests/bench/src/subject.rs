@@ -51,10 +51,11 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Returns the custom resource definitions of sample and probe.
+    /// Returns the custom resource definitions of sample and probe, and of operators and their approvals.
     pub(crate) fn crds() -> Vec<PathBuf> {
-        let folders = ["plugins/webpage", "tests/guests/probe"];
-        folders.map(|folder| repository().join(folder).join("crd.yaml")).to_vec()
+        let files = ["plugins/webpage/crd.yaml", "tests/guests/probe/crd.yaml"];
+        let own = ["charts/capstan/files/operators.yaml", "charts/capstan/files/approvals.yaml"];
+        files.into_iter().chain(own).map(|file| repository().join(file)).collect()
     }
 
     /// Returns the sample's manifest for a component, with more settings of the plugin and of the controller.

@@ -91,6 +91,7 @@ fn an_operator_is_well_beside_one_that_cannot_be_compiled_also_after_restarts() 
     let needs = "it needs more than 256Mi of memory to be compiled";
     assert!(why.as_str().unwrap().contains(needs), "{why}");
     assert_eq!(daemon.count("capstan_plugin_compile_failures_total", "plugin=\"bomb\""), 1);
+    assert_eq!(daemon.count("capstan_components_compiled_total", ""), 2);
     place.probe("one", json!({ "reconcile": { "status": {} } }));
     place.await_object(&place.probes(), "one", "a status", |probe| probe["status"].is_object());
     daemon.stop();
@@ -99,6 +100,7 @@ fn an_operator_is_well_beside_one_that_cannot_be_compiled_also_after_restarts() 
         daemon.await_plugin("probe", "active", 1);
         let why = problem(&daemon, "bomb");
         assert!(why.as_str().unwrap().contains("as was found out before"), "{why}");
+        assert_eq!(daemon.count("capstan_components_compiled_total", ""), 0);
         daemon.stop();
     }
 }

@@ -5,9 +5,9 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::process;
 use crate::ui::Ui;
 use crate::workspace::Workspace;
+use crate::{process, servers};
 
 /// `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,12 @@ pub(crate) fn run(ui: &Ui, workspace: &Workspace, args: &Args) -> Result<ExitCod
         commands.extend(functions(workspace, &args.names));
     }
     if args.only != Some(Kind::Functions) {
-        commands.push(processes(workspace, &args.names));
+        let mut processes = processes(workspace, &args.names);
+        // Without one, the measures that use it say so.
+        if let Ok(folder) = servers::REGISTRY.prepare(&mut ui.task("registry")) {
+            processes.env(servers::REGISTRY.variable, folder);
+        }
+        commands.push(processes);
     }
     process::each(ui, commands)
 }

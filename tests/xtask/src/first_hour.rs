@@ -1,5 +1,8 @@
 //! Plays the first hour of an author, in each language: the commands of docs/first-hour.md, from an empty folder outside of this repository to an
-//! operator that runs on a real API server. The README of the new folder has to say the same commands.
+//! operator that runs on a real API server, and to the one that a daemon takes out of a registry. The README of the new folder has to say the same
+//! commands, up to there.
+
+mod shipping;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -58,10 +61,12 @@ const DAEMON: &str = "capstan dev";
 /// Ends the daemon with the script, and shows its log if something has failed. `told` waits until the daemon has said something, `until_ok` until
 /// a command succeeds.
 const PROLOGUE: &str = r#"set -e
-ended() { code=$?; [ -z "$daemon" ] || { kill "$daemon"; wait "$daemon"; } || true; [ $code = 0 ] || cat "$HOUR/daemon.log" 2>/dev/null; exit $code; }
+daemon= registry=
+ended() { code=$?; for one in $daemon $registry; do kill "$one"; wait "$one" || true; done; [ $code = 0 ] || cat "$HOUR/daemon.log" 2>/dev/null; exit $code; }
 trap ended EXIT
-until_ok() { for _ in $(seq 1200); do if "$@" >/dev/null 2>&1; then return 0; fi; kill -0 "$daemon" || return 1; sleep 0.5; done; echo "never: $*"; return 1; }
+until_ok() { for _ in $(seq 1200); do if "$@" >/dev/null 2>&1; then return 0; fi; [ -z "$daemon" ] || kill -0 "$daemon" || return 1; sleep 0.5; done; echo "never: $*"; return 1; }
 told() { until_ok grep -q -- "$1" "$HOUR/daemon.log"; }
+component() { sed -n 's/.*component: { path: \(.*\) }.*/\1/p' operator.yaml; }
 "#;
 
 /// What the page says under "Change it": a change is swapped in, a broken one is shown with its place while the last good version goes on, and the
@@ -85,6 +90,7 @@ sed -i 's/{name} is missing/{name} is awaited/' "$SOURCE"
 told 'run ok .*there is a new version'
 sed -i 's/Hello, {name}!/Hello!/' example.yaml
 told 'spec.greeting: {name} is awaited'
+cp "$(component)" "$HOUR/second.wasm"
 sed -i 's/Hello!/Hello, {name}!/' example.yaml
 until_ok kubectl wait --for=condition=Ready -f example.yaml --timeout=1s
 echo '- the source is broken'
@@ -100,6 +106,7 @@ sed -i 's/          configmap:/          configmaps:/' operator.yaml
 told 'configmaps'
 kubectl delete configmap hello
 until_ok kubectl get configmap hello
+sed -i 's/          configmaps:/          configmap:/' operator.yaml
 kill -INT "$daemon"
 wait "$daemon"
 daemon=
@@ -114,13 +121,15 @@ struct Hour<'a> {
     programs: &'a Path,
     /// The packages of the SDKs.
     sdk: &'a Path,
+    /// The program of the registry.
+    registry: &'a Path,
 }
 
 /// Plays it in the languages whose name contains the filter; returns what each has written and how it ended.
 pub(crate) fn run(
     task: &mut Task,
     workspace: &Workspace,
-    cluster: &Cluster,
+    (cluster, registry): (&Cluster, &Path),
     filter: &str,
 ) -> Result<Vec<(&'static str, Finished)>> {
     let languages: Vec<_> = LANGUAGES.into_iter().filter(|(language, ..)| language.contains(filter)).collect();
@@ -135,12 +144,13 @@ pub(crate) fn run(
     symlink(cluster.kubectl_path(), programs.join("kubectl"))?;
     let before = files::fingerprint(&sdk, &[&sdk])?;
     let page = files::text(&workspace.root.join(PAGE))?;
-    let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk };
+    let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk, registry };
     let mut hours = Vec::new();
     for (language, title, source, field) in languages {
         let watch = Stopwatch::start();
         let finished = hour.play(task, (title, source, field), &folder.path().join(language))?;
-        task.announce(&format!("{language}: {}", said(watch.spent())));
+        let shipped = finished.output.iter().find_map(|line| line.strip_prefix(shipping::TOOK)).unwrap_or("?");
+        task.announce(&format!("{language}: {}, of which {shipped} s to ship it", said(watch.spent())));
         hours.push((language, finished));
     }
     ensure!(files::fingerprint(&sdk, &[&sdk])? == before, "building has changed the packages of the SDKs");
@@ -152,13 +162,19 @@ impl Hour<'_> {
         files::folder(home)?;
         let told: Vec<&str> = commands(section(self.page, title)?).chain(commands(section(self.page, RUN)?)).collect();
         let namespace = self.cluster.namespace("first-hour")?;
+        let shop = shipping::Shop::new(self.registry, home)?;
+        let script = script(&told) + &shop.script(section(self.page, shipping::TITLE)?)?;
         let mut shell = self.command("bash", home);
-        shell.arg("-c").arg(script(&told)).env("KUBECONFIG", self.kubeconfig(task, home, namespace.name())?);
+        shell.arg("-c").arg(script).env("KUBECONFIG", self.kubeconfig(task, home, namespace.name())?);
         shell.env("HOUR", home).env("SOURCE", source).env("FIELD", field).env("CAPSTAN_SDK", self.sdk);
         shell.env("CAPSTAN_CODE_CACHE", home.join("code")).env("CAPSTAN_LISTEN", "127.0.0.1:0");
+        shell.env("CAPSTAN_COMPONENT_CACHE", home.join("components")).env("DOCKER_CONFIG", home.join("docker"));
+        // However busy the machine is, as with a component in Python.
+        shell.env("CAPSTAN_COMPILE_TIMEOUT", "10m");
         // The toolchain that is there already.
         shell.env("GOTOOLCHAIN", plugins::go_toolchain(self.workspace)?);
         let finished = process::run(shell, &mut |line| task.at(line.trim()))?;
+        self.cluster.kubectl(&["delete", "namespace", "--ignore-not-found", shipping::NAMESPACE])?;
         self.cluster.kubectl(&["delete", "crd", "--ignore-not-found", KIND])?;
         let readme = files::text(&home.join(PROJECT).join("README.md"))?;
         let begun = told.iter().position(|command| command.starts_with("cd ")).map_or(0, |at| at + 1);
@@ -172,6 +188,9 @@ impl Hour<'_> {
             field.is_empty() || !finished.status.success() || finished.output.iter().any(|line| line.contains(TYPED)),
             "crd.yaml of the new folder is not what its types say: `capstan crd` has written another one"
         );
+        if finished.status.success() {
+            shipping::said(&finished.output)?;
+        }
         Ok(finished)
     }
 
@@ -204,22 +223,31 @@ fn section<'a>(document: &'a str, title: &str) -> Result<&'a str> {
     Ok(found.with_context(|| format!("{PAGE} has no section {title}"))?.1)
 }
 
+/// Returns the fences of a document that have commands.
+fn fences(document: &str) -> impl Iterator<Item = &str> {
+    document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next())
+}
+
 /// Returns the commands in the fences of a document, without what it says of them.
 fn commands(document: &str) -> impl Iterator<Item = &str> {
-    let fences = document.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    fences.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line).trim_end())
+    fences(document).flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or(line).trim_end())
+}
+
+/// Returns a command as a text of the shell.
+fn quoted(command: &str) -> String {
+    command.replace('\'', r"'\''")
 }
 
 /// Returns a script that says and runs each command until one fails; the daemon goes on beside the others.
 fn script(commands: &[&str]) -> String {
     let lines = commands.iter().map(|command| {
-        let quoted = command.replace('\'', r"'\''");
         let run = if command.starts_with(DAEMON) {
-            format!("{command} >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\ntold 'run ok '")
+            let daemon = format!("{command} >\"$HOUR/daemon.log\" 2>&1 & daemon=$!");
+            format!("cp \"$(component)\" \"$HOUR/first.wasm\"\n{daemon}\ntold 'run ok '")
         } else {
             (*command).to_owned()
         };
-        format!("echo '$ {quoted}'\n{run}\n")
+        format!("echo '$ {}'\n{run}\n", quoted(command))
     });
     std::iter::once(PROLOGUE.to_owned()).chain(lines).chain([CHANGES.to_owned()]).collect()
 }
@@ -262,7 +290,7 @@ mod tests {
     #[test]
     fn the_daemon_runs_beside_what_follows_it() {
         let said = script(&["it's", "capstan dev", "ls"]);
-        let expected = "echo '$ it'\\''s'\nit's\necho '$ capstan dev'\ncapstan dev >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\ntold 'run ok '\necho '$ ls'\nls\n";
+        let expected = "echo '$ it'\\''s'\nit's\necho '$ capstan dev'\ncp \"$(component)\" \"$HOUR/first.wasm\"\ncapstan dev >\"$HOUR/daemon.log\" 2>&1 & daemon=$!\ntold 'run ok '\necho '$ ls'\nls\n";
         let said = said.strip_prefix(PROLOGUE).and_then(|said| said.strip_suffix(CHANGES));
         assert_eq!(said, Some(expected));
     }

@@ -20,32 +20,39 @@ pub(crate) struct Server {
     package: &'static str,
 }
 
-/// The database of the sample `mysql-schema`, and the registry of components.
-pub(crate) const ALL: [Server; 2] = [
-    Server {
-        name: "MariaDB",
-        variable: "CAPSTAN_MARIADB",
-        program: "usr/sbin/mariadbd",
-        package: "mariadb-server-core=1:10.11.*",
-    },
-    Server {
-        name: "docker-registry",
-        variable: "CAPSTAN_REGISTRY",
-        program: "usr/bin/docker-registry",
-        package: "docker-registry=2.8.*",
-    },
-];
+/// The database of the sample `mysql-schema`.
+const MARIADB: Server = Server {
+    name: "MariaDB",
+    variable: "CAPSTAN_MARIADB",
+    program: "usr/sbin/mariadbd",
+    package: "mariadb-server-core=1:10.11.*",
+};
+
+/// The registry of components.
+pub(crate) const REGISTRY: Server = Server {
+    name: "docker-registry",
+    variable: "CAPSTAN_REGISTRY",
+    program: "usr/bin/docker-registry",
+    package: "docker-registry=2.8.*",
+};
+
+pub(crate) const ALL: [Server; 2] = [MARIADB, REGISTRY];
 
 impl Server {
+    /// Returns its program below the folder that was prepared.
+    pub(crate) fn program(&self, folder: &Path) -> PathBuf {
+        folder.join(self.program)
+    }
+
     /// Returns the folder below which the server is.
     ///
     /// # Errors
     /// If apt can't get it: the text says what to do.
     pub(crate) fn prepare(&self, task: &mut Task) -> Result<PathBuf> {
-        let Self { name, variable, program, package } = self;
+        let Self { name, variable, package, .. } = self;
         if let Some(given) = std::env::var_os(variable).filter(|folder| !folder.is_empty()) {
             let folder = PathBuf::from(given);
-            let program = folder.join(program);
+            let program = self.program(&folder);
             ensure!(program.is_file(), "{} is missing, and {variable} names its folder", program.display());
             return Ok(folder);
         }

@@ -97,6 +97,22 @@ async fn what_a_tag_names_anew_is_pulled_and_what_was_good_goes_on_whatever_the_
 }
 
 #[tokio::test]
+async fn what_many_operators_name_at_once_is_pulled_once() {
+    // OC-8
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    push(&fake, "a:1", &vec![7; 1 << 16]).await;
+    let images = images(folder.path());
+    let keys: Vec<_> = (0..8).map(|n| key(&format!("o{n}"), &format!("{}/a:1", fake.address), None)).collect();
+    fake.asked();
+    images.want(keys.clone(), |_| None);
+    for key in &keys {
+        assert_eq!(images.component(key).await.len(), 1 << 16);
+    }
+    let pulls = fake.asked().into_iter().filter(|asked| asked.line.starts_with("GET /v2/a/blobs/"));
+    assert_eq!(pulls.count(), 1);
+}
+
+#[tokio::test]
 async fn a_registry_that_is_away_stops_no_start_if_what_it_named_last_is_kept() {
     // OC-7
     let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());

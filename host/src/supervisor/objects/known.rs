@@ -37,11 +37,20 @@ pub struct Known {
     gone: Mutex<Vec<(Instant, Posted)>>,
     /// One is to be looked at again, though it has not changed.
     again: Notify,
+    /// Something new has been taken in.
+    news: Notify,
 }
 
 impl Known {
     pub(super) fn new(watched: BTreeMap<Arc<str>, Subscription>, ceilings: Ceilings) -> Self {
-        Self { watched, ceilings, all: Mutex::default(), gone: Mutex::default(), again: Notify::new() }
+        Self {
+            watched,
+            ceilings,
+            all: Mutex::default(),
+            gone: Mutex::default(),
+            again: Notify::new(),
+            news: Notify::new(),
+        }
     }
 
     /// Whether those of all namespaces have been listed once.
@@ -158,7 +167,17 @@ impl Known {
 
     /// Says that what was read last has been taken in: what is known of operators is about that from now on.
     pub(super) fn settle(&self) {
-        self.all.lock().values_mut().for_each(|posted| posted.is_settled = true);
+        let mut all = self.all.lock();
+        let mut new = all.values_mut().filter(|posted| !posted.is_settled).peekable();
+        if new.peek().is_some() {
+            new.for_each(|posted| posted.is_settled = true);
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until something new has been taken in. If the future is dropped, nothing is lost.
+    pub(super) async fn news(&self) {
+        self.news.notified().await;
     }
 
     /// Returns those that have been taken in.

@@ -14,7 +14,7 @@ use capstan_core::operator::status::{Facts, status};
 use futures::{StreamExt as _, stream};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::known::{FAREWELL, Known};
 use super::posted::{Posted, Revival, kind};
@@ -23,8 +23,12 @@ use crate::client::{Access, Identity};
 use crate::controller::Environment;
 use crate::supervisor::status::{self, Status};
 
-/// From one time that all are looked at to the next.
+/// From one time that all are looked at to the next, at most.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// From when something new was taken in, or said, to the next time; from there on the times double. What is loaded within this is said at once as
+/// it has come to be.
+const SOON: Duration = Duration::from_millis(50);
 
 /// From one try of a write that fails to the next.
 const RETRY: Duration = Duration::from_secs(10);
@@ -84,14 +88,20 @@ impl Teller {
 
     /// Says it, for ever.
     pub async fn run(mut self) {
+        let known = Arc::clone(&self.known);
+        let mut pause = AGAIN;
         loop {
-            self.tell().await;
-            sleep(AGAIN).await;
+            let has_told = self.tell().await;
+            pause = if has_told { SOON } else { AGAIN.min(2 * pause) };
+            if timeout(pause, known.news()).await.is_ok() {
+                pause = SOON;
+                sleep(pause).await;
+            }
         }
     }
 
-    /// Writes what has changed since it was written.
-    async fn tell(&mut self) {
+    /// Writes what has changed since it was written, and says whether there was something.
+    async fn tell(&mut self) -> bool {
         let all = self.known.settled();
         self.bury(&all);
         let mut drafts: Vec<Draft> = all.into_iter().filter_map(|posted| self.draft(posted)).collect();
@@ -101,9 +111,11 @@ impl Teller {
         let api = &self.api;
         let writes = drafts.into_iter().map(|draft| async move { (write(api, &draft).await, draft) });
         let written: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
+        let has_told = !written.is_empty();
         for (answer, draft) in written {
             self.written(&answer, draft);
         }
+        has_told
     }
 
     /// Forgets those that are gone, and tells what they have left behind (`OP-8`).

@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Languages,
     /// Are the packages of the SDKs whole?
     Packages,
-    /// Get the servers that scenarios talk to: a database, a registry.
+    /// Get the servers that tests talk to: a database, a registry.
     Servers,
     /// Start a control plane for the scenarios.
     Cluster,
@@ -82,7 +82,7 @@ impl Step {
         };
         match self {
             Scenarios => &[Plugins, Daemon, Servers, Cluster],
-            Init => &[Daemon, Cluster],
+            Init => &[Daemon, Servers, Cluster],
             Image => &[Plugins, Cluster],
             // Tests of the daemon load built plugins.
             Unit => &[Plugins],
@@ -227,7 +227,10 @@ impl Run<'_> {
     fn init(&self, task: &mut Task) -> Result<Shown> {
         let cluster = self.cluster.as_ref().context("a control plane")?;
         let mut shown = Shown::new(Outcome::Passed, "");
-        for (language, finished) in first_hour::run(task, self.workspace, cluster, self.filter.unwrap_or_default())? {
+        let registry = self.servers.iter().find(|(variable, _)| *variable == servers::REGISTRY.variable);
+        let registry = servers::REGISTRY.program(&registry.context("a registry: see the step servers")?.1);
+        let filter = self.filter.unwrap_or_default();
+        for (language, finished) in first_hour::run(task, self.workspace, (cluster, &registry), filter)? {
             let succeeded = finished.status.success();
             if !succeeded {
                 task.whole(&finished.output);
