@@ -74,14 +74,13 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         .map(|source| source.begin(key.clone(), |triggers| (context.tell)(triggers)));
     let answer = context.cluster.write(write).await;
     let answer = answer.map_err(|error| refused(told(context, primary, &request, error)))?;
-    let answer =
-        answer.ok_or_else(|| CallError::new(CallReason::Other, "the API server answered without an object"))?;
+    let nothing = || CallError::new(CallReason::Other, "the API server answered without an object");
+    let answer = answer.ok_or_else(nothing)?;
     match (window, source) {
         (Some(window), _) => window.answered(answer.clone(), context.manager),
         (None, Some(source)) => source.put(answer.clone()),
-        // SC-3: what it has taken of the conditions is seen once the run ends.
+        // Mode `plain` and subresources other than `status` have no source. SC-3: what it has taken of conditions is seen once the run ends.
         (None, None) if conditions::may_be_taken(context, &request) => context.primaries.put(answer.clone()),
-        // Mode `plain` and subresources other than `status` have no source.
         (None, None) if is_apart(&request) => {}
         (None, None) => context.primaries.wrote_unread(&request.target.gvk, &answer),
     }
