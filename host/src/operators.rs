@@ -201,7 +201,15 @@ fn broken(path: PathBuf, why: &str) -> File {
 pub fn engine(operators: &[Operator]) -> anyhow::Result<Engine> {
     let plugins = operators.iter().flat_map(|operator| operator.plugins.values());
     let limits = plugins.filter(|plugin| plugin.component.is_some()).map(|plugin| &plugin.limits);
-    let engine = Engine::new(Pool::of(limits)).context("start the engine for components")?;
+    engine_with(&[Pool::of(limits)])
+}
+
+/// Returns an engine with the first of these pools that can be had.
+///
+/// # Errors
+/// If no component can run on this machine.
+pub fn engine_with(pools: &[Pool]) -> anyhow::Result<Engine> {
+    let engine = Engine::first_of(pools).context("start the engine for components")?;
     // Without, plugins that want a process of their own are refused; why is told where compiling misses it.
     Ok(match program() {
         Ok(program) => engine.with_processes([program.into(), "run-component".into()]),

@@ -111,6 +111,13 @@ impl Pool {
         Self { instances: u32::try_from(runs.saturating_mul(6)).unwrap_or(u32::MAX).max(4) }
     }
 
+    /// Returns the pool that comes after this one for what needs more: at least twice as large, because each pool keeps its address space for as
+    /// long as something runs in it, and plugins may come one by one.
+    #[must_use]
+    pub fn grown(self, needed: Self) -> Self {
+        Self { instances: needed.instances.max(self.instances.saturating_mul(2)) }
+    }
+
     /// Whether there is room in it for everything that needs a pool like the other.
     pub fn holds(self, other: Self) -> bool {
         self.instances >= other.instances
@@ -126,13 +133,24 @@ impl Engine {
     /// # Errors
     /// [`Error`]: then no component can run on this machine.
     pub fn new(pool: Pool) -> Result<Self, Error> {
-        match pooled(pool) {
-            Ok(wasm) => Self::of(wasm, pool),
-            Err(error) => {
-                warn!(error = %format_args!("{error:#}"), "no pool of instances; each is allocated by itself");
-                Self::without_pool()
+        Self::first_of(&[pool])
+    }
+
+    /// Starts an engine with the first of these pools whose address space can be had.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn first_of(pools: &[Pool]) -> Result<Self, Error> {
+        let mut why = None;
+        for pool in pools {
+            match pooled(*pool) {
+                Ok(wasm) => return Self::of(wasm, *pool),
+                Err(error) => why = Some(error),
             }
         }
+        let error = why.map(|error| format!("{error:#}")).unwrap_or_default();
+        warn!(error, "no pool of instances; each is allocated by itself");
+        Self::without_pool()
     }
 
     /// Returns what it has room for. Without a pool, that is as much as the machine has.
@@ -393,6 +411,27 @@ mod tests {
         let limits = |concurrency| Limits { concurrency, ..Limits::default() };
         assert_eq!(Pool::of([&limits(8), &limits(2)]), Pool { instances: 40 });
         assert_eq!(Pool::of([]), Pool { instances: 4 });
+    }
+
+    #[test]
+    fn plugins_that_come_one_by_one_need_few_pools() {
+        let each = Limits { concurrency: 8, ..Limits::default() };
+        let (mut pool, mut pools) = (Pool::of([]), 0);
+        for plugins in 1..=100 {
+            let needed = Pool::of((0..plugins).map(|_| &each));
+            if !pool.holds(needed) {
+                (pool, pools) = (pool.grown(needed), pools + 1);
+            }
+            assert!(pool.holds(needed));
+        }
+        assert_eq!((pool, pools), (Pool { instances: 4096 }, 8));
+    }
+
+    #[test]
+    fn where_a_pool_with_room_to_spare_cannot_be_had_there_is_one_that_suffices() {
+        let engine = Engine::first_of(&[Pool { instances: 1 << 20 }, Pool { instances: 4 }]).unwrap();
+        assert!(pooled(&engine));
+        assert_eq!(engine.pool(), Pool { instances: 4 });
     }
 
     fn pooled(engine: &Engine) -> bool {

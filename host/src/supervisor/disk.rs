@@ -108,7 +108,7 @@ impl Disk {
         if self.engine.pool().holds(needed) {
             return;
         }
-        match operators::engine(operators) {
+        match operators::engine_with(&[self.engine.pool().grown(needed), needed]) {
             Ok(engine) => {
                 let (room, outside) = (self.engine.room().clone(), self.engine.outside().clone());
                 self.engine = engine.with_room(room).with_outside(outside);
