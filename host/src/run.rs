@@ -24,7 +24,7 @@ use crate::admin::access::Gate;
 use crate::admin::{Admin, Listeners, Pages};
 use crate::cli::args;
 use crate::client::meter::Meters;
-use crate::client::{ApiServer, USER_AGENT, recorder};
+use crate::client::{ApiServer, InForce, USER_AGENT, recorder};
 use crate::clusters::{Clusters, Other, Own, Reach, Up};
 use crate::control::{self, Control};
 use crate::controller::Environment;
@@ -135,6 +135,7 @@ async fn serve(
         reach: reach(&outside),
         identity: identity().into(),
     });
+    let ceilings = args.ceilings.as_deref().map(operators::ceilings).transpose()?.unwrap_or_default();
     let environment = Arc::new(Environment {
         pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), memory, informers_stop.clone()),
         clusters: Arc::new(clusters),
@@ -149,6 +150,7 @@ async fn serve(
         workers,
         swapped: Notify::new(),
         holder,
+        ceilings: Arc::new(InForce::new(ceilings)),
     });
     let images = operators::images(&args.source, outside.clone())?;
     let status = Arc::new(Status::pulling(images.clone()));
@@ -217,8 +219,8 @@ async fn with_objects(
         return Ok((supply, None, if args.unasked { Asking::Nobody } else { Asking::Nowhere }));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
-    let ceilings = args.ceilings.as_deref().map(operators::ceilings).transpose()?.unwrap_or_default();
-    let mut objects = Objects::watch(pool, &home.own, defaults, ceilings);
+    let ceilings = environment.ceilings.now();
+    let mut objects = Objects::watch(pool, &home.own, defaults, (*ceilings).clone());
     let teller = Teller::new(objects.known(), Arc::clone(status), environment);
     let floor = args.on_new_version.unwrap_or_default();
     let approvals = Approvals::new(pool, &home.own, objects.known(), floor);

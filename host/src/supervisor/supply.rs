@@ -91,7 +91,7 @@ impl Refusal {
 
 /// Whether what was refused at this step is tried again although nothing has changed.
 pub fn is_tried_again(step: &str) -> bool {
-    matches!(step, "prepare" | "finalizers")
+    matches!(step, "prepare" | "finalizers" | "ceiling")
 }
 
 #[cfg(test)]
@@ -109,6 +109,7 @@ mod tests {
             ("together", None),
             ("prepare", Some(AGAIN)),
             ("finalizers", Some(AGAIN)),
+            ("ceiling", Some(AGAIN)),
         ] {
             assert_eq!(Refusal::new(step, "").again_in(), again, "{step}");
         }

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use cluster::audit::Query;
 use cluster::{Namespace, wait};
 use scenarios::registry::Registry;
 use scenarios::{Daemon, LATER, Place, Start, capstan, component, run};
 use serde_json::{Value, json};
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A daemon's own namespace, with teams that have namespaces of theirs.
 struct Company {
@@ -76,6 +79,31 @@ impl Company {
         })
     }
 
+    /// Waits until the status of a team's operator says this.
+    fn await_said(&self, team: &Namespace, name: &str, words: &str) {
+        let path = team.path("capstan.dev/v1alpha1", "operators");
+        self.place
+            .await_within(LATER, &path, name, words, |object| said(object).iter().any(|said| said.contains(words)));
+    }
+
+    /// Has the API server serve a kind, whose objects live in namespaces or in none.
+    fn define(&self, group: &str, plural: &str, scope: &str) {
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let version = json!({ "name": "v1", "served": true, "storage": true, "subresources": { "status": {} }, "schema": { "openAPIV3Schema": schema } });
+        let names = json!({ "kind": "Person", "plural": plural, "singular": "person" });
+        let crd = json!({ "spec": { "group": group, "names": names, "scope": scope, "versions": [version] } });
+        let name = format!("{plural}.{group}");
+        self.place.create("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRDS, &name, crd);
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")];
+        self.place.cluster.kubectl(&wait).unwrap();
+    }
+
+    fn undefine(&self, group: &str, plural: &str) {
+        let name = format!("{plural}.{group}");
+        self.place.delete(CRDS, &name);
+        self.place.await_gone(CRDS, &name);
+    }
+
     fn probe(&self, team: &Namespace, name: &str) {
         let path = team.path("test.capstan.dev/v1", "probes");
         self.place.create("test.capstan.dev/v1", "Probe", &path, name, json!({ "spec": {} }));
@@ -115,6 +143,12 @@ fn message(object: &Value, kind: &str) -> String {
     let conditions = object["status"]["conditions"].as_array().unwrap();
     let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();
     found["message"].as_str().unwrap().to_owned()
+}
+
+/// Returns the messages of all conditions of an operator.
+fn said(object: &Value) -> Vec<String> {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().filter_map(|condition| Some(condition["message"].as_str()?.to_owned())).collect()
 }
 
 #[test]
@@ -176,7 +210,7 @@ fn what_is_above_a_ceiling_is_refused_with_the_field_and_what_was_in_force_goes_
             &format!("{controller}/workflow/dependents/map"),
             "onRename",
             json!("delete"),
-            "spec: found a need for delete of configmaps; the ceiling `teams` permits get, list, watch, create, update, patch",
+            "spec.controllers.web.workflow.dependents.map: found a need for delete of configmaps; the ceiling `teams` permits get, list, watch, create, update, patch",
         ),
     ] {
         let mut above = good.clone();
@@ -299,4 +333,77 @@ fn a_team_pulls_its_component_with_a_secret_of_its_own() {
     place.await_within(LATER, &team.path("apps/v1", "deployments"), "page", "made", |_| true);
     daemon.stop();
     registry.stop();
+}
+
+#[test]
+fn a_kind_is_within_a_ceiling_by_its_real_plural_and_scope_whatever_a_guess_permits() {
+    // CE-6
+    let all = ["get", "list", "watch", "create", "update", "patch"];
+    let group = format!("kinds-{}.capstan.dev", std::process::id());
+    let mut rules = probes_and_maps();
+    rules
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "apiGroups": [group], "resources": ["people", "people/status"], "verbs": all }));
+    let company = Company::new("ce-kinds", 1, &rules, json!({}));
+    let team = &company.teams[0];
+    let audit = company.place.cluster.audit().unwrap();
+    let mark = audit.mark().unwrap();
+    let daemon = company.daemon();
+    let mut person = operator(team.name(), "web", "person");
+    person["spec"]["controllers"]["web"]["primary"] = json!({ "apiVersion": format!("{group}/v1"), "kind": "Person" });
+    // Nobody knows yet what the kind will be called; of a group that has no rules, it does not matter.
+    company.apply(&person);
+    company.await_said(team, "web", &format!("{group}/v1 Person"));
+    let mut other = operator(team.name(), "other", "other");
+    other["spec"]["controllers"]["other"]["primary"] = json!({ "apiVersion": "elsewhere.dev/v1", "kind": "Person" });
+    company.apply(&other);
+    company.await_state(team, "other", "Failed");
+    company.await_said(
+        team,
+        "other",
+        "spec.controllers.other.primary: found a need for get, list, watch, patch of <Person>.elsewhere.dev",
+    );
+
+    let refused = format!(
+        "spec.controllers.web.primary: found {group}/v1 Person, and a need for list, watch of persons.{group}, as the API server calls it; the ceiling `teams` permits nothing of it, and people, people/status of its group"
+    );
+    company.define(&group, "persons", "Namespaced");
+    company.await_said(team, "web", &refused);
+    // So is whatever comes later.
+    person["metadata"]["name"] = "late".into();
+    company.apply(&person);
+    company.await_state(team, "late", "Failed");
+    company.await_said(team, "late", &format!("spec.controllers.web.primary: found a need for get, list, watch, patch of persons.{group}; the ceiling `teams` permits nothing of it"));
+    company.place.delete(&team.path("capstan.dev/v1alpha1", "operators"), "late");
+
+    // Made anew under the name that the ceiling has, it is what the operator waits for.
+    company.undefine(&group, "persons");
+    company.define(&group, "people", "Namespaced");
+    company.await_state(team, "web", "Active");
+    let path = team.path(&format!("{group}/v1"), "people");
+    company.place.create(&format!("{group}/v1"), "Person", &path, "first", json!({}));
+    company.await_map(team, "first", "person");
+
+    company.undefine(&group, "people");
+    company.define(&group, "people", "Cluster");
+    company.await_said(
+        team,
+        "web",
+        &format!(
+            "found {group}/v1 Person, which lives in no namespace; the ceiling `teams` permits what lives in {} alone",
+            team.name()
+        ),
+    );
+    company.place.create(&format!("{group}/v1"), "Person", &format!("/apis/{group}/v1/people"), "second", json!({}));
+    company.undefine(&group, "people");
+
+    company.define(&group, "persons", "Namespaced");
+    company.await_said(team, "web", &refused);
+    // No request has gone out for what the ceiling does not have.
+    let asked = |query: Query| audit.requests(&query.user_agent("capstan/")).unwrap();
+    let persons = asked(Query::since(mark).resource("persons"));
+    assert!(persons.is_empty(), "{persons:?}");
+    daemon.stop();
+    company.undefine(&group, "persons");
 }
