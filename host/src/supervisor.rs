@@ -187,6 +187,7 @@ impl Supervisor {
 
     /// Reads all manifests.
     fn look(&mut self) {
+        self.end_above();
         let files = self.asking.heard(self.supply.manifests(&self.operators));
         let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);

@@ -1,4 +1,4 @@
-//! Keeps what is asked for operators of other namespaces than the daemon's own within the ceilings as they are now (CE-6).
+//! Keeps what is asked for operators of other namespaces than the daemon's own within the ceilings as they are now (CE-6, CE-7).
 
 use std::sync::Arc;
 
@@ -43,6 +43,15 @@ impl InForce {
         Arc::clone(&self.0.borrow())
     }
 
+    /// Lets these hold from now on. Returns whether they are others.
+    pub fn set(&self, ceilings: Ceilings) -> bool {
+        self.0.send_if_modified(|now| {
+            let others = **now != ceilings;
+            *now = Arc::new(ceilings);
+            others
+        })
+    }
+
     /// Returns the one for the operators of a namespace.
     pub fn of(self: &Arc<Self>, namespace: &Arc<str>) -> Within {
         Within { ceilings: Arc::clone(self), namespace: Arc::clone(namespace) }
@@ -52,6 +61,11 @@ impl InForce {
 // === impl Within ===
 
 impl Within {
+    /// Returns who is told when other ceilings hold.
+    pub fn news(&self) -> watch::Receiver<Arc<Ceilings>> {
+        self.ceilings.0.subscribe()
+    }
+
     /// Checks that what a kind is called is permitted to be asked for this.
     ///
     /// # Errors

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::manifest::Ceilings;
 use capstan_core::object::Gvk;
 use capstan_core::startup::{Fill, Needed, Watched};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, iter};
 use futures::{FutureExt, StreamExt};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::ceiled::Ceiled;
@@ -202,8 +204,12 @@ impl Rights {
     /// Waits until something may not be read any more, or could not be asked about for too long. Returns what.
     pub(super) async fn lost(&self) -> Lost {
         let mut known = Instant::now();
+        let mut news = self.ceiled.as_ref().map(|ceiled| ceiled.within.news());
         loop {
-            sleep(self.chance.jitter(AGAIN)).await;
+            tokio::select! {
+                () = sleep(self.chance.jitter(AGAIN)) => {}
+                () = other_ceilings(&mut news) => {}
+            }
             if let Some(lost) = self.beyond().await {
                 return lost;
             }
@@ -250,6 +256,16 @@ pub(super) async fn lost(rights: Option<&Rights>) -> Lost {
         Some(rights) => Box::pin(rights.lost()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Waits until other ceilings hold; for ever, if the operator has none.
+async fn other_ceilings(news: &mut Option<watch::Receiver<Arc<Ceilings>>>) {
+    if let Some(news) = news
+        && news.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// What an answer means to a controller that runs.

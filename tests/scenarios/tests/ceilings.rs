@@ -25,21 +25,26 @@ impl Company {
     fn new(prefix: &str, teams: usize, rules: &Value, more: Value) -> Self {
         let place = Place::new(prefix);
         let teams: Vec<_> = (0..teams).map(|_| place.cluster.namespace(prefix).unwrap()).collect();
-        let mut ceiling = json!({
-            "namespaces": teams.iter().map(Namespace::name).collect::<Vec<_>>(),
-            "serviceAccounts": ["pages"],
-            "rules": rules,
-        });
-        ceiling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let ceilings = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": { "teams": ceiling } } });
         let company = Self { place, teams, folder: tempfile::tempdir().unwrap() };
-        fs::write(company.ceilings(), ceilings.to_string()).unwrap();
+        company.lay(rules, more);
         let own = ["--namespace", company.place.namespace.name(), "--service-account", "daemon", "--name", "company"];
         let (code, rights, err) =
             run(&[&["rbac", "--ceilings", company.ceilings().to_str().unwrap()], &own[..]].concat());
         assert_eq!(code, 0, "{err}");
         company.place.cluster.kubectl_with_input(&["apply", "-f", "-"], &rights).unwrap();
         company
+    }
+
+    /// Writes the file of ceilings.
+    fn lay(&self, rules: &Value, more: Value) {
+        let mut ceiling = json!({
+            "namespaces": self.teams.iter().map(Namespace::name).collect::<Vec<_>>(),
+            "serviceAccounts": ["pages"],
+            "rules": rules,
+        });
+        ceiling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let ceilings = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": { "teams": ceiling } } });
+        fs::write(self.ceilings(), ceilings.to_string()).unwrap();
     }
 
     fn ceilings(&self) -> PathBuf {
@@ -371,10 +376,11 @@ fn a_kind_is_within_a_ceiling_by_its_real_plural_and_scope_whatever_a_guess_perm
     company.define(&group, "persons", "Namespaced");
     company.await_said(team, "web", &refused);
     // So is whatever comes later.
-    person["metadata"]["name"] = "late".into();
-    company.apply(&person);
+    let mut late = operator(team.name(), "late", "late");
+    late["spec"]["controllers"]["late"]["primary"] = person["spec"]["controllers"]["web"]["primary"].clone();
+    company.apply(&late);
     company.await_state(team, "late", "Failed");
-    company.await_said(team, "late", &format!("spec.controllers.web.primary: found a need for get, list, watch, patch of persons.{group}; the ceiling `teams` permits nothing of it"));
+    company.await_said(team, "late", &format!("spec.controllers.late.primary: found a need for get, list, watch, patch of persons.{group}; the ceiling `teams` permits nothing of it"));
     company.place.delete(&team.path("capstan.dev/v1alpha1", "operators"), "late");
 
     // Made anew under the name that the ceiling has, it is what the operator waits for.
@@ -406,4 +412,68 @@ fn a_kind_is_within_a_ceiling_by_its_real_plural_and_scope_whatever_a_guess_perm
     assert!(persons.is_empty(), "{persons:?}");
     daemon.stop();
     company.undefine(&group, "persons");
+}
+
+#[test]
+fn a_ceiling_that_is_lowered_ends_what_is_above_it_and_one_that_is_raised_starts_what_waited() {
+    // CE-7
+    let rules = probes_and_maps();
+    let company = Company::new("ce-lower", 2, &rules, json!({}));
+    let daemon = company.daemon();
+    let [team, other] = &company.teams[..] else { panic!() };
+    for name in ["one", "two"] {
+        let mut labelled = operator(team.name(), name, name);
+        labelled["spec"]["controllers"][name]["labelSelector"] = json!(format!("of={name}"));
+        company.apply(&labelled);
+        company.await_state(team, name, "Active");
+    }
+    company.apply(&operator(other.name(), "web", "web"));
+    company.await_state(other, "web", "Active");
+    let runs = |name: &str| daemon.controller(&format!("{}.{name}", team.name())).is_some();
+
+    // What is broken changes nothing, and is told once.
+    fs::write(company.ceilings(), "kind: Ceilings").unwrap();
+    daemon.await_line("the ceilings that it had last hold");
+    assert!(runs("one") && runs("two"));
+    wait::until(LATER, "the metric", || (daemon.count("capstan_manifest_problems", "") == 1).then_some(())).unwrap();
+
+    // There is room for one: it is the one that was applied first.
+    company.lay(&rules, json!({ "operators": 1 }));
+    company.await_state(team, "two", "Failed");
+    company.await_said(team, "two", "with it the namespace has 2 operators; the ceiling `teams` permits 1");
+    assert!(runs("one") && !runs("two"));
+    assert_eq!(daemon.count("capstan_manifest_problems", ""), 1, "the operator alone");
+
+    // Nothing goes on that may not any more, nor does its last good version.
+    let mut lower = rules.clone();
+    lower[1]["verbs"] = json!(["get", "list", "watch"]);
+    company.lay(&lower, json!({}));
+    let words = "spec.controllers.one.workflow.dependents.map: found a need for create, update of configmaps; the ceiling `teams` permits get, list, watch";
+    company.await_state(team, "one", "Failed");
+    company.await_said(team, "one", words);
+    company.await_state(other, "web", "Failed");
+    daemon.await_line("the operator ends: it is more than its ceiling permits by now");
+    assert!(!runs("one") && !runs("two"));
+
+    // Whatever waited begins.
+    company.lay(&rules, json!({}));
+    for name in ["one", "two"] {
+        company.await_state(team, name, "Active");
+    }
+    company.await_state(other, "web", "Active");
+    let labels = json!({ "metadata": { "labels": { "of": "two" } }, "spec": {} });
+    let path = team.path("test.capstan.dev/v1", "probes");
+    company.place.create("test.capstan.dev/v1", "Probe", &path, "first", labels);
+    company.await_map(team, "first", "two");
+
+    // A namespace without a ceiling has no operators any more.
+    company.lay(&rules, json!({ "namespaces": [team.name()] }));
+    company.await_state(other, "web", "Failed");
+    company.await_said(other, "web", &format!("the namespace {} has no ceiling any more", other.name()));
+    company.probe(other, "none");
+    assert!(runs("one") && runs("two"));
+    company.lay(&rules, json!({}));
+    company.await_state(other, "web", "Active");
+    company.await_map(other, "none", "web");
+    daemon.stop();
 }

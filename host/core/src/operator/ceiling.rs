@@ -11,8 +11,9 @@ use crate::network::Destination;
 
 pub mod kinds;
 
-/// Returns what of an operator is more than its ceiling has, or reaches beyond its namespace: each with its field, and what would be right.
-pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Vec<String> {
+/// Returns what of an operator is more than its ceiling has, or reaches beyond its namespace: each with its field, and what would be right. `told` is what
+/// the API server calls its kinds.
+pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling, told: &kinds::Told) -> Vec<String> {
     let mut excess = Excess { namespace, ceiling, found: BTreeSet::new() };
     for (name, plugin) in &operator.plugins {
         excess.plugin(&format!("spec.plugins.{name}"), plugin);
@@ -23,7 +24,7 @@ pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> V
     }
     if excess.found.is_empty() {
         // It is in its namespace already.
-        excess.found = kinds::excess(operator, namespace, ceiling, &kinds::Told::new());
+        excess.found = kinds::excess(operator, namespace, ceiling, told);
     }
     excess.found.into_iter().collect()
 }
@@ -166,7 +167,8 @@ impl Excess<'_> {
     /// Finds finalizers that are named: others may use them, or wait for them.
     fn finalizers(&mut self, field: &str, controller: &Controller) {
         let right = "the one that it has by itself";
-        if let Some(finalizer) = &controller.finalizer {
+        let own = finalizer(self.namespace, &controller.own_name);
+        if let Some(finalizer) = controller.finalizer.as_ref().filter(|finalizer| **finalizer != own) {
             self.add(&format!("{field}.finalizer"), format_args!("`{finalizer}`"), right);
         }
         if !controller.former_finalizers.is_empty() {
@@ -190,6 +192,11 @@ impl Excess<'_> {
             self.add(field, found, format_args!("{most} at most"));
         }
     }
+}
+
+/// Returns a finalizer that no controller of another namespace uses (`CE-2`).
+pub(super) fn finalizer(namespace: &str, controller: &str) -> Arc<str> {
+    format!("{namespace}.operators.capstan.dev/{controller}").into()
 }
 
 /// Returns names with commas between them, or what stands for none.
@@ -250,7 +257,7 @@ spec:
 
     fn found(changes: &[(&str, serde_json::Value)]) -> Vec<String> {
         let ceilings = Ceilings::parse(CEILING, Path::new("c")).unwrap();
-        excess(&operator(changes), &"team-a".into(), ceilings.of("team-a").unwrap())
+        excess(&operator(changes), &"team-a".into(), ceilings.of("team-a").unwrap(), &kinds::Told::new())
     }
 
     #[test]
