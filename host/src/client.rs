@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use capstan_core::cluster::{Cluster, Error, Reason, Target, Write};
 use capstan_core::health::DAEMON;
+use capstan_core::kinds::Verb;
 use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::room::Room;
@@ -32,6 +33,7 @@ pub mod recorder;
 pub(crate) mod request;
 pub mod transit;
 mod warned;
+mod within;
 
 use crate::backoff::Chance;
 use crate::logging::runs;
@@ -43,6 +45,7 @@ use pulse::Pulse;
 use request::Asked;
 use transit::{Load, Transit};
 use warned::Warned;
+pub use within::{InForce, Within};
 
 /// How we name ourselves to the API server.
 pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
@@ -95,6 +98,8 @@ pub struct Access {
     who: Identity,
     /// The memory of answers until they are read.
     transit: Transit,
+    /// The ceiling of whoever has one.
+    within: Option<Within>,
 }
 
 /// What discovery says of a kind.
@@ -227,8 +232,8 @@ impl ApiServer {
         let kind = found.get(gvk).cloned();
         {
             let mut kinds = self.kinds.write();
-            // It may have been there before.
-            kinds.remove(gvk);
+            // Others may have been there before.
+            kinds.retain(|known, _| (&known.group, &known.version) != (&gvk.group, &gvk.version));
             // No cluster has as many, unless it names others each time: then they are asked for again.
             if kinds.len() > MOST_KINDS {
                 kinds.clear();
@@ -354,7 +359,7 @@ impl Access {
     /// Returns the API server as `who` uses it.
     pub fn new(api: Arc<ApiServer>, who: Identity) -> Self {
         let transit = api.transit.clone();
-        Self { api, who, transit }
+        Self { api, who, transit, within: None }
     }
 
     /// Lets its requests count for this account: answers until they are read, as those of others find memory beside them; and what
@@ -364,10 +369,25 @@ impl Access {
         Self { transit: self.transit.of(account), ..self }
     }
 
+    /// Lets it ask for nothing beyond a ceiling.
+    #[must_use]
+    pub fn within(self, within: Option<Within>) -> Self {
+        Self { within, ..self }
+    }
+
+    /// Returns what a kind is called that may be asked for this.
+    async fn kind(&self, Target { gvk, subresource, .. }: &Target, verb: Verb) -> Result<Kind, Error> {
+        let kind = self.api.resolve(gvk).await?;
+        if let Some(within) = &self.within {
+            within.permit(&kind, subresource.as_deref(), &[verb])?;
+        }
+        Ok(kind)
+    }
+
     async fn send(&self, write: Write, manner: request::Manner) -> Result<Option<Object>, Error> {
-        let Self { api, who, transit } = self;
+        let Self { api, who, transit, .. } = self;
         fits(&write.target)?;
-        let kind = api.resolve(&write.target.gvk).await?;
+        let kind = self.kind(&write.target, within::verb(&write.verb)).await?;
         let (about, mut load) = (About::write(who, &write).of(transit.account()), transit.load());
         let asked = request::write(who, &kind, &write, manner);
         let access = match manner {
@@ -394,10 +414,10 @@ impl Cluster for Access {
 
     fn get<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
-            let Self { api, who, transit } = self;
+            let Self { api, who, transit, .. } = self;
             let target = Target::object(gvk.clone(), key.clone());
             fits(&target)?;
-            let kind = api.resolve(gvk).await?;
+            let kind = self.kind(&target, Verb::Get).await?;
             let (about, mut load) = (About::new(who, "get", gvk, Some(key)).of(transit.account()), transit.load());
             match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target), &mut load).await {
                 Ok(bytes) => about.object(&bytes, &api.managers()).map(Some),
@@ -410,9 +430,10 @@ impl Cluster for Access {
 
     fn look<'a>(&'a self, gvk: &'a Gvk, key: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Object>, Error>> {
         async move {
-            let Self { api, who, transit } = self;
-            fits(&Target::object(gvk.clone(), key.clone()))?;
-            let kind = api.resolve(gvk).await?;
+            let Self { api, who, transit, .. } = self;
+            let target = Target::object(gvk.clone(), key.clone());
+            fits(&target)?;
+            let kind = self.kind(&target, Verb::List).await?;
             let (about, mut load) = (About::new(who, "look at", gvk, Some(key)).of(transit.account()), transit.load());
             let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key), &mut load).await;
             let found = about.first(&answer?)?;

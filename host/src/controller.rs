@@ -22,6 +22,7 @@ mod apart;
 mod asking;
 mod assemble;
 mod behind;
+mod ceiled;
 mod declared;
 mod demand;
 mod failing;

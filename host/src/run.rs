@@ -21,7 +21,7 @@ use crate::admin::access::Gate;
 use crate::admin::{Admin, Listeners, Pages};
 use crate::cli::args;
 use crate::client::meter::Meters;
-use crate::client::{ApiServer, USER_AGENT, recorder};
+use crate::client::{ApiServer, InForce, USER_AGENT, recorder};
 use crate::clusters::{Clusters, Other, Own, Reach, Up};
 use crate::control::{self, Control};
 use crate::controller::Environment;
@@ -40,6 +40,7 @@ use crate::supervisor::Supervisor;
 use crate::supervisor::asking::Asking;
 use crate::supervisor::disk::Disk;
 use crate::supervisor::objects::approvals::Approvals;
+use crate::supervisor::objects::ceilings::Followed;
 use crate::supervisor::objects::telling::Teller;
 use crate::supervisor::objects::{Objects, WithObjects};
 use crate::supervisor::status::{self, Status};
@@ -134,6 +135,8 @@ async fn serve(
         reach: reach(&outside),
         identity: identity().into(),
     });
+    let ceilings = args.ceilings.as_deref().map(|file| operators::ceilings_of_others(file, &home.own));
+    let ceilings = ceilings.transpose()?.unwrap_or_default();
     let environment = Arc::new(Environment {
         pool: Pool::new(Arc::clone(&api), Arc::clone(&metrics), memory, informers_stop.clone()),
         clusters: Arc::new(clusters),
@@ -148,6 +151,7 @@ async fn serve(
         workers,
         swapped: Notify::new(),
         holder,
+        ceilings: Arc::new(InForce::new(ceilings)),
     });
     let images = operators::images(&args.source, outside.clone())?;
     let status = Arc::new(Status::pulling(images.clone()));
@@ -222,9 +226,9 @@ async fn with_objects(
         return Ok((supply, None, if args.unasked { Asking::Nobody } else { Asking::Nowhere }));
     };
     let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
-    let ceilings = args.ceilings.as_deref().map(|file| operators::ceilings_of_others(file, &home.own));
-    let ceilings = ceilings.transpose()?.unwrap_or_default();
-    let mut objects = Objects::watch(pool, &home.own, defaults, ceilings);
+    let in_force = &environment.ceilings;
+    let followed = args.ceilings.as_ref().map(|file| Followed::new(file.clone(), &home.own, Arc::clone(in_force)));
+    let mut objects = Objects::watch(pool, &home.own, defaults, (Arc::clone(in_force), followed));
     let teller = Teller::new(objects.known(), Arc::clone(status), environment);
     let floor = args.on_new_version.unwrap_or_default();
     let approvals = Approvals::new(pool, &home.own, objects.known(), floor);

@@ -21,6 +21,7 @@ use tracing::Instrument;
 
 pub mod asking;
 mod bounds;
+mod ceilings;
 pub mod disk;
 mod finalizers;
 pub mod held;
@@ -38,6 +39,7 @@ use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
 use crate::registry::images::Images;
 use asking::{Asking, Judged};
+use ceilings::Judge;
 use leaving::Leaving;
 use load::{Change, Loaded, Loading, Outcome, Rollout, load};
 use status::{BadManifest, Status};
@@ -185,6 +187,7 @@ impl Supervisor {
 
     /// Reads all manifests.
     fn look(&mut self) {
+        self.end_above();
         let files = self.asking.heard(self.supply.manifests(&self.operators));
         let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
@@ -263,6 +266,7 @@ impl Supervisor {
                     loader: self.supply.loader(again),
                     drain: self.environment.drain,
                     superseded,
+                    judge: Judge::of(operator, &self.environment),
                     runtime: self.environment.workers.runtime(),
                 });
             }

@@ -373,10 +373,8 @@ impl Tally<'_> {
     }
 
     fn plural(&self, gvk: &Gvk) -> String {
-        let name = kind_name(gvk);
-        let known = self.kinds.plurals.get(&name);
-        let known = known.or_else(|| TABLE.plurals.get(&name));
-        known.cloned().unwrap_or_else(|| plural(&gvk.kind))
+        let known = self.kinds.plurals.get(&kind_name(gvk));
+        known.cloned().unwrap_or_else(|| plural_of(gvk))
     }
 
     fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
@@ -422,6 +420,11 @@ fn unwanted(workflow: &Workflow) -> BTreeSet<&Arc<str>> {
         }
     }
     found
+}
+
+/// Returns the plural of a kind without an API server: as the table has it, or else as kubectl guesses it.
+pub fn plural_of(gvk: &Gvk) -> String {
+    TABLE.plurals.get(&kind_name(gvk)).cloned().unwrap_or_else(|| plural(&gvk.kind))
 }
 
 /// Returns the plural of a kind, as kubectl guesses it.

@@ -62,7 +62,10 @@ pub(super) fn assemble(declared: &Declared, environment: &Environment, sources: 
     let unit = (operator, &spec.plugin);
     let who = declared.who(environment);
     let account: Arc<str> = format!("operator {operator}").into();
-    let access = |api: &Arc<ApiServer>, who| Access::new(Arc::clone(api), who).counting_for(Arc::clone(&account));
+    let within = declared.within_ceiling(environment);
+    let access = |api: &Arc<ApiServer>, who| {
+        Access::new(Arc::clone(api), who).counting_for(Arc::clone(&account)).within(within.clone())
+    };
     let metered = |api: &Arc<ApiServer>, who: Identity| {
         let api = access(api, who);
         environment.meters.api_of(unit, per_second, api, counters.clone())

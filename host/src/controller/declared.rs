@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capstan_core::cluster::Error;
 use capstan_core::cpu::Account;
 use capstan_core::dispatcher::Bounds;
 use capstan_core::guest::{Guest, Interface};
 use capstan_core::manifest::{self, Namespaces};
 use capstan_core::object::Gvk;
+use capstan_core::operator::ceiling::kinds::fields as fields_of_kinds;
 use capstan_core::permission::Home;
 use capstan_core::queue::{Mode, Policy};
 use capstan_core::reconciler::finalizer;
@@ -19,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::client::meter::Meters;
 use crate::client::recorder::Recorder;
-use crate::client::{ApiServer, Identity, Kind};
+use crate::client::{ApiServer, Identity, InForce, Kind, Within};
 use crate::clusters::{Clusters, Other, Site};
 use crate::informer::pool::Pool;
 use crate::metrics::Metrics;
@@ -56,6 +58,8 @@ pub struct Environment {
     pub swapped: Notify,
     /// The name under which primaries are held for this daemon, which then does nothing for others (`PA-6`).
     pub holder: Option<Arc<str>>,
+    /// What operators of other namespaces may have at most.
+    pub ceilings: Arc<InForce>,
 }
 
 /// A version of a controller, as its manifest declares it, with its plugin.
@@ -95,12 +99,37 @@ pub(super) struct Sites {
     own: Site,
     /// As `operator/name`.
     others: BTreeMap<Arc<str>, Site>,
+    /// The ceiling, if there is one, and which fields of the manifest name each kind.
+    within: Option<(Within, BTreeMap<Gvk, String>)>,
 }
 
 impl Sites {
     /// Returns the cluster of this name, as `operator/name`; that of the daemon without one.
     pub(super) fn at(&self, cluster: Option<&Arc<str>>) -> &Site {
         cluster.and_then(|cluster| self.others.get(cluster)).unwrap_or(&self.own)
+    }
+
+    /// Returns what a kind is called and where it lives, asking the API server of its cluster the first time.
+    ///
+    /// # Errors
+    /// As [`ApiServer::resolve`]; `Forbidden`, with the fields, if that is more than the ceiling has.
+    pub(super) async fn kind(&self, at: &KindAt) -> Result<Kind, Error> {
+        let api = &self.at(at.cluster.as_ref()).api;
+        let kind = api.resolve(&at.gvk).await?;
+        let Some((within, fields)) = self.within.as_ref().filter(|_| at.cluster.is_none()) else {
+            return Ok(kind);
+        };
+        if within.permit_watch(&kind).is_ok() {
+            return Ok(kind);
+        }
+        // It may have been made anew, and be another.
+        api.look_again(&at.gvk).await?;
+        let kind = api.resolve(&at.gvk).await?;
+        within.permit_watch(&kind).map_err(|error| {
+            let field = fields.get(&at.gvk).map_or("spec", String::as_str);
+            Error::new(error.reason, error.code, format!("{field}: {}", error.message))
+        })?;
+        Ok(kind)
     }
 
     /// Returns all of them but that of the daemon.
@@ -148,7 +177,20 @@ impl Declared {
     pub(super) fn sites(&self, environment: &Environment) -> Sites {
         let own = Site { api: Arc::clone(&environment.api), pool: environment.pool.clone() };
         let others = self.others.values().map(|other| (Arc::clone(&other.id), other.site.clone()));
-        Sites { own, others: others.collect() }
+        let within = self.within_ceiling(environment).map(|within| {
+            let mut fields = BTreeMap::<_, String>::new();
+            for (field, gvk) in fields_of_kinds(&self.spec) {
+                let all = fields.entry(gvk.clone()).or_default();
+                *all = if all.is_empty() { field } else { format!("{all}, {field}") };
+            }
+            (within, fields)
+        });
+        Sites { own, others: others.collect(), within }
+    }
+
+    /// Returns the ceiling of an operator that has one.
+    pub(super) fn within_ceiling(&self, environment: &Environment) -> Option<Within> {
+        self.spec.home.as_ref().map(|home| environment.ceilings.of(home))
     }
 
     /// Returns the cluster in which its primaries are.

@@ -20,11 +20,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use super::asking::{Asker, Asking};
-use super::declared::{Declared, Environment, KindAt, Kinds};
+use super::declared::{Declared, Environment, KindAt, Kinds, Sites};
 use super::late::{Failing, Places};
 use super::plan::{self, Planned};
 use super::rights::{Lost, Rights};
-use crate::client::{ApiServer, Identity, Kind};
+use crate::client::{ApiServer, Identity, Kind, Within};
 use crate::clusters::Site;
 use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{Scope, Subscriber};
@@ -38,6 +38,8 @@ pub(super) struct Registrar {
     guest: Arc<dyn Guest>,
     primaries: Arc<Source>,
     who: Identity,
+    sites: Sites,
+    within: Option<Within>,
     api: Arc<ApiServer>,
     pool: Pool,
     home: Home,
@@ -80,6 +82,8 @@ pub(super) fn registered(
         guest: Arc::clone(guest),
         primaries: Arc::clone(primaries),
         who: declared.who(environment),
+        sites: declared.sites(environment),
+        within: declared.within_ceiling(environment),
         api,
         pool,
         home,
@@ -136,7 +140,7 @@ impl Registrar {
     ) -> Result<Begun, Refused> {
         let bounds = Arc::clone(&self.bounds.read());
         for gvk in [&bounds.spec.primary, &declared.gvk] {
-            self.api.resolve(gvk).await.map_err(away)?;
+            self.sites.kind(&KindAt::of(&bounds.spec, bounds.spec.cluster.as_ref(), gvk)).await.map_err(away)?;
         }
         let planned = self.plan(&bounds, &name, &declared)?;
         let rights = self.rights(&planned, revoke).await?;
@@ -182,7 +186,7 @@ impl Registrar {
     /// Asks whether the operator's account may read all that a source would watch, and goes on asking until what it returns is dropped.
     async fn rights(&self, planned: &Planned, revoke: Revoke) -> Result<Option<AbortOnDropHandle<()>>, Refused> {
         let watched = planned.scopes.iter().map(|(scope, kind)| (scope, kind, Needed::Always));
-        let Some(rights) = Rights::to_read(&self.who, watched, &self.api) else {
+        let Some(rights) = Rights::to_read((&self.who, self.within.clone()), watched, &self.api) else {
             return Ok(None);
         };
         let (seen, error) = rights.seen().await;

@@ -179,8 +179,8 @@ async fn can_be_had(kinds: &BTreeSet<KindAt>, rights: Option<&Rights>, sites: &S
 /// Why it is not known, if that is so.
 async fn served(kinds: Vec<&KindAt>, sites: &Sites) -> Result<(), Option<Error>> {
     let mut away = None;
-    for KindAt { cluster, gvk } in kinds {
-        match sites.at(cluster.as_ref()).api.resolve(gvk).await {
+    for at in kinds {
+        match sites.kind(at).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_outage() => away = Some(error),
             Err(_) => {}
@@ -230,9 +230,9 @@ pub(super) fn kinds_of(spec: &manifest::Controller) -> BTreeMap<KindAt, Needed> 
     kinds
 }
 
-/// Says what an error means for a kind: only an answer says that it is not served, or that nobody leads there who could.
+/// Says what an error means for a kind: only an answer says that it is not served, or may not be asked for, or that nobody leads there who could.
 pub(super) fn lacking(error: &Error, api: &ApiServer) -> Fill {
-    if error.reason == Reason::UnknownKind || api.closed().is_some() {
+    if matches!(error.reason, Reason::UnknownKind | Reason::Forbidden) || api.closed().is_some() {
         Fill::Lacking(error.message.as_str().into())
     } else {
         Fill::UnderWay

@@ -9,16 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
+use capstan_core::manifest::Ceilings;
 use capstan_core::object::Gvk;
 use capstan_core::startup::{Fill, Needed, Watched};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, iter};
 use futures::{FutureExt, StreamExt};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::ceiled::Ceiled;
+use super::declared::{Declared, Environment};
 use super::plan::Plan;
 use crate::backoff::Chance;
-use crate::client::{ApiServer, Identity, Kind};
+use crate::client::{ApiServer, Identity, Kind, Within};
 use crate::informer::Scope;
 
 /// From one time that the API server is asked to the next, at most.
@@ -40,6 +44,8 @@ pub(super) struct Rights {
     /// What it was started without.
     denied: Vec<Read>,
     ask: Ask,
+    /// Who says whether it is within a ceiling, if the operator has one.
+    ceiled: Option<Ceiled>,
     chance: Chance,
 }
 
@@ -66,15 +72,17 @@ type Answer = Result<Option<Lost>, Error>;
 
 impl Rights {
     /// Returns what a plan reads in the name of an account; none if the daemon reads for itself.
-    pub(super) fn of(who: &Identity, plan: &Plan, api: &Arc<ApiServer>) -> Option<Self> {
+    pub(super) fn of(declared: &Declared, plan: &Plan, environment: &Environment) -> Option<Self> {
+        let (who, within) = (declared.who(environment), declared.within_ceiling(environment));
         // In another cluster, the rights of whom its kubeconfig names count.
         let here = plan.scopes().filter(|(scope, ..)| scope.cluster.is_none());
-        Self::to_read(who, here.map(|(scope, kind, planned)| (scope, kind, planned.needed)), api)
+        let watched = here.map(|(scope, kind, planned)| (scope, kind, planned.needed));
+        Self::to_read((&who, within), watched, &environment.api)
     }
 
     /// Returns what is read in the name of an account, given what is watched; none if the daemon reads for itself.
     pub(super) fn to_read<'a>(
-        who: &Identity,
+        (who, within): (&Identity, Option<Within>),
         watched: impl Iterator<Item = (&'a Scope, &'a Kind, Needed)>,
         api: &Arc<ApiServer>,
     ) -> Option<Self> {
@@ -102,6 +110,7 @@ impl Rights {
             reads,
             denied: Vec::new(),
             ask: Box::new(ask),
+            ceiled: within.map(|within| Ceiled { within, api: Arc::clone(api) }),
             chance: api.chance().clone(),
         })
     }
@@ -195,8 +204,15 @@ impl Rights {
     /// Waits until something may not be read any more, or could not be asked about for too long. Returns what.
     pub(super) async fn lost(&self) -> Lost {
         let mut known = Instant::now();
+        let mut news = self.ceiled.as_ref().map(|ceiled| ceiled.within.news());
         loop {
-            sleep(self.chance.jitter(AGAIN)).await;
+            tokio::select! {
+                () = sleep(self.chance.jitter(AGAIN)) => {}
+                () = other_ceilings(&mut news) => {}
+            }
+            if let Some(lost) = self.beyond().await {
+                return lost;
+            }
             let asked = Instant::now();
             let answer = self.look().await;
             match verdict(answer, asked.duration_since(known)) {
@@ -205,6 +221,15 @@ impl Rights {
                 Verdict::Lost(lost) => return lost,
             }
         }
+    }
+
+    /// Returns what is more than the ceiling has by now; none if nothing is.
+    async fn beyond(&self) -> Option<Lost> {
+        let reads = self.reads.iter().map(|(read, _)| read);
+        let beyond = self.ceiled.as_ref()?.beyond(reads.clone().map(|read| &read.kind)).await;
+        let (_, why) = beyond.first()?;
+        let is_beyond = |read: &&Read| beyond.iter().any(|(kind, _)| **kind == read.kind);
+        Some(Lost { names: reads.filter(is_beyond).map(Read::name).collect(), why: why.clone() })
     }
 
     async fn look(&self) -> Answer {
@@ -231,6 +256,16 @@ pub(super) async fn lost(rights: Option<&Rights>) -> Lost {
         Some(rights) => Box::pin(rights.lost()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Waits until other ceilings hold; for ever, if the operator has none.
+async fn other_ceilings(news: &mut Option<watch::Receiver<Arc<Ceilings>>>) {
+    if let Some(news) = news
+        && news.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// What an answer means to a controller that runs.
@@ -314,6 +349,7 @@ mod tests {
             reads: vec![(read(Some("a")), Needed::Always)],
             denied: Vec::new(),
             ask: Box::new(ask),
+            ceiled: None,
             chance: Chance::default(),
         }
     }

@@ -87,7 +87,7 @@ pub(super) async fn prepare(
     if let Some(namespace) = plan.leaves_out() {
         tracing::info!(%namespace, "nothing is done for the daemon's own namespace, which its user can open by --allow-own-namespace");
     }
-    let mut rights = Rights::of(&declared.who(environment), &plan, &environment.api);
+    let mut rights = Rights::of(&declared, &plan, environment);
     let denied = match &mut rights {
         Some(rights) => match patience.rights(rights, &wait).await {
             Ok(seen) => leave_out(rights, &mut plan, seen),
@@ -153,7 +153,7 @@ impl Patience<'_> {
                 let mut found = Vec::new();
                 for at in kinds {
                     let at: &KindAt = at;
-                    found.push((at, self.sites.at(at.cluster.as_ref()).api.resolve(&at.gvk).await));
+                    found.push((at, self.sites.kind(at).await));
                 }
                 found
             };
@@ -180,7 +180,7 @@ impl Patience<'_> {
                 (Verdict::Fail(obstacle), _) => return Err(obstacle.clone()),
                 (Verdict::Wait(Obstacle { under_way, .. }), Some((_, error))) => {
                     let after = questions.pause.after(error);
-                    if error.reason == Reason::UnknownKind {
+                    if matches!(error.reason, Reason::UnknownKind | Reason::Forbidden) {
                         tracing::warn!(%error, again_in = ?after, "waiting for a kind");
                     } else {
                         tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");

@@ -97,6 +97,7 @@ pub(super) fn environment_of(
         workers: Workers::here(Runtime::current(), slots),
         swapped: Notify::new(),
         holder: None,
+        ceilings: Arc::default(),
     };
     (Arc::new(environment), asked)
 }

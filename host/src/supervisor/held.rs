@@ -1,9 +1,11 @@
 //! Holds changes of files back until somebody says that they are to be taken.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use capstan_core::manifest::Operator;
+use capstan_core::operator::ceiling::kinds::Told;
 use capstan_core::rollout::File;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -27,6 +29,10 @@ impl<S: Supply> Held<S> {
 impl<S: Supply> Supply for Held<S> {
     fn manifests(&mut self, before: &[Operator]) -> Vec<File> {
         self.supply.manifests(before)
+    }
+
+    fn above(&mut self, operators: &[Operator], told: &Told) -> BTreeMap<Arc<str>, String> {
+        self.supply.above(operators, told)
     }
 
     fn want(&mut self, operators: &[Operator]) {

@@ -11,6 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::supply::Unit;
 use super::{Running, Supervisor};
 
+/// Why most controllers end.
+const UNDECLARED: &str = "no manifest declares it any more";
+
 /// A controller that has been stopped.
 pub(super) struct Leaving {
     /// The operator that had it.
@@ -29,13 +32,13 @@ impl Supervisor {
         let running = self.controllers.iter().filter(|(_, running)| running.operator == *operator);
         let unwanted = running.map(|(name, _)| name).filter(|name| !wanted(name));
         for name in unwanted.cloned().collect::<Vec<_>>() {
-            self.stop_controller(&name);
+            self.stop_controller(&name, UNDECLARED);
         }
     }
 
-    pub(super) fn stop_controller(&mut self, name: &Arc<str>) {
+    pub(super) fn stop_controller(&mut self, name: &Arc<str>, why: &str) {
         if let Some(running) = self.controllers.remove(name) {
-            tracing::info!(controller = %name, "no manifest declares it any more");
+            tracing::info!(controller = %name, "{why}");
             self.tell_of_carriers(name, &running);
             running.stop.cancel();
             self.status.stopped(name);
@@ -71,7 +74,7 @@ impl Supervisor {
         let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
         let running: Vec<_> = self.controllers.keys().cloned().collect();
         for name in running.into_iter().filter(|name| !kept.contains(name)) {
-            self.stop_controller(&name);
+            self.stop_controller(&name, UNDECLARED);
         }
         let components = self.in_force.values().filter_map(|version| version.attempt.image());
         self.images.hold(components.filter_map(|digest| Digest::parse(digest).ok()).collect());

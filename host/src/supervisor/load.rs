@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::ceilings::Judge;
 use super::supply::{Component, Drain, Loader, Refusal, Unit};
 
 /// The components of an operator that are being loaded.
@@ -48,6 +49,8 @@ pub(super) struct Rollout {
     pub(super) drain: Duration,
     /// Cancelled when a newer version of a component is there.
     pub(super) superseded: CancellationToken,
+    /// Who says whether its kinds are within its ceiling, if it has one.
+    pub(super) judge: Option<Judge>,
     /// The runtime on which components are tried, where what they compute blocks nothing else.
     pub(super) runtime: Runtime,
 }
@@ -99,10 +102,18 @@ async fn load_unless_superseded(rollout: Rollout) -> Loaded {
 }
 
 async fn load_all(rollout: &Rollout) -> Vec<Outcome> {
+    // Nothing is compiled of what may not run.
+    let judged = match &rollout.judge {
+        Some(judge) => judge.judge(&rollout.operator).await,
+        None => Ok(()),
+    };
     let loads = rollout.changes.iter().map(async |change| {
         let Change { unit, attempt, before, .. } = change;
         let job = Job { controller: "loading".into(), key: None };
-        let loaded = change.account.run(job, load_one(rollout, change)).await;
+        let loaded = match &judged {
+            Ok(()) => change.account.run(job, load_one(rollout, change)).await,
+            Err(refusal) => Err(refusal.clone()),
+        };
         if loaded.is_ok() {
             wait_for_last_but_one(unit, before.as_ref(), rollout.drain).await;
         }

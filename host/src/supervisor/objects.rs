@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Ceilings, Defaults, Filters, Keep, Operator};
+use capstan_core::manifest::{Defaults, Filters, Keep, Operator};
+use capstan_core::operator::ceiling::kinds::Told;
 use capstan_core::operator::names;
 use capstan_core::rollout::File;
 use capstan_core::source::callback::Faults;
@@ -17,13 +18,15 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::supply::{Again, Content, Loader, Supply};
-use crate::client::Kind;
+use crate::client::{InForce, Kind};
 use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{PageSize, Scope, Selectors, Subscriber};
+use ceilings::Followed;
 use known::Known;
 use posted::kind;
 
 pub mod approvals;
+pub mod ceilings;
 pub mod known;
 mod posted;
 pub mod telling;
@@ -38,6 +41,8 @@ const FIRST: Duration = Duration::from_secs(5);
 pub struct Objects {
     known: Arc<Known>,
     defaults: Defaults,
+    /// The file of the ceilings, if there is one.
+    ceilings: Option<Followed>,
     /// Is told that one has changed.
     changed: watch::Receiver<()>,
 }
@@ -51,15 +56,18 @@ pub struct WithObjects {
 // === impl Objects ===
 
 impl Objects {
-    /// Watches the operators of the daemon's own namespace, and of those that have ceilings. These defaults hold for them.
-    pub fn watch(pool: &Pool, own: &Arc<str>, defaults: Defaults, ceilings: Ceilings) -> Self {
+    /// Watches the operators of the daemon's own namespace, and of those that have ceilings, which are followed if they are of a file. These defaults hold
+    /// for them.
+    pub fn watch(
+        pool: &Pool,
+        own: &Arc<str>,
+        defaults: Defaults,
+        (in_force, ceilings): (Arc<InForce>, Option<Followed>),
+    ) -> Self {
         let (sender, changed) = watch::channel(());
-        let join = |namespace| {
-            let watched = joined(pool, namespace, ("operators", &kind()), sender.clone());
-            (Arc::clone(namespace), watched)
-        };
-        let watched = [own].into_iter().chain(ceilings.namespaces()).map(join).collect();
-        Self { known: Arc::new(Known::new(watched, ceilings)), defaults, changed }
+        let pool = pool.clone();
+        let join = move |namespace: &Arc<str>| joined(&pool, namespace, ("operators", &kind()), sender.clone());
+        Self { known: Arc::new(Known::new(own, in_force, Box::new(join))), defaults, ceilings, changed }
     }
 
     /// Returns what is known of them, for whoever says it.
@@ -84,8 +92,14 @@ impl Objects {
     /// Waits until one of them is otherwise than when all were looked at last, or is to be looked at once more.
     async fn other(&mut self) {
         loop {
-            let Self { known, changed, .. } = self;
+            let Self { known, changed, ceilings, .. } = self;
             changed.mark_unchanged();
+            let file = async {
+                match ceilings {
+                    Some(ceilings) => ceilings.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
             if known.differs() {
                 sleep(QUIET).await;
                 return;
@@ -96,6 +110,7 @@ impl Objects {
                     return std::future::pending().await;
                 },
                 () = known.wanted() => return,
+                () = file => return,
             }
         }
     }
@@ -151,13 +166,23 @@ impl WithObjects {
 impl Supply for WithObjects {
     fn manifests(&mut self, before: &[Operator]) -> Vec<File> {
         let mut files = self.supply.manifests(before);
-        let Objects { known, defaults, .. } = &self.objects;
+        let Objects { known, defaults, ceilings, .. } = &self.objects;
+        files.extend(ceilings.as_ref().and_then(Followed::broken));
         let objects = known.look(before, defaults);
         let taken = names::taken(&files, before, &objects);
         let taken: BTreeMap<&Path, String> = taken.into_iter().collect();
         known.refuse(&taken);
         files.extend(objects.iter().filter(|object| !taken.contains_key(&*object.path)).cloned());
         files
+    }
+
+    fn above(&mut self, operators: &[Operator], told: &Told) -> BTreeMap<Arc<str>, String> {
+        let Objects { known, ceilings, .. } = &mut self.objects;
+        if let Some(ceilings) = ceilings {
+            ceilings.look();
+            known.join();
+        }
+        known.above(operators, told)
     }
 
     fn want(&mut self, operators: &[Operator]) {

@@ -96,8 +96,8 @@ struct InForce {
 /// Why a version is not in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Which step failed: `read`, `pull`, `compile`, `check`, `link`, `start`, `together` with another plugin, or `prepare`, which is the
-    /// daemon's own and is tried again; `approve` if it waits for an approval.
+    /// Which step failed: `read`, `pull`, `compile`, `check`, `link`, `start`, `together` with another plugin, `ceiling` for kinds that it
+    /// does not have, or `prepare`, which is the daemon's own and is tried again; `approve` if it waits for an approval.
     pub step: String,
     /// What was wrong, and with which file.
     pub message: String,

@@ -1,10 +1,12 @@
 //! The interface through which the supervisor gets manifests and components and waits for their changes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::manifest::Operator;
+use capstan_core::operator::ceiling::kinds::Told;
 use capstan_core::rollout::File;
 pub use capstan_core::rollout::plan::{Content, Unit};
 pub use capstan_core::rollout::values::Values;
@@ -21,6 +23,13 @@ pub trait Supply: Send {
     /// Reads all manifests, where `before` is what they said last. A change during the reading is reported by
     /// [`Supply::changed`] afterwards.
     fn manifests(&mut self, before: &[Operator]) -> Vec<File>;
+
+    /// Returns which of these operators may not be any more, though they were until now, each with the reason (`CE-7`). `told` is what the API server calls
+    /// their kinds.
+    fn above(&mut self, _operators: &[Operator], _told: &Told) -> BTreeMap<Arc<str>, String> {
+        // Whoever may change files may have all that the daemon has.
+        BTreeMap::new()
+    }
 
     /// Sets the wanted operators: from now on their components are watched, too, and there is room for their
     /// instances.
@@ -91,7 +100,7 @@ impl Refusal {
 
 /// Whether what was refused at this step is tried again although nothing has changed.
 pub fn is_tried_again(step: &str) -> bool {
-    matches!(step, "prepare" | "finalizers")
+    matches!(step, "prepare" | "finalizers" | "ceiling")
 }
 
 #[cfg(test)]
@@ -109,6 +118,7 @@ mod tests {
             ("together", None),
             ("prepare", Some(AGAIN)),
             ("finalizers", Some(AGAIN)),
+            ("ceiling", Some(AGAIN)),
         ] {
             assert_eq!(Refusal::new(step, "").again_in(), again, "{step}");
         }

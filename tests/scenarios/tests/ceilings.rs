@@ -4,10 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use cluster::audit::Query;
 use cluster::{Namespace, wait};
 use scenarios::registry::Registry;
 use scenarios::{Daemon, LATER, Place, Start, capstan, component, run};
 use serde_json::{Value, json};
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A daemon's own namespace, with teams that have namespaces of theirs.
 struct Company {
@@ -22,21 +25,26 @@ impl Company {
     fn new(prefix: &str, teams: usize, rules: &Value, more: Value) -> Self {
         let place = Place::new(prefix);
         let teams: Vec<_> = (0..teams).map(|_| place.cluster.namespace(prefix).unwrap()).collect();
-        let mut ceiling = json!({
-            "namespaces": teams.iter().map(Namespace::name).collect::<Vec<_>>(),
-            "serviceAccounts": ["pages"],
-            "rules": rules,
-        });
-        ceiling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let ceilings = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": { "teams": ceiling } } });
         let company = Self { place, teams, folder: tempfile::tempdir().unwrap() };
-        fs::write(company.ceilings(), ceilings.to_string()).unwrap();
+        company.lay(rules, more);
         let own = ["--namespace", company.place.namespace.name(), "--service-account", "daemon", "--name", "company"];
         let (code, rights, err) =
             run(&[&["rbac", "--ceilings", company.ceilings().to_str().unwrap()], &own[..]].concat());
         assert_eq!(code, 0, "{err}");
         company.place.cluster.kubectl_with_input(&["apply", "-f", "-"], &rights).unwrap();
         company
+    }
+
+    /// Writes the file of ceilings.
+    fn lay(&self, rules: &Value, more: Value) {
+        let mut ceiling = json!({
+            "namespaces": self.teams.iter().map(Namespace::name).collect::<Vec<_>>(),
+            "serviceAccounts": ["pages"],
+            "rules": rules,
+        });
+        ceiling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let ceilings = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": { "teams": ceiling } } });
+        fs::write(self.ceilings(), ceilings.to_string()).unwrap();
     }
 
     fn ceilings(&self) -> PathBuf {
@@ -74,6 +82,31 @@ impl Company {
             object["status"]["state"] == state
                 && object["status"]["observedGeneration"] == object["metadata"]["generation"]
         })
+    }
+
+    /// Waits until the status of a team's operator says this.
+    fn await_said(&self, team: &Namespace, name: &str, words: &str) {
+        let path = team.path("capstan.dev/v1alpha1", "operators");
+        self.place
+            .await_within(LATER, &path, name, words, |object| said(object).iter().any(|said| said.contains(words)));
+    }
+
+    /// Has the API server serve a kind, whose objects live in namespaces or in none.
+    fn define(&self, group: &str, plural: &str, scope: &str) {
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let version = json!({ "name": "v1", "served": true, "storage": true, "subresources": { "status": {} }, "schema": { "openAPIV3Schema": schema } });
+        let names = json!({ "kind": "Person", "plural": plural, "singular": "person" });
+        let crd = json!({ "spec": { "group": group, "names": names, "scope": scope, "versions": [version] } });
+        let name = format!("{plural}.{group}");
+        self.place.create("apiextensions.k8s.io/v1", "CustomResourceDefinition", CRDS, &name, crd);
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")];
+        self.place.cluster.kubectl(&wait).unwrap();
+    }
+
+    fn undefine(&self, group: &str, plural: &str) {
+        let name = format!("{plural}.{group}");
+        self.place.delete(CRDS, &name);
+        self.place.await_gone(CRDS, &name);
     }
 
     fn probe(&self, team: &Namespace, name: &str) {
@@ -115,6 +148,12 @@ fn message(object: &Value, kind: &str) -> String {
     let conditions = object["status"]["conditions"].as_array().unwrap();
     let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();
     found["message"].as_str().unwrap().to_owned()
+}
+
+/// Returns the messages of all conditions of an operator.
+fn said(object: &Value) -> Vec<String> {
+    let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().filter_map(|condition| Some(condition["message"].as_str()?.to_owned())).collect()
 }
 
 #[test]
@@ -176,7 +215,7 @@ fn what_is_above_a_ceiling_is_refused_with_the_field_and_what_was_in_force_goes_
             &format!("{controller}/workflow/dependents/map"),
             "onRename",
             json!("delete"),
-            "spec: found a need for delete of configmaps; the ceiling `teams` permits get, list, watch, create, update, patch",
+            "spec.controllers.web.workflow.dependents.map: found a need for delete of configmaps; the ceiling `teams` permits get, list, watch, create, update, patch",
         ),
     ] {
         let mut above = good.clone();
@@ -299,4 +338,142 @@ fn a_team_pulls_its_component_with_a_secret_of_its_own() {
     place.await_within(LATER, &team.path("apps/v1", "deployments"), "page", "made", |_| true);
     daemon.stop();
     registry.stop();
+}
+
+#[test]
+fn a_kind_is_within_a_ceiling_by_its_real_plural_and_scope_whatever_a_guess_permits() {
+    // CE-6
+    let all = ["get", "list", "watch", "create", "update", "patch"];
+    let group = format!("kinds-{}.capstan.dev", std::process::id());
+    let mut rules = probes_and_maps();
+    rules
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "apiGroups": [group], "resources": ["people", "people/status"], "verbs": all }));
+    let company = Company::new("ce-kinds", 1, &rules, json!({}));
+    let team = &company.teams[0];
+    let audit = company.place.cluster.audit().unwrap();
+    let mark = audit.mark().unwrap();
+    let daemon = company.daemon();
+    let mut person = operator(team.name(), "web", "person");
+    person["spec"]["controllers"]["web"]["primary"] = json!({ "apiVersion": format!("{group}/v1"), "kind": "Person" });
+    // Nobody knows yet what the kind will be called; of a group that has no rules, it does not matter.
+    company.apply(&person);
+    company.await_said(team, "web", &format!("{group}/v1 Person"));
+    let mut other = operator(team.name(), "other", "other");
+    other["spec"]["controllers"]["other"]["primary"] = json!({ "apiVersion": "elsewhere.dev/v1", "kind": "Person" });
+    company.apply(&other);
+    company.await_state(team, "other", "Failed");
+    company.await_said(
+        team,
+        "other",
+        "spec.controllers.other.primary: found a need for get, list, watch, patch of <Person>.elsewhere.dev",
+    );
+
+    let refused = format!(
+        "spec.controllers.web.primary: found {group}/v1 Person, and a need for list, watch of persons.{group}, as the API server calls it; the ceiling `teams` permits nothing of it, and people, people/status of its group"
+    );
+    company.define(&group, "persons", "Namespaced");
+    company.await_said(team, "web", &refused);
+    // So is whatever comes later.
+    let mut late = operator(team.name(), "late", "late");
+    late["spec"]["controllers"]["late"]["primary"] = person["spec"]["controllers"]["web"]["primary"].clone();
+    company.apply(&late);
+    company.await_state(team, "late", "Failed");
+    company.await_said(team, "late", &format!("spec.controllers.late.primary: found a need for get, list, watch, patch of persons.{group}; the ceiling `teams` permits nothing of it"));
+    company.place.delete(&team.path("capstan.dev/v1alpha1", "operators"), "late");
+
+    // Made anew under the name that the ceiling has, it is what the operator waits for.
+    company.undefine(&group, "persons");
+    company.define(&group, "people", "Namespaced");
+    company.await_state(team, "web", "Active");
+    let path = team.path(&format!("{group}/v1"), "people");
+    company.place.create(&format!("{group}/v1"), "Person", &path, "first", json!({}));
+    company.await_map(team, "first", "person");
+
+    company.undefine(&group, "people");
+    company.define(&group, "people", "Cluster");
+    company.await_said(
+        team,
+        "web",
+        &format!(
+            "found {group}/v1 Person, which lives in no namespace; the ceiling `teams` permits what lives in {} alone",
+            team.name()
+        ),
+    );
+    company.place.create(&format!("{group}/v1"), "Person", &format!("/apis/{group}/v1/people"), "second", json!({}));
+    company.undefine(&group, "people");
+
+    company.define(&group, "persons", "Namespaced");
+    company.await_said(team, "web", &refused);
+    // No request has gone out for what the ceiling does not have.
+    let asked = |query: Query| audit.requests(&query.user_agent("capstan/")).unwrap();
+    let persons = asked(Query::since(mark).resource("persons"));
+    assert!(persons.is_empty(), "{persons:?}");
+    daemon.stop();
+    company.undefine(&group, "persons");
+}
+
+#[test]
+fn a_ceiling_that_is_lowered_ends_what_is_above_it_and_one_that_is_raised_starts_what_waited() {
+    // CE-7
+    let rules = probes_and_maps();
+    let company = Company::new("ce-lower", 2, &rules, json!({}));
+    let daemon = company.daemon();
+    let [team, other] = &company.teams[..] else { panic!() };
+    for name in ["one", "two"] {
+        let mut labelled = operator(team.name(), name, name);
+        labelled["spec"]["controllers"][name]["labelSelector"] = json!(format!("of={name}"));
+        company.apply(&labelled);
+        company.await_state(team, name, "Active");
+    }
+    company.apply(&operator(other.name(), "web", "web"));
+    company.await_state(other, "web", "Active");
+    let runs = |name: &str| daemon.controller(&format!("{}.{name}", team.name())).is_some();
+
+    // What is broken changes nothing, and is told once.
+    fs::write(company.ceilings(), "kind: Ceilings").unwrap();
+    daemon.await_line("the ceilings that it had last hold");
+    assert!(runs("one") && runs("two"));
+    wait::until(LATER, "the metric", || (daemon.count("capstan_manifest_problems", "") == 1).then_some(())).unwrap();
+
+    // There is room for one: it is the one that was applied first.
+    company.lay(&rules, json!({ "operators": 1 }));
+    company.await_state(team, "two", "Failed");
+    company.await_said(team, "two", "with it the namespace has 2 operators; the ceiling `teams` permits 1");
+    assert!(runs("one") && !runs("two"));
+    assert_eq!(daemon.count("capstan_manifest_problems", ""), 1, "the operator alone");
+
+    // Nothing goes on that may not any more, nor does its last good version.
+    let mut lower = rules.clone();
+    lower[1]["verbs"] = json!(["get", "list", "watch"]);
+    company.lay(&lower, json!({}));
+    let words = "spec.controllers.one.workflow.dependents.map: found a need for create, update of configmaps; the ceiling `teams` permits get, list, watch";
+    company.await_state(team, "one", "Failed");
+    company.await_said(team, "one", words);
+    company.await_state(other, "web", "Failed");
+    daemon.await_line("the operator ends: it is more than its ceiling permits by now");
+    assert!(!runs("one") && !runs("two"));
+
+    // Whatever waited begins.
+    company.lay(&rules, json!({}));
+    for name in ["one", "two"] {
+        company.await_state(team, name, "Active");
+    }
+    company.await_state(other, "web", "Active");
+    let labels = json!({ "metadata": { "labels": { "of": "two" } }, "spec": {} });
+    let path = team.path("test.capstan.dev/v1", "probes");
+    company.place.create("test.capstan.dev/v1", "Probe", &path, "first", labels);
+    company.await_map(team, "first", "two");
+
+    // A namespace without a ceiling has no operators any more.
+    company.lay(&rules, json!({ "namespaces": [team.name()] }));
+    company.await_state(other, "web", "Failed");
+    company.await_said(other, "web", &format!("the namespace {} has no ceiling any more", other.name()));
+    company.probe(other, "none");
+    assert!(runs("one") && runs("two"));
+    company.lay(&rules, json!({}));
+    company.await_state(other, "web", "Active");
+    company.await_map(other, "none", "web");
+    daemon.stop();
 }

@@ -84,6 +84,7 @@ impl Daemon {
             workers: Workers::here(runtime, slots),
             swapped: Notify::new(),
             holder: None,
+            ceilings: Arc::default(),
         });
         let status = Arc::<Status>::default();
         let supervisor = Supervisor::new(folder.supply(), environment, Arc::clone(&status), stop.clone());

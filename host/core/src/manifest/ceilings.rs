@@ -11,7 +11,7 @@ use crate::registry::signature::Key;
 use crate::yaml::Errors;
 
 /// The ceilings, by namespace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ceilings(BTreeMap<Arc<str>, Arc<Ceiling>>);
 
 /// The verbs on each resource, by its group and name.

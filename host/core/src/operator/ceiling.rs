@@ -8,10 +8,12 @@ use crate::manifest::{
     Bytes, Ceiling, Component, Controller, External, Image, Limits, Namespaces, Operator, Plugin, Time,
 };
 use crate::network::Destination;
-use crate::rbac::{self, Kinds, Reach, Rule};
 
-/// Returns what of an operator is more than its ceiling has, or reaches beyond its namespace: each with its field, and what would be right.
-pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Vec<String> {
+pub mod kinds;
+
+/// Returns what of an operator is more than its ceiling has, or reaches beyond its namespace: each with its field, and what would be right. `told` is what
+/// the API server calls its kinds.
+pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling, told: &kinds::Told) -> Vec<String> {
     let mut excess = Excess { namespace, ceiling, found: BTreeSet::new() };
     for (name, plugin) in &operator.plugins {
         excess.plugin(&format!("spec.plugins.{name}"), plugin);
@@ -21,7 +23,8 @@ pub fn excess(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> V
         excess.controller(&format!("spec.controllers.{}", controller.own_name), controller);
     }
     if excess.found.is_empty() {
-        excess.rights(operator);
+        // It is in its namespace already.
+        excess.found = kinds::excess(operator, namespace, ceiling, told);
     }
     excess.found.into_iter().collect()
 }
@@ -164,7 +167,8 @@ impl Excess<'_> {
     /// Finds finalizers that are named: others may use them, or wait for them.
     fn finalizers(&mut self, field: &str, controller: &Controller) {
         let right = "the one that it has by itself";
-        if let Some(finalizer) = &controller.finalizer {
+        let own = finalizer(self.namespace, &controller.own_name);
+        if let Some(finalizer) = controller.finalizer.as_ref().filter(|finalizer| **finalizer != own) {
             self.add(&format!("{field}.finalizer"), format_args!("`{finalizer}`"), right);
         }
         if !controller.former_finalizers.is_empty() {
@@ -188,43 +192,11 @@ impl Excess<'_> {
             self.add(field, found, format_args!("{most} at most"));
         }
     }
+}
 
-    /// Finds what it needs of the API server beyond the rules. It is in its namespace already.
-    fn rights(&mut self, operator: &Operator) {
-        let rights = rbac::rights(std::slice::from_ref(operator), self.namespace, &Kinds::default());
-        // What the daemon needs for its caches is among it.
-        for (reach, rules) in rights.accounts.into_values().flatten() {
-            let here = reach == Reach::Namespace(Arc::clone(self.namespace));
-            for rule in &rules {
-                self.rule(rule, here);
-            }
-        }
-        for (resource, names) in &rights.granted {
-            let rule = Rule { group: "".into(), resource: (*resource).to_owned(), verbs: vec![rbac::Verb::Get] };
-            if !names.is_empty() {
-                self.rule(&rule, true);
-            }
-        }
-    }
-
-    fn rule(&mut self, Rule { group, resource, verbs }: &Rule, here: bool) {
-        let dot = if group.is_empty() { "" } else { "." };
-        let what = format!("{resource}{dot}{group}");
-        if !here {
-            let found = format!("a need for {what} beyond the namespace {}", self.namespace);
-            self.add("spec", found, "what is in that alone");
-            return;
-        }
-        let permitted = self.ceiling.rules.get(&(Arc::clone(group), resource.as_str().into()));
-        let lacking: Vec<_> =
-            verbs.iter().filter(|verb| !permitted.is_some_and(|permitted| permitted.contains(verb))).collect();
-        if !lacking.is_empty() {
-            let names = listed(lacking.iter().map(|verb| verb.name()), "");
-            let right = permitted
-                .map_or_else(|| "nothing of it".to_owned(), |some| listed(some.iter().map(|verb| verb.name()), ""));
-            self.add("spec", format_args!("a need for {names} of {what}"), right);
-        }
-    }
+/// Returns a finalizer that no controller of another namespace uses (`CE-2`).
+pub(super) fn finalizer(namespace: &str, controller: &str) -> Arc<str> {
+    format!("{namespace}.operators.capstan.dev/{controller}").into()
 }
 
 /// Returns names with commas between them, or what stands for none.
@@ -285,7 +257,7 @@ spec:
 
     fn found(changes: &[(&str, serde_json::Value)]) -> Vec<String> {
         let ceilings = Ceilings::parse(CEILING, Path::new("c")).unwrap();
-        excess(&operator(changes), &"team-a".into(), ceilings.of("team-a").unwrap())
+        excess(&operator(changes), &"team-a".into(), ceilings.of("team-a").unwrap(), &kinds::Told::new())
     }
 
     #[test]
@@ -300,12 +272,8 @@ spec:
         // CE-2
         let namespaces = serde_json::json!({ "apiVersion": "v1", "kind": "Namespace" });
         let found = found(&[("/controllers/web/primary", namespaces)]);
-        let of = |what: &str| {
-            format!(
-                "spec: found a need for {what} beyond the namespace team-a; the ceiling `teams` permits what is in that alone"
-            )
-        };
-        assert_eq!(found, ["events", "namespaces", "namespaces/status"].map(of));
+        let expected = "spec.controllers.web.primary: found v1 Namespace, which lives in no namespace; the ceiling `teams` permits what lives in team-a alone";
+        assert_eq!(found, [expected]);
     }
 
     #[test]
@@ -334,12 +302,12 @@ spec:
             (
                 "/controllers/web/primary",
                 json!({ "apiVersion": "v1", "kind": "Secret" }),
-                "spec: found a need for get, list, watch, patch of secrets; {} nothing of it",
+                "spec.controllers.web.primary: found a need for get, list, watch, patch of secrets; {} nothing of it",
             ),
             (
                 "/controllers/web/workflow/dependents/map/onRename",
                 json!("delete"),
-                "spec: found a need for delete of configmaps; {} list, watch, create, update, patch",
+                "spec.controllers.web.workflow.dependents.map: found a need for delete of configmaps; {} list, watch, create, update, patch",
             ),
             (
                 "/controllers/web/sources",
@@ -405,7 +373,7 @@ spec:
             (
                 "/plugins/web/capabilities/kubernetes",
                 json!([{ "apiVersion": "v1", "kind": "ConfigMap", "verbs": ["delete"] }]),
-                "spec: found a need for delete of configmaps; {} list, watch, create, update, patch",
+                "spec.controllers.web.workflow.dependents.map, spec.plugins.web.capabilities.kubernetes[0]: found a need for delete of configmaps; {} list, watch, create, update, patch",
             ),
             (
                 "/plugins/web/configFrom",

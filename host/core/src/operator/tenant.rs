@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ceiling;
+use super::ceiling::kinds::Told;
 use crate::manifest::{Ceiling, Component, Controller, LONGEST_MANAGER, Namespaces, Operator, ServiceAccount, Tenant};
 
 /// Returns what an operator of another namespace is called in the daemon: names with a dot are nobody else's.
@@ -18,7 +19,7 @@ pub fn name(namespace: &str, name: &str) -> Arc<str> {
 /// # Errors
 /// What is more than its ceiling has, with the fields, a line each.
 pub fn housed(operator: Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Result<Operator, String> {
-    let mut found = ceiling::excess(&operator, namespace, ceiling);
+    let mut found = ceiling::excess(&operator, namespace, ceiling, &Told::new());
     let housed = Housing::new(&operator, namespace, ceiling).house(operator);
     for controller in housed.controllers.values().filter(|one| one.field_manager.len() > LONGEST_MANAGER) {
         let manager = &controller.field_manager;
@@ -29,6 +30,26 @@ pub fn housed(operator: Operator, namespace: &Arc<str>, ceiling: &Ceiling) -> Re
         ));
     }
     if found.is_empty() { Ok(housed) } else { Err(found.join("\n")) }
+}
+
+/// Checks that an operator of a namespace may go on under a ceiling, as the daemon runs it (`CE-7`). `told` is what the API server calls its kinds.
+///
+/// # Errors
+/// What is more than the ceiling has by now, a line each.
+pub fn may_go_on(operator: &Operator, namespace: &Arc<str>, ceiling: &Ceiling, told: &Told) -> Result<(), String> {
+    let mut found = ceiling::excess(operator, namespace, ceiling, told);
+    for (name, plugin) in &operator.plugins {
+        let Some(Component::Registry(image)) = &plugin.component else { continue };
+        // With fewer keys, it may be none of these that has signed it.
+        let is_signed = !image.ceiling.is_empty() && image.ceiling.iter().all(|key| ceiling.keys.contains(key));
+        if !ceiling.keys.is_empty() && !is_signed {
+            found.push(format!(
+                "spec.plugins.{name}.component: found one that was put in force under other keys; the ceiling `{}` permits what one of its `verifyKeys` has signed",
+                ceiling.name
+            ));
+        }
+    }
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
 /// What the operators of a namespace have of the room that its ceiling gives (`CE-5`).
@@ -147,7 +168,7 @@ impl<'c> Housing<'c> {
             name: name(self.namespace, &controller.own_name),
             field_manager: format!("capstan.{}.{}", self.namespace, controller.field_manager).into(),
             home: Some(Arc::clone(self.namespace)),
-            finalizer: Some(self.finalizer(&controller.own_name)),
+            finalizer: Some(ceiling::finalizer(self.namespace, &controller.own_name)),
             service_account: controller
                 .service_account
                 .map(|account| ServiceAccount { namespace: Some(Arc::clone(self.namespace)), ..account }),
@@ -163,11 +184,6 @@ impl<'c> Housing<'c> {
             }
         }
         controller
-    }
-
-    /// Returns a finalizer that no controller of anybody else uses (`CE-2`).
-    fn finalizer(&self, controller: &str) -> Arc<str> {
-        format!("{}.operators.capstan.dev/{controller}", self.namespace).into()
     }
 
     /// Writes the namespace in place of `own`.
@@ -276,6 +292,36 @@ mod tests {
                 "spec.controllers.{long}.fieldManager: `capstan.{namespace}.{long}`, as it is called beside others, has 135 bytes; expected at most 117"
             )
         );
+    }
+
+    #[test]
+    fn what_is_in_force_goes_on_as_long_as_its_ceiling_has_it() {
+        // CE-7
+        let key = |point: &str| {
+            format!(
+                "          -----BEGIN PUBLIC KEY-----\n          MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE{point}\n          -----END PUBLIC KEY-----\n"
+            )
+        };
+        let one =
+            key("5Tz4l6OjBrJ0ORXfhRVJUYzUaZKe\n          TMBIJ2BgL4SOhM9DfBMWmvZ3Wuw5rNbxQy5Nf9uHTB/xkFVMkV6n8Gk5Fw==");
+        let keyed = |keys: &[&String]| {
+            let keys: String = keys.iter().map(|key| format!("        - |\n{key}")).collect();
+            ceiling(&format!("      verifyKeys:\n{keys}"))
+        };
+        let housed = |ceiling: &Ceiling| housed(operator("web"), &"team-a".into(), ceiling).unwrap();
+        let go_on = |before: &Ceiling, now: &Ceiling| may_go_on(&housed(before), &"team-a".into(), now, &Told::new());
+        let (free, signed) = (ceiling(""), keyed(&[&one]));
+        for (before, now) in [(&free, &free), (&signed, &signed), (&signed, &free)] {
+            assert_eq!(go_on(before, now), Ok(()));
+        }
+        let why = go_on(&free, &signed).unwrap_err();
+        assert_eq!(
+            why,
+            "spec.plugins.web.component: found one that was put in force under other keys; the ceiling `teams` permits what one of its `verifyKeys` has signed"
+        );
+        let lower = ceiling("      limits: { memory: 1Mi }\n");
+        let why = go_on(&free, &lower).unwrap_err();
+        assert_eq!(why, "spec.plugins.web.limits.memory: found 64Mi; the ceiling `teams` permits 1Mi at most");
     }
 
     #[test]

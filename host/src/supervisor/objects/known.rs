@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use capstan_core::manifest::{Ceilings, Defaults, OnNewVersion, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
-use capstan_core::operator::tenant::Room;
+use capstan_core::operator::ceiling::kinds::Told;
+use capstan_core::operator::tenant::{self, Room};
 use capstan_core::registry::Digest;
 use capstan_core::rollout::File;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::posted::{Posted, Revival};
+use super::posted::{Posted, Revival, Under};
+use crate::client::InForce;
 use crate::informer::pool::Subscription;
 
 /// How long those that are gone are remembered: they may have left something behind.
@@ -28,10 +30,12 @@ const SPARE: usize = 16;
 
 /// The operators of the cluster as they were read last.
 pub struct Known {
-    /// By namespace.
-    watched: BTreeMap<Arc<str>, Subscription>,
-    /// What those of other namespaces than the daemon's own may have.
-    ceilings: Ceilings,
+    /// The daemon's own namespace.
+    own: Arc<str>,
+    /// What those of other namespaces may have.
+    ceilings: Arc<InForce>,
+    join: Join,
+    watched: Mutex<BTreeMap<Arc<str>, Watched>>,
     all: Mutex<BTreeMap<PathBuf, Posted>>,
     /// Those that are gone, for a while: since when.
     gone: Mutex<Vec<(Instant, Posted)>>,
@@ -41,35 +45,115 @@ pub struct Known {
     news: Notify,
 }
 
+/// Has the operators of a namespace watched.
+pub(super) type Join = Box<dyn Fn(&Arc<str>) -> Subscription + Send + Sync>;
+
+/// The operators of a namespace, as they are watched.
+struct Watched {
+    operators: Subscription,
+    /// Since when the namespace has no ceiling any more.
+    left: Option<Instant>,
+}
+
 impl Known {
-    pub(super) fn new(watched: BTreeMap<Arc<str>, Subscription>, ceilings: Ceilings) -> Self {
-        Self {
-            watched,
+    pub(super) fn new(own: &Arc<str>, ceilings: Arc<InForce>, join: Join) -> Self {
+        let known = Self {
+            own: Arc::clone(own),
             ceilings,
+            join,
+            watched: Mutex::default(),
             all: Mutex::default(),
             gone: Mutex::default(),
             again: Notify::new(),
             news: Notify::new(),
+        };
+        known.join();
+        known
+    }
+
+    /// Watches the daemon's own namespace, and all that have a ceiling. Those that have none any more are watched a little longer: it is told in the status
+    /// of what they have.
+    pub(super) fn join(&self) {
+        let (ceilings, mut watched) = (self.ceilings.now(), self.watched.lock());
+        for namespace in [&self.own].into_iter().chain(ceilings.namespaces()) {
+            let join = || Watched { operators: (self.join)(namespace), left: None };
+            watched.entry(Arc::clone(namespace)).or_insert_with(join).left = None;
         }
+        for (namespace, watched) in &mut *watched {
+            if *namespace != self.own && ceilings.of(namespace).is_none() {
+                watched.left.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Leaves namespaces that have had no ceiling for a while.
+    pub(super) fn leave(&self) {
+        let is_over = |watched: &Watched| watched.left.is_some_and(|since| since.elapsed() >= FAREWELL);
+        let mut watched = self.watched.lock();
+        let left: BTreeSet<_> =
+            watched.iter().filter(|(_, one)| is_over(one)).map(|(name, _)| Arc::clone(name)).collect();
+        watched.retain(|namespace, _| !left.contains(namespace));
+        drop(watched);
+        if !left.is_empty() {
+            let is_there = |posted: &Posted| posted.key.namespace.as_ref().is_none_or(|one| !left.contains(one));
+            self.all.lock().retain(|_, posted| is_there(posted));
+            self.again.notify_one();
+        }
+    }
+
+    /// Returns what holds for the operators of a namespace now.
+    fn under(&self, key: &ObjectRef, ceilings: &Ceilings) -> Under {
+        match &key.namespace {
+            Some(namespace) if *namespace != self.own => {
+                ceilings.of(namespace).map_or(Under::Nothing, |ceiling| Under::Ceiling(Arc::clone(ceiling)))
+            }
+            Some(_) | None => Under::Daemon,
+        }
+    }
+
+    /// Returns which of these operators are above the ceilings that hold now, each with the reason. Where there are too many, those go first that were
+    /// applied first.
+    pub(super) fn above(&self, operators: &[Operator], told: &Told) -> BTreeMap<Arc<str>, String> {
+        let (ceilings, all) = (self.ceilings.now(), self.all.lock());
+        let posted = |operator: &'_ Operator| all.get(operator.origin.file());
+        let mut tenants: Vec<_> = operators.iter().filter_map(|one| Some((posted(one)?, one))).collect();
+        tenants.sort_by_key(|(posted, _)| (&posted.created, &posted.path));
+        let (mut rooms, mut above) = (BTreeMap::new(), BTreeMap::new());
+        for (posted, operator) in tenants {
+            let Some(namespace) = posted.key.namespace.as_ref().filter(|namespace| **namespace != self.own) else {
+                continue;
+            };
+            let may = match ceilings.of(namespace) {
+                None => Err(format!("the namespace {namespace} has no ceiling any more")),
+                Some(ceiling) => tenant::may_go_on(operator, namespace, ceiling, told).and_then(|()| {
+                    rooms.entry(namespace).or_insert_with(|| Room::new(ceiling, [])).exchange(None, operator)
+                }),
+            };
+            if let Err(why) = may {
+                above.insert(Arc::clone(&operator.name), why);
+            }
+        }
+        above
     }
 
     /// Whether those of all namespaces have been listed once.
     pub(super) fn is_listed(&self) -> bool {
-        self.watched.values().all(Subscription::is_filled)
+        self.watched.lock().values().all(|watched| watched.operators.is_filled())
     }
 
     /// Returns the objects of all namespaces that have been listed.
     fn objects(&self) -> Vec<Object> {
-        let listed = self.watched.values().filter(|watched| watched.is_filled());
-        listed.flat_map(|watched| watched.cache.list()).collect()
+        let watched = self.watched.lock();
+        let listed = watched.values().map(|watched| &watched.operators).filter(|operators| operators.is_filled());
+        listed.flat_map(|operators| operators.cache.list()).collect()
     }
 
     /// Returns those of namespaces with a ceiling that are not even read, as there are many more than it permits: those go first that are wanted, then
     /// by name.
-    fn crowd(&self, objects: &[Object], before: &[Operator]) -> BTreeSet<ObjectRef> {
+    fn crowd(objects: &[Object], before: &[Operator], ceilings: &Ceilings) -> BTreeSet<ObjectRef> {
         let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
         let mut crowd = BTreeSet::new();
-        for (namespace, ceiling) in self.ceilings.namespaces().filter_map(|one| Some((one, self.ceilings.of(one)?))) {
+        for (namespace, ceiling) in ceilings.namespaces().filter_map(|one| Some((one, ceilings.of(one)?))) {
             let mut keys: Vec<&ObjectRef> = objects.iter().map(Object::key).collect();
             keys.retain(|key| key.namespace.as_ref() == Some(namespace));
             keys.sort_by_key(|key| (!wanted.contains(&*object_path(key)), &key.name));
@@ -81,15 +165,19 @@ impl Known {
     /// Whether an object is there no more. One that is there but can't be read, for want of room, neither changes nor ends; nor does one of a namespace
     /// that can't be listed.
     fn is_gone(&self, key: &ObjectRef) -> bool {
-        let watched = key.namespace.as_ref().and_then(|namespace| self.watched.get(namespace));
+        let all = self.watched.lock();
+        let watched = key.namespace.as_ref().and_then(|namespace| Some(&all.get(namespace)?.operators));
         let listed = watched.filter(|watched| watched.is_filled());
         listed.is_some_and(|watched| watched.cache.get(key).is_none() && !watched.cache.is_unreadable(key))
     }
 
     /// Whether one of them is not as it was read last.
     pub(super) fn differs(&self) -> bool {
-        let all = self.all.lock();
-        let is_read = |object: &Object| all.get(&object_path(object.key())).is_some_and(|posted| posted.is(object));
+        let (ceilings, all) = (self.ceilings.now(), self.all.lock());
+        let is_read = |object: &Object| {
+            let posted = all.get(&object_path(object.key()));
+            posted.is_some_and(|posted| posted.is(object) && posted.under == self.under(object.key(), &ceilings))
+        };
         all.values().any(|posted| self.is_gone(&posted.key)) || !self.objects().iter().all(is_read)
     }
 
@@ -104,16 +192,18 @@ impl Known {
         let mut all = self.all.lock();
         let mut known = std::mem::take(&mut *all);
         let objects = self.objects();
-        let crowd = self.crowd(&objects, before);
+        let ceilings = self.ceilings.now();
+        let crowd = Self::crowd(&objects, before, &ceilings);
         all.extend(objects.iter().map(|object| {
             let path = object_path(object.key());
-            let is_it = known.get(&path).is_some_and(|posted| posted.is(object));
+            let under = self.under(object.key(), &ceilings);
+            let is_it = known.get(&path).is_some_and(|posted| posted.is(object) && posted.under == under);
             let same = known.get(&path).is_some_and(|posted| posted.uid == object.header().uid);
             // One that was made anew is another.
             let posted = if same { known.remove(&path) } else { None };
             let crowded = crowd.contains(object.key());
             let read = || {
-                if crowded { Posted::crowded(object) } else { Posted::read(object, defaults, &self.ceilings) }
+                if crowded { Posted::crowded(object, under) } else { Posted::read(object, defaults, under) }
             };
             (path, posted.filter(|posted| is_it && posted.is_crowded == crowded).unwrap_or_else(read))
         }));
@@ -136,7 +226,7 @@ impl Known {
             let before = (!posted.is_as_in_force, posted.last_good.is_none());
             (before, &posted.created, &posted.path)
         });
-        let mut rooms = Rooms::new(&self.ceilings, before, &all);
+        let mut rooms = Rooms::new(&ceilings, before, &all);
         let file = |posted| {
             let posted: &Posted = posted;
             let revived = posted.last_good.as_ref().filter(|_| posted.revival == Revival::UnderWay);
@@ -201,7 +291,7 @@ impl Known {
 
     /// Returns an object as it is cached now.
     pub(super) fn object(&self, key: &ObjectRef) -> Option<Object> {
-        self.watched.get(key.namespace.as_ref()?)?.cache.get(key)
+        self.watched.lock().get(key.namespace.as_ref()?)?.operators.cache.get(key)
     }
 
     /// Sets whether the last good version of what was read is put in place first, and has all looked at again.

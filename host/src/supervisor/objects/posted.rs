@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use capstan_core::budget::Budget;
-use capstan_core::manifest::{Ceiling, Ceilings, Component, Defaults, Operator, object_path, parse_object};
+use capstan_core::manifest::{Ceiling, Component, Defaults, Operator, object_path, parse_object};
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
 use capstan_core::operator::tenant;
 use capstan_core::registry::Digest;
@@ -45,10 +45,23 @@ pub(super) struct Posted {
     pub(super) refused: Option<(&'static str, String)>,
     /// Whether its last good version is put in place first.
     pub(super) revival: Revival,
+    /// What holds for it, by which it was read.
+    pub(super) under: Under,
     /// Whether it was not read, as there are too many in its namespace.
     pub(super) is_crowded: bool,
     /// Whether the supervisor has taken this in.
     pub(super) is_settled: bool,
+}
+
+/// What holds for the operators of a namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Under {
+    /// They are the daemon's own.
+    Daemon,
+    /// A ceiling.
+    Ceiling(Arc<Ceiling>),
+    /// Nobody runs them any more.
+    Nothing,
 }
 
 /// Whether the last good version is put in place first, because nothing is in force, and what is wanted can't be (`OP-5`).
@@ -70,12 +83,11 @@ pub(super) fn kind() -> Kind {
 
 impl Posted {
     /// Reads an object.
-    pub(super) fn read(object: &Object, defaults: &Defaults, ceilings: &Ceilings) -> Self {
+    pub(super) fn read(object: &Object, defaults: &Defaults, under: Under) -> Self {
         let (key, header) = (object.key().clone(), object.header());
         let path = object_path(&key);
         let tree = object.tree(&mut Budget::of_run());
-        let ceiling = key.namespace.as_ref().and_then(|namespace| Some((namespace, &**ceilings.of(namespace)?)));
-        let read = Reading { path: &path, defaults, ceiling };
+        let read = Reading { path: &path, defaults, namespace: key.namespace.as_ref(), under: &under };
         let content = match &tree {
             Ok(tree) => read.operator(tree),
             Err(error) => Err(text::block(&format!("{}: {error}", path.display()))),
@@ -97,21 +109,21 @@ impl Posted {
             is_settled: false,
             object: object.clone(),
             content,
-            name: read
-                .ceiling
-                .map_or_else(|| Arc::clone(&key.name), |(namespace, _)| tenant::name(namespace, &key.name)),
+            name: under.named(&key),
+            under,
             key,
             path,
         }
     }
 
     /// Returns what stands for an object that is not read, as there are too many in its namespace.
-    pub(super) fn crowded(object: &Object) -> Self {
+    pub(super) fn crowded(object: &Object, under: Under) -> Self {
         let (key, header) = (object.key().clone(), object.header());
         let path = object_path(&key);
         let why = format!("{}: spec: the namespace has many more operators than its ceiling permits", path.display());
         Self {
-            name: key.namespace.as_deref().map_or_else(|| Arc::clone(&key.name), |own| tenant::name(own, &key.name)),
+            name: under.named(&key),
+            under,
             uid: header.uid.clone(),
             generation: header.generation.unwrap_or_default(),
             created: String::new(),
@@ -137,21 +149,35 @@ impl Posted {
     }
 }
 
+impl Under {
+    /// Returns what an operator is called in the daemon (`CE-2`).
+    fn named(&self, key: &ObjectRef) -> Arc<str> {
+        match (self, &key.namespace) {
+            (Self::Ceiling(_) | Self::Nothing, Some(namespace)) => tenant::name(namespace, &key.name),
+            (Self::Ceiling(_) | Self::Nothing, None) | (Self::Daemon, _) => Arc::clone(&key.name),
+        }
+    }
+}
+
 /// How operators are read out of an object.
 struct Reading<'o> {
     path: &'o Path,
     defaults: &'o Defaults,
-    /// The namespace, if that has a ceiling, and the ceiling.
-    ceiling: Option<(&'o Arc<str>, &'o Ceiling)>,
+    namespace: Option<&'o Arc<str>>,
+    under: &'o Under,
 }
 
 impl Reading<'_> {
     /// Returns the operator that a text says, within its ceiling.
     fn operator(&self, object: &Value) -> Result<Operator, String> {
-        let Self { path, defaults, ceiling } = self;
+        let Self { path, defaults, namespace, under } = self;
         let operator = parse_object(object, path, defaults).map_err(|errors| text::block(&errors.to_string()))?;
-        let Some((namespace, ceiling)) = ceiling else {
-            return Ok(operator);
+        let (namespace, ceiling) = match (under, namespace) {
+            (Under::Ceiling(ceiling), Some(namespace)) => (namespace, ceiling),
+            (Under::Nothing, Some(namespace)) => {
+                return Err(format!("{}: spec: the namespace {namespace} has no ceiling any more", path.display()));
+            }
+            (Under::Ceiling(_) | Under::Nothing, None) | (Under::Daemon, _) => return Ok(operator),
         };
         let named = |why: String| {
             let lines: Vec<_> = why.lines().map(|line| format!("{}: {line}", path.display())).collect();
@@ -210,7 +236,7 @@ mod tests {
     fn an_object_is_read_as_a_manifest_is_but_may_name_no_files() {
         // OP-2
         let read = |component: &Value| {
-            Posted::read(&object(&spec(component), &Value::Null), &Defaults::default(), &Ceilings::default())
+            Posted::read(&object(&spec(component), &Value::Null), &Defaults::default(), Under::Daemon)
         };
         let good = read(&json!({ "oci": "ghcr.io/org/web:1" }));
         assert_eq!((good.generation, &*good.uid, &*good.content.unwrap().name), (3, "1", "web"));
@@ -240,8 +266,7 @@ mod tests {
         let then = spec(&json!({ "oci": "ghcr.io/org/web:1" })).to_string();
         let read = |in_force: Value| {
             let now = spec(&json!({ "oci": "ghcr.io/org/web:2" }));
-            Posted::read(&object(&now, &json!({ "inForce": in_force })), &Defaults::default(), &Ceilings::default())
-                .last_good
+            Posted::read(&object(&now, &json!({ "inForce": in_force })), &Defaults::default(), Under::Daemon).last_good
         };
         let last_good = read(json!({ "generation": 2, "spec": then, "images": { "web": digest } })).unwrap();
         let component = last_good.plugins["web"].component.as_ref().unwrap().to_string();

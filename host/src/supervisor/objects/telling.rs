@@ -102,6 +102,7 @@ impl Teller {
 
     /// Writes what has changed since it was written, and says whether there was something.
     async fn tell(&mut self) -> bool {
+        self.known.leave();
         let all = self.known.settled();
         self.bury(&all);
         let mut drafts: Vec<Draft> = all.into_iter().filter_map(|posted| self.draft(posted)).collect();
