@@ -53,7 +53,8 @@ func (r Run) Remove(target ObjectRef, options ...RemoveOptions) error {
 }
 
 // AddFinalizer adds a finalizer to the primary, the controller's if it is empty, and returns the primary as it is then. Needed
-// in all-events mode only: otherwise the daemon does it.
+// in all-events mode only, with the one that the manifest names: otherwise the daemon does it. Any other finalizer takes the grants patch and
+// delete on the primary's kind.
 func (r Run) AddFinalizer[T any](finalizer string) (T, error) {
 	return answered[T](r.ask().Finalize(VerbAddFinalizer, finalizer))
 }

@@ -518,7 +518,10 @@ export namespace operations {
   function mergePatch(target: Target, patch: object, options?: Options): KubernetesObject;
   /** Deletes an object. It is a success if it is gone already. */
   function remove(target: Target, options?: RemoveOptions): void;
-  /** Adds a finalizer to the primary; without a name the controller's, which the daemon adds by itself where it is needed. */
+  /**
+   * Adds a finalizer to the primary; without a name the controller's, which the daemon adds by itself where it is needed. With `triggerOnAllEvents`
+   * that is the one that the manifest names; any other takes the grants `patch` and `delete` on the primary's kind.
+   */
   function addFinalizer(finalizer?: string): KubernetesObject;
   /** Removes a finalizer from the primary; without a name the controller's. Returns the last known primary if it is gone. */
   function removeFinalizer(finalizer?: string): KubernetesObject;

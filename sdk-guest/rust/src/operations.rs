@@ -101,7 +101,8 @@ pub fn remove(target: &ObjectRef) -> Result<()> {
     Removal::new().remove(target)
 }
 
-/// Adds a finalizer to the primary; `None` = the controller's. Needed in all-events mode only.
+/// Adds a finalizer to the primary; `None` = the controller's, in all-events mode the one that the manifest names. Needed in that mode only. Any
+/// other takes the grants `patch` and `delete` on the primary's kind.
 pub fn add_finalizer<'a>(finalizer: impl Into<Option<&'a str>>) -> Result<Json> {
     answer(daemon::operations::add_finalizer(finalizer.into()))
 }

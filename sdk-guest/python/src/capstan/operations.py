@@ -148,7 +148,8 @@ def remove(
 
 
 def add_finalizer(finalizer: str | None = None) -> Object:
-    """Adds a finalizer to the primary of the run; without a name the controller's, which the daemon adds by itself where it is needed."""
+    """Adds a finalizer to the primary of the run; without a name the controller's, which the daemon adds by itself where it is needed. With
+    `triggerOnAllEvents` that is the one that the manifest names; any other takes the grants `patch` and `delete` on the primary's kind."""
     return _object(daemon().finalizer("add-finalizer", optional_text(finalizer, "a finalizer")))
 
 
