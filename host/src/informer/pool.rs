@@ -156,11 +156,14 @@ impl Pool {
         }
     }
 
-    /// Lists all objects of these kinds once more, because more is to be kept of each than before. What is cached stays in
-    /// use meanwhile.
-    pub fn relist(&self, kinds: &BTreeSet<Gvk>) {
+    /// Lists all objects of these kinds once more, each of one namespace or of all, because more is to be kept of each than
+    /// before. What is cached stays in use meanwhile.
+    pub fn relist(&self, kinds: &BTreeSet<(Gvk, Option<Arc<str>>)>) {
+        let may_have = |scope: &Scope, only: &Option<Arc<str>>| {
+            only.is_none() || scope.namespace.is_none() || *only == scope.namespace
+        };
         for (scope, entry) in &self.0.running.lock().informers {
-            if kinds.contains(&scope.gvk) {
+            if kinds.iter().any(|(kind, only)| *kind == scope.gvk && may_have(scope, only)) {
                 entry.shared.list_again();
             }
         }

@@ -1,6 +1,7 @@
 //! Decides whose shares of objects caches keep: those of the field managers that somebody uses, and no others.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use capstan_core::manifest::{Controller, Operator};
 use capstan_core::object::Gvk;
@@ -25,20 +26,23 @@ pub(super) fn learn<'a>(
     let kinds = kinds(operators, &new);
     if !kinds.is_empty() {
         pool.relist(&kinds);
-        clusters.all().iter().for_each(|other| other.site.pool.relist(&kinds));
+        // Namespaces of other clusters are others.
+        let everywhere = kinds.into_iter().map(|(kind, _)| (kind, None)).collect();
+        clusters.all().iter().for_each(|other| other.site.pool.relist(&everywhere));
     }
 }
 
-/// Returns the kinds in which some of these field managers may have shares.
-fn kinds(operators: &[Operator], managers: &BTreeSet<&str>) -> BTreeSet<Gvk> {
+/// Returns the kinds in which some of these field managers may have shares, with the namespace of an operator that works there alone (`CE-2`).
+fn kinds(operators: &[Operator], managers: &BTreeSet<&str>) -> BTreeSet<(Gvk, Option<Arc<str>>)> {
     let theirs =
         declared(operators).filter(|controller| controller.managers().any(|manager| managers.contains(&*manager)));
     let kinds = theirs.flat_map(|controller| {
         let sources = controller.sources.values().map(|source| &source.gvk);
         let dependents = controller.dependents().map(|(_, dependent)| &dependent.gvk);
-        sources.chain(dependents).chain([&controller.primary])
+        let kinds = sources.chain(dependents).chain([&controller.primary]);
+        kinds.map(|kind| (kind.clone(), controller.home.clone()))
     });
-    kinds.cloned().collect()
+    kinds.collect()
 }
 
 fn declared(operators: &[Operator]) -> impl Iterator<Item = &Controller> {

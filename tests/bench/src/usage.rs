@@ -40,6 +40,11 @@ pub fn pss(pid: u32) -> Result<f64> {
     mib(&read(&format!("/proc/{pid}/smaps_rollup"))?, "Pss:")
 }
 
+/// Returns the memory of a process that no file has, in MiB (Pss of anonymous pages).
+pub fn anonymous(pid: u32) -> Result<f64> {
+    mib(&read(&format!("/proc/{pid}/smaps_rollup"))?, "Pss_Anon:")
+}
+
 /// Returns the most memory that a process has ever had, in MiB (`VmHWM`).
 pub fn peak(pid: u32) -> Result<f64> {
     mib(&read(&format!("/proc/{pid}/status"))?, "VmHWM:")

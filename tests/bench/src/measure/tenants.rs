@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::spread::{MEDIAN, MOST, Spread};
 use super::{Measure, Rounds, Span, number};
 use crate::clock::{Patience, pass, wall};
+use crate::daemon::Daemon;
 use crate::registry::{Registry, numbered};
 use crate::stage::{Stage, WRONG};
+use crate::usage;
 
 const NAMESPACES: usize = 50;
 const OPERATORS: usize = 200;
@@ -25,7 +27,6 @@ const REST: Duration = Duration::from_secs(10);
 const ALL: Patience = Patience::new(500, 1800);
 /// How often one is looked at, and for how long.
 const ONE: Patience = Patience::new(3, 60);
-const KIB_PER_MIB: f64 = 1024.0;
 
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     rounds.tell("tenants: pushing components");
@@ -44,6 +45,7 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     daemon.until_ready()?;
     pass(REST);
     let [before, _] = daemon.memory()?;
+    let anonymous = usage::anonymous(daemon.pid())?;
 
     rounds.tell("tenants: creating operators");
     let span = Span::begin(stage, Some(&daemon))?;
@@ -59,23 +61,30 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     let all = wall() - begun;
     pass(REST);
     let [pss, peak] = daemon.memory()?;
+    let anonymous = usage::anonymous(daemon.pid())? - anonymous;
     let writes = span.writes()?;
     let mut note = |what: &str, unit, value| rounds.note(Measure::Tenants, what, unit, value);
     note("first created to all ready, cold", "s", Spread::of_micros([all]).at(MOST) / 1e3);
     note("Pss without any", "MiB", before);
     note("Pss", "MiB", pss);
     note("Pss of an idle one", "MiB", (pss - before) / number(OPERATORS));
-    note("Pss of an idle one, in KiB", "KiB", (pss - before) * KIB_PER_MIB / number(OPERATORS));
+    note("of which no file has", "MiB", anonymous / number(OPERATORS));
     note("peak RSS", "MiB", peak);
     note("writes for each", "", writes / number(OPERATORS));
     span.used(rounds, Measure::Tenants, &daemon)?;
 
+    one_more(rounds, stage, (&registry, &mut daemon))?;
+    daemon.stop()
+}
+
+/// Measures how long one more takes to be ready, again and again.
+fn one_more(rounds: &mut Rounds<'_>, stage: &Stage, (registry, daemon): (&Registry<'_>, &mut Daemon)) -> Result<()> {
     rounds.tell("tenants: one more");
-    let span = Span::begin(stage, Some(&daemon))?;
+    let span = Span::begin(stage, Some(daemon))?;
     let added = (OPERATORS..OPERATORS + ADDED).map(|at| {
         pass(Duration::from_millis(1500));
         let begun = wall();
-        create(stage, &registry, at)?;
+        create(stage, registry, at)?;
         ONE.until("one more to be ready", || {
             daemon.check()?;
             let found = stage.cluster.api().get(&format!("{}/{}", path(at), name(at)))?;
@@ -85,10 +94,10 @@ pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     });
     let added = added.collect::<Result<Vec<i64>>>()?;
     rounds.spread(Measure::Tenants, "one more, created to Ready", &Spread::of_micros(added), &[MEDIAN, MOST]);
-    rounds.note(Measure::Tenants, "writes for one more", "", span.writes()? / number(ADDED));
-    let [_, _, others] = span.cpu(&daemon)?;
+    span.requests(rounds, Measure::Tenants)?;
+    let [_, _, others] = span.cpu(daemon)?;
     rounds.note(Measure::Tenants, "CPU of others meanwhile", "s", others);
-    daemon.stop()
+    Ok(())
 }
 
 fn create(stage: &Stage, registry: &Registry<'_>, at: usize) -> Result<()> {
