@@ -203,7 +203,10 @@ mod tests {
                 let maps = json!({ "name": "configmaps", "kind": "ConfigMap", "namespaced": true });
                 return Answer(Some(200), vec![Step::Comes(json!({ "resources": [maps] }).to_string())]);
             }
-            assert_eq!(path, "/api/v1/namespaces/home/configmaps/looks");
+            if path != "/api/v1/namespaces/home/configmaps/looks" {
+                let status = json!({ "kind": "Status", "code": 404, "reason": "NotFound", "message": "no" });
+                return Answer(Some(404), vec![Step::Comes(status.to_string())]);
+            }
             let (status, body) = &*said.lock();
             Answer(Some(*status), vec![Step::Comes(body.to_string())])
         });
@@ -276,7 +279,9 @@ mod tests {
                 break;
             }
             assert!(begun.elapsed() < AGAIN * 2, "it is not read again");
-            values.want(BTreeSet::from([pages.clone(), asked(&format!("edit-{edit}"))]));
+            // Of another object: what is read of one is known of all that is asked for there.
+            let value = ConfigValue { name: format!("edit-{edit}").into(), ..pages.value.clone() };
+            values.want(BTreeSet::from([pages.clone(), Asked { value, ..pages.clone() }]));
             sleep(SOON / 2).await;
         }
     }
