@@ -91,11 +91,9 @@ pub async fn write(context: &WriteContext<'_>, primary: &Object, request: WriteR
         Some(source) => source.cut(answer),
         None => answer,
     };
-    let created = matches!(request.verb, Body::Create(_));
-    if created || context.may_see(primary, &request.target.gvk, &answer) {
-        return Ok(answer.json().to_owned());
-    }
-    Ok(name_only(&request.target.gvk, &answer))
+    let gvk = &request.target.gvk;
+    let is_shown = matches!(request.verb, Body::Create(_)) || context.may_see(primary, gvk, &answer);
+    Ok(if is_shown { answer.json().to_owned() } else { name_only(gvk, &answer) })
 }
 
 /// Returns the answer to a write that would change nothing: the object that the document was compared with, or only

@@ -305,7 +305,7 @@ mod tests {
         let one =
             key("5Tz4l6OjBrJ0ORXfhRVJUYzUaZKe\n          TMBIJ2BgL4SOhM9DfBMWmvZ3Wuw5rNbxQy5Nf9uHTB/xkFVMkV6n8Gk5Fw==");
         let keyed = |keys: &[&String]| {
-            let keys: String = keys.iter().map(|key| format!("        - |\n{key}")).collect();
+            let keys: String = keys.iter().flat_map(|key| ["        - |\n", key.as_str()]).collect();
             ceiling(&format!("      verifyKeys:\n{keys}"))
         };
         let housed = |ceiling: &Ceiling| housed(operator("web"), &"team-a".into(), ceiling).unwrap();
