@@ -4,8 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use cluster::audit::Query;
-use cluster::{Namespace, wait};
+use cluster::{Namespace, Query, wait};
 use scenarios::registry::Registry;
 use scenarios::{Daemon, LATER, Place, Start, capstan, component, run};
 use serde_json::{Value, json};
@@ -185,6 +184,29 @@ fn operators_of_teams_have_names_namespaces_and_accounts_of_their_own() {
         .unwrap();
     company.probe(two, "second");
     company.await_map(two, "second", two.name());
+    daemon.stop();
+}
+
+#[test]
+fn an_operator_that_is_added_has_nothing_of_other_teams_listed_again() {
+    // CE-2
+    let company = Company::new("ce-lists", 2, &probes_and_maps(), json!({}));
+    let [one, two] = &company.teams[..] else { panic!() };
+    let daemon = company.daemon();
+    let add = |team: &Namespace| {
+        company.apply(&operator(team.name(), "web", team.name()));
+        company.probe(team, "first");
+        company.await_map(team, "first", team.name());
+        company.await_state(team, "web", "Active");
+    };
+    add(one);
+    let lists = || {
+        let query = Query::default().namespace(one.name()).resource("probes").verbs(["list", "watch"]);
+        company.place.cluster.audit().unwrap().count(&query).unwrap()
+    };
+    let before = lists();
+    add(two);
+    assert_eq!((lists(), before > 0), (before, true));
     daemon.stop();
 }
 
