@@ -82,16 +82,20 @@ fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>
     Ok(operators.iter().map(&mut finding).collect())
 }
 
+/// Reads the manifests. Of a daemon with ceilings, all operators may be objects of the cluster.
+fn read_manifests(args: &Check) -> anyhow::Result<Read> {
+    let manifests = Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?;
+    let is_of_ceilings = args.ceilings.is_some() && args.namespace.is_none();
+    if is_of_ceilings { operators::read_some(&manifests) } else { operators::read(&manifests) }
+}
+
 /// Checks, and returns what was found, in the order in which it is shown.
 ///
 /// # Errors
 /// If a path can't be read.
 pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
-    let manifests = Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?;
+    let Read { operators, problems } = read_manifests(args)?;
     let mut findings: Vec<_> = ceilings(args).into_iter().collect();
-    // Of a daemon with ceilings, all operators may be objects of the cluster.
-    let read = if findings.is_empty() { operators::read } else { operators::read_some };
-    let Read { operators, problems } = read(&manifests)?;
     for (file, detail) in problems {
         findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
     }
