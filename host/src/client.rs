@@ -375,18 +375,21 @@ impl Access {
         Self { within, ..self }
     }
 
-    /// Returns what a kind is called that may be asked for this.
-    async fn kind(&self, Target { gvk, subresource, .. }: &Target, verb: Verb) -> Result<Kind, Error> {
-        let kind = self.api.resolve(gvk).await?;
+    /// Returns what a kind is called that may be asked for this. Refuses a target that would lead to another path than its own.
+    async fn kind(&self, target: &Target, verb: Verb) -> Result<Kind, Error> {
+        if let Some((what, text)) = target.misfit() {
+            let message = format!("{what} {text:?} can't be part of a path at the API server");
+            return Err(Error::new(Reason::Invalid, 0, message));
+        }
+        let kind = self.api.resolve(&target.gvk).await?;
         if let Some(within) = &self.within {
-            within.permit(&kind, subresource.as_deref(), &[verb])?;
+            within.permit(&kind, target.subresource.as_deref(), &[verb])?;
         }
         Ok(kind)
     }
 
     async fn send(&self, write: Write, manner: request::Manner) -> Result<Option<Object>, Error> {
         let Self { api, who, transit, .. } = self;
-        fits(&write.target)?;
         let kind = self.kind(&write.target, within::verb(&write.verb)).await?;
         let (about, mut load) = (About::write(who, &write).of(transit.account()), transit.load());
         let asked = request::write(who, &kind, &write, manner);
@@ -416,7 +419,6 @@ impl Cluster for Access {
         async move {
             let Self { api, who, transit, .. } = self;
             let target = Target::object(gvk.clone(), key.clone());
-            fits(&target)?;
             let kind = self.kind(&target, Verb::Get).await?;
             let (about, mut load) = (About::new(who, "get", gvk, Some(key)).of(transit.account()), transit.load());
             match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target), &mut load).await {
@@ -432,7 +434,6 @@ impl Cluster for Access {
         async move {
             let Self { api, who, transit, .. } = self;
             let target = Target::object(gvk.clone(), key.clone());
-            fits(&target)?;
             let kind = self.kind(&target, Verb::List).await?;
             let (about, mut load) = (About::new(who, "look at", gvk, Some(key)).of(transit.account()), transit.load());
             let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key), &mut load).await;
@@ -456,15 +457,6 @@ impl Kind {
     pub fn full_name(&self) -> String {
         if self.gvk.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.gvk.group) }
     }
-}
-
-/// Refuses a target that would lead to another path than its own.
-fn fits(target: &Target) -> Result<(), Error> {
-    let Some((what, text)) = target.misfit() else {
-        return Ok(());
-    };
-    let message = format!("{what} {text:?} can't be part of a path at the API server");
-    Err(Error::new(Reason::Invalid, 0, message))
 }
 
 fn retry_after(response: &Response<Body>) -> Duration {

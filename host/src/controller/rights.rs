@@ -265,7 +265,7 @@ async fn other_ceilings(news: &mut Option<watch::Receiver<Arc<Ceilings>>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// What an answer means to a controller that runs.
