@@ -16,7 +16,7 @@ use crate::metrics::ControllerRuns;
 
 /// Executes one run, which computes when it is its plugin's turn.
 pub(super) async fn execute(handle: Arc<Handle>, ticket: Ticket) {
-    handle.in_turn(Some(ticket.key().clone()), executed(&handle, ticket)).await;
+    handle.in_turn(Some(ticket.key().clone()), Box::pin(executed(&handle, ticket))).await;
 }
 
 /// Executes the run, with metrics and a line in the log.

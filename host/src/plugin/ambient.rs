@@ -11,7 +11,7 @@ use wasmtime_wasi::{HostWallClock, WasiCtxBuilder};
 pub const REHEARSED: &str = "2000-01-01T00:00:00Z";
 
 /// The same, since 1970.
-const SINCE_1970: Duration = Duration::from_secs(946_684_800);
+const SINCE_1970: Duration = Duration::from_hours(262_968);
 
 /// So many random numbers of eight bytes come before they come again.
 const NUMBERS: u64 = 1024;
@@ -60,7 +60,7 @@ impl HostWallClock for Standing {
     }
 }
 
-/// Returns numbers that look random (SplitMix64).
+/// Returns numbers that look random (`SplitMix64`).
 fn numbers(seed: u64) -> Deterministic {
     let number = |n: u64| {
         let mut z = ((seed << 32) | n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
