@@ -330,7 +330,7 @@ mod tests {
                 added("Page", "a", 3, None),
                 added("Page", "b", 4, None),
                 Step::Comes(end_of_list(7)),
-                Step::Rests(Duration::from_secs(60)),
+                Step::Rests(Duration::from_mins(1)),
                 event("DELETED", "Page", "a", 8, None),
                 Step::Silent,
             ]),
