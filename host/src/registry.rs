@@ -23,6 +23,7 @@ mod described;
 mod exchange;
 pub mod images;
 pub mod kept;
+mod pages;
 mod proxy;
 mod pull;
 mod push;
@@ -142,4 +143,4 @@ async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Resul
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

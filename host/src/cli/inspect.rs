@@ -10,10 +10,10 @@ use capstan_core::operator::difference::{Difference, difference};
 use capstan_core::operator::wants::{About, Wants};
 use capstan_core::registry::{Digest, Reference, artifact};
 
-use super::registry::{Facts, failed, resolved};
+use super::registry::{Facts, resolved};
 use crate::cli::args::{Inspect, Output};
 use crate::files::is_manifest;
-use crate::registry::interfaces;
+use crate::registry::{Resolved, Session, interfaces};
 use crate::{operators, read};
 
 /// Looks, and prints what was found.
@@ -77,9 +77,12 @@ async fn facts(subject: &str, args: &Inspect) -> anyhow::Result<Facts> {
 
 async fn of_reference(reference: &Reference, args: &Inspect) -> anyhow::Result<Facts> {
     let Inspect { registry, mirrors, .. } = args;
-    let (mut session, resolved) =
-        resolved((registry, &mirrors.registry_mirrors), reference, ("inspect", u64::MAX)).await?;
-    let config = session.config(&resolved.artifact.config).await.map_err(failed("inspect", reference))?;
+    let inspect = async |mut session: Session, resolved: Resolved| {
+        let config = session.config(&resolved.artifact.config).await?;
+        Ok((resolved, config))
+    };
+    let asked = (registry, &*mirrors.registry_mirrors);
+    let (resolved, config) = resolved(asked, reference, ("inspect", u64::MAX), inspect).await?;
     Ok(Facts {
         reference: Some(reference.at(&resolved.digest).to_string()),
         component: resolved.artifact.layer.digest,

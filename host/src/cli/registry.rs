@@ -47,22 +47,28 @@ pub(super) fn session(args: &Registry, reference: &Reference, access: Access) ->
     with(args, reference, (credentials(args, reference)?, access))
 }
 
-/// Finds out what a reference names, of its mirrors and then of the registry itself, and returns that with the session that says it.
+/// Finds out what a reference names, of its mirrors and then of the registry itself, and returns what is made of that with the session that says it. Where
+/// one fails at either, the next one is asked (`MR-2`).
 ///
 /// # Errors
-/// If the credentials or certificates can't be read, or nobody has a component.
-pub(super) async fn resolved(
+/// If the credentials or certificates can't be read, or nobody has it.
+pub(super) async fn resolved<T>(
     (args, mirrors): (&Registry, &[Entry]),
     reference: &Reference,
     (what, most): (&str, u64),
-) -> anyhow::Result<(Session, Resolved)> {
+    make: impl AsyncFn(Session, Resolved) -> Result<T, Failure>,
+) -> anyhow::Result<T> {
     let mut failures = Vec::new();
     for place in operators::mirrors(mirrors)?.places(reference) {
         // Who is named on the command line is who asks the registry itself.
         let credentials = if place == *reference { credentials(args, &place)? } else { known(&place)? };
         let mut session = with(args, &place, (credentials, Access::Pull))?.in_place_of(reference);
-        match session.resolve(most).await {
-            Ok(resolved) => return Ok((session, resolved)),
+        let made = async {
+            let resolved = session.resolve(most).await?;
+            make(session, resolved).await
+        };
+        match Box::pin(made).await {
+            Ok(made) => return Ok(made),
             Err(failure) => failures.push((place, failure)),
         }
     }
@@ -127,10 +133,14 @@ pub(super) async fn pulled(image: &Image, mirrors: &[Entry]) -> anyhow::Result<W
     };
     let args = Registry { username: None, password_stdin: false, ca, insecure: image.insecure };
     let reference = &image.reference;
-    let (mut session, resolved) = resolved((&args, mirrors), reference, ("pull", read::COMPONENT)).await?;
-    session.signed(&resolved, &image.demands(None)).await.map_err(failed("pull", reference))?;
-    let mut component = Vec::new();
-    session.blob(&resolved.artifact.layer, &mut component).await.map_err(failed("pull", reference))?;
+    let demands = image.demands(None);
+    let pull = async |mut session: Session, resolved: Resolved| {
+        session.signed(&resolved, &demands).await?;
+        let mut component = Vec::new();
+        session.blob(&resolved.artifact.layer, &mut component).await?;
+        Ok(component)
+    };
+    let component = resolved((&args, mirrors), reference, ("pull", read::COMPONENT), pull).await?;
     Ok(Wasm::new(&reference.to_string(), move || Ok(component.clone())))
 }
 
@@ -214,6 +224,32 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::tests::fake::{Door, Fake, text};
+    use crate::registry::tests::push;
+
+    #[tokio::test]
+    async fn a_mirror_that_lacks_a_part_leaves_all_of_it_to_the_next_one() {
+        // MR-2
+        let (origin, mirror) = (Fake::start(Door::Open).await, Fake::start(Door::Open).await);
+        let at = |fake: &Fake| format!("{}/org/a:1", fake.address);
+        push(&origin, "org/a:1", b"of the registry").await;
+        push(&mirror, "org/a:1", b"of the mirror").await;
+        let entries = [Entry::parse(&format!("{}={}", origin.address, mirror.address)).unwrap()];
+        let args = Registry { username: None, password_stdin: false, ca: None, insecure: true };
+        let reference = Reference::parse(&at(&origin)).unwrap();
+        let pull = async |mut session: Session, resolved: Resolved| {
+            let mut component = Vec::new();
+            session.blob(&resolved.artifact.layer, &mut component).await?;
+            Ok(component)
+        };
+        let pulled = || resolved((&args, &entries), &reference, ("pull", 1 << 20), pull);
+        assert_eq!(pulled().await.unwrap(), b"of the mirror");
+        mirror.fails(|asked| asked.line.contains("/blobs/").then(|| text(404, "")));
+        assert_eq!(pulled().await.unwrap(), b"of the registry");
+        origin.fails(|_| Some(text(500, "")));
+        let error = pulled().await.unwrap_err().to_string();
+        assert!(error.contains("it fails (500)") && error.contains(&*mirror.address), "{error}");
+    }
 
     #[test]
     fn a_component_is_shown_line_by_line() {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use capstan_core::registry::artifact::{self, Descriptor, Found};
 use capstan_core::registry::layout::{self, Listed, Signatures};
-use capstan_core::registry::{Digest, Failure, Reference};
+use capstan_core::registry::{Digest, Failure, Kind, Reference};
 use capstan_core::text;
 
 use super::registry::{failed, one_user, resolved, with_signatures};
@@ -38,11 +38,9 @@ pub async fn run(args: &Save) -> anyhow::Result<ExitCode> {
     one_user(registry, references)?;
     let mut components = Vec::new();
     for reference in references {
-        let (session, resolved) =
-            Box::pin(resolved((registry, &mirrors.registry_mirrors), reference, ("save", read::COMPONENT))).await?;
-        let found = Box::pin(Component::find(reference, (session, resolved)));
-        let component = found.await.map_err(failed("save", reference))?;
-        components.push(component);
+        let find = async |session, resolved| Component::find(reference, (session, resolved)).await;
+        let asked = (registry, &*mirrors.registry_mirrors);
+        components.push(Box::pin(resolved(asked, reference, ("save", read::COMPONENT), find)).await?);
     }
     // Written in one go: nobody takes half of it for the whole.
     let next = output.with_added_extension("next");
@@ -87,6 +85,13 @@ impl<'a> Component<'a> {
         }
         let config = session.config(&resolved.artifact.config).await?;
         let (signatures, left_out) = session.signatures(&resolved).await?;
+        let layer = &resolved.artifact.layer;
+        if !session.says_to_have(layer).await {
+            return Err(Failure::new(
+                Kind::Missing,
+                format!("it does not say that it has the component, {}", layer.digest),
+            ));
+        }
         Ok(Self { reference, session, resolved, config, signatures, left_out })
     }
 

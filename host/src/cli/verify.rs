@@ -9,9 +9,10 @@ use capstan_core::registry::Reference;
 use capstan_core::registry::signature::{Demand, Demands, Signed};
 use capstan_core::text;
 
-use super::registry::{failed, resolved};
+use super::registry::resolved;
 use crate::cli::args::Verify;
 use crate::operators;
+use crate::registry::{Resolved, Session};
 
 /// Looks, and prints the reference with its digest and who has signed that.
 ///
@@ -22,10 +23,12 @@ pub async fn run(args: &Verify) -> anyhow::Result<ExitCode> {
     let keys = keys.iter().map(|file| operators::key(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let signed_as = signed_as.iter().map(|name| name.as_str().into()).collect();
     let demands = Demands { all: vec![Demand { whose: "--key", keys }], signed_as };
-    let (mut session, resolved) =
-        resolved((registry, &mirrors.registry_mirrors), reference, ("verify", u64::MAX)).await?;
-    let signed = session.signed(&resolved, &demands).await.map_err(failed("verify", reference))?;
-    let said = shown(&reference.at(&resolved.digest), &signed);
+    let verify = async |mut session: Session, resolved: Resolved| {
+        let signed = session.signed(&resolved, &demands).await?;
+        Ok(shown(&reference.at(&resolved.digest), &signed))
+    };
+    let asked = (registry, &*mirrors.registry_mirrors);
+    let said = resolved(asked, reference, ("verify", u64::MAX), verify).await?;
     std::io::stdout().write_all(said.as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -24,9 +24,14 @@ impl Session {
 
     async fn collect(&mut self, resolved: &Resolved) -> Result<(Vec<Signatures>, Vec<String>), Failure> {
         let (digest, mut all, mut left_out) = (&resolved.digest, Vec::new(), Vec::new());
-        let lists = [self.referrers(digest).await?, self.tagged(&Reference::referrers_tag(digest)).await?];
+        let (mut lists, mut pages) = (Vec::new(), self.referrers(digest)?);
+        while let Some(page) = pages.next(self).await? {
+            lists.push(page);
+        }
+        left_out.extend(pages.unread());
+        lists.extend(self.tagged(&Reference::referrers_tag(digest)).await?);
         let mut seen = BTreeSet::new();
-        for list in lists.into_iter().flatten() {
+        for list in lists {
             let (digests, more) = referrers::listed(&list).map_err(|why| Failure::new(Kind::Wrong, why))?;
             if more > 0 {
                 left_out.push(format!("{more} that refer to it: there are too many"));

@@ -158,6 +158,12 @@ impl Answer {
         Some(self.response.headers().get(name)?.to_str().ok()?.to_owned())
     }
 
+    /// Returns all headers of a name that are texts.
+    pub(super) fn headers(&self, name: &HeaderName) -> Vec<String> {
+        let all = self.response.headers().get_all(name).iter();
+        all.filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect()
+    }
+
     /// Returns where it leads, if it does: what is written is not written elsewhere.
     fn redirect(&self, method: &Method) -> Option<String> {
         let is_read = matches!(*method, Method::GET | Method::HEAD);

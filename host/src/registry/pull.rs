@@ -74,7 +74,7 @@ impl Session {
     }
 
     /// Whether the registry says that it has a part. That is a hint: nothing is sent.
-    pub(super) async fn says_to_have(&mut self, part: &Descriptor) -> bool {
+    pub async fn says_to_have(&mut self, part: &Descriptor) -> bool {
         let Ok(url) = self.url(&format!("blobs/{}", part.digest)) else {
             return false;
         };

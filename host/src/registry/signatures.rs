@@ -2,11 +2,8 @@
 
 use capstan_core::registry::answer::Part;
 use capstan_core::registry::signature::{Demands, Document, Found, Signed, Subject};
-use capstan_core::registry::{Digest, Failure, Kind, Reference, referrers};
-use http::Method;
-use http::header::CONTENT_TYPE;
+use capstan_core::registry::{Failure, Kind, Reference, referrers};
 
-use super::exchange::Ask;
 use super::pull::Resolved;
 use super::{Session, within};
 
@@ -45,23 +42,6 @@ impl Session {
         }
     }
 
-    /// Returns the list of what refers to a manifest; `None` if the registry has none.
-    pub(super) async fn referrers(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Failure> {
-        let ask = Ask::new(Method::GET, self.url(&format!("referrers/{digest}"))?, Part::Referrers);
-        let ask = Ask { accept: Some(referrers::ACCEPT), ..ask };
-        let limit = self.way.patience.answer;
-        let answer = match within(limit, "a list of signatures", self.ask(ask)).await {
-            Ok(answer) => answer,
-            Err(failure) if failure.kind == Kind::Missing => return Ok(None),
-            Err(failure) => return Err(failure),
-        };
-        // Some answer with a page for people to all that they do not know.
-        if answer.header(&CONTENT_TYPE).is_none_or(|kind| !kind.starts_with(referrers::INDEX)) {
-            return Ok(None);
-        }
-        answer.bytes(LIST, "the list of its signatures").await.map(Some)
-    }
-
     /// Returns what a tag names; `None` if there is nothing.
     pub(super) async fn tagged(&mut self, tag: &str) -> Result<Option<Vec<u8>>, Failure> {
         match self.bytes(tag, None, (Part::Signature, LIST)).await {
@@ -76,13 +56,18 @@ impl Search<'_> {
     async fn run(&mut self, session: &mut Session) -> Result<(), Failure> {
         let digest = &self.resolved.digest;
         let (list, tag) = (Reference::referrers_tag(digest), Reference::signatures_tag(digest));
-        if let Some(list) = session.referrers(digest).await? {
-            self.list(session, &list).await;
+        let mut pages = session.referrers(digest)?;
+        let mut left = referrers::MOST;
+        while !self.is_over()
+            && let Some(page) = pages.next(session).await?
+        {
+            left = self.list(session, &page, left).await;
         }
+        self.found.rejected.extend(pages.unread());
         if !self.is_over()
             && let Some(list) = session.tagged(&list).await?
         {
-            self.list(session, &list).await;
+            self.list(session, &list, referrers::MOST).await;
         }
         if !self.is_over()
             && let Some(manifest) = session.tagged(&tag).await?
@@ -96,17 +81,23 @@ impl Search<'_> {
         self.demands.are_met(&self.reference, &self.found.signed)
     }
 
-    /// Looks at what a list has, of which some may be signatures.
-    async fn list(&mut self, session: &mut Session, list: &[u8]) {
+    /// Looks at what a list has, of which some may be signatures, at most at so many, and returns how many are left then.
+    async fn list(&mut self, session: &mut Session, list: &[u8], mut left: usize) -> usize {
         let (digests, more) = match referrers::listed(list) {
             Ok(listed) => listed,
-            Err(why) => return self.found.rejected.push(format!("list that can't be read: {why}")),
+            Err(why) => {
+                self.found.rejected.push(format!("list that can't be read: {why}"));
+                return left;
+            }
         };
         self.found.left_out += more;
-        let mut left = referrers::MOST;
         for digest in digests {
             if self.is_over() {
-                return;
+                break;
+            }
+            if left == 0 {
+                self.found.left_out += 1;
+                continue;
             }
             let asked = digest.to_string();
             match session.bytes(&asked, Some(digest), (Part::Signature, MANIFEST)).await {
@@ -114,6 +105,7 @@ impl Search<'_> {
                 Err(failure) => self.fails(failure),
             }
         }
+        left
     }
 
     /// Looks at the signatures of a manifest, at most at so many, and returns how many are left then.

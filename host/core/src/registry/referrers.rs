@@ -29,6 +29,9 @@ pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 /// What stands in one.
 pub const NOTHING: &[u8] = b"{}";
 
+/// The most pages of a list of what refers to a manifest.
+pub const PAGES: usize = 16;
+
 /// The media types in which a list of what refers to a manifest may come.
 pub const ACCEPT: &str = "application/vnd.oci.image.index.v1+json";
 
@@ -153,6 +156,25 @@ pub fn listed(index: &[u8]) -> Result<(Vec<Digest>, usize), String> {
     Ok((digests, manifests.len().saturating_sub(MOST)))
 }
 
+/// Returns where a list goes on, as the headers `Link` of its answer say it; `None`: that was all.
+pub fn next<'a>(links: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let is_next = |parameter: &str| {
+        let (name, value) = parameter.trim().split_once('=').unwrap_or_default();
+        let mut relations = value.trim().trim_matches('"').split_ascii_whitespace();
+        name.trim_end().eq_ignore_ascii_case("rel") && relations.any(|one| one.eq_ignore_ascii_case("next"))
+    };
+    links.into_iter().find_map(|mut rest| {
+        while let Some((target, after)) = rest.split_once('<').and_then(|(_, after)| after.split_once('>')) {
+            let (parameters, others) = after.split_at(after.find('<').unwrap_or(after.len()));
+            if parameters.split([';', ',']).any(is_next) {
+                return Some(target);
+            }
+            rest = others;
+        }
+        None
+    })
+}
+
 /// Returns what of a manifest may be signatures, and how many more there are than are looked at. What is too large is none.
 pub fn parts(manifest: &[u8]) -> (Vec<Part>, usize) {
     let Ok(Manifest { layers }) = serde_json::from_slice(manifest) else {
@@ -252,6 +274,21 @@ mod tests {
 
     fn descriptor(media_type: &str, byte: u8, size: u64) -> Descriptor {
         Descriptor { media_type: media_type.to_owned(), digest: digest(byte), size }
+    }
+
+    #[test]
+    fn a_list_goes_on_where_its_answer_says_so() {
+        // SG-3
+        for (links, expected) in [
+            (&[][..], None),
+            (&["</v2/a/referrers/d?n=1&last=b>; rel=\"next\""], Some("/v2/a/referrers/d?n=1&last=b")),
+            (&["<https://r.io/x>;rel=next"], Some("https://r.io/x")),
+            (&["</first>; rel=first, </x,y>; title=\"a\"; REL=\"last Next\""], Some("/x,y")),
+            (&["</first>; rel=first", "</second>; rel=next"], Some("/second")),
+            (&["</x>; rel=\"nextly\"", "</x>; rel", "</x>", "x; rel=next", "<x"], None),
+        ] {
+            assert_eq!(next(links.iter().copied()), expected, "{links:?}");
+        }
     }
 
     #[test]

@@ -72,6 +72,19 @@ impl Url {
         Ok(next)
     }
 
+    /// Returns where a list goes on that this has begun, which is on the same server.
+    ///
+    /// # Errors
+    /// Why it is not followed.
+    pub fn next(&self, link: &str) -> Result<Self, String> {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let next = match link {
+            query if query.starts_with('?') => Self::parse(&format!("{}{path}{query}", self.server()))?,
+            link => self.follow(link)?,
+        };
+        if next.same_server(self) { Ok(next) } else { Err(format!("it goes on at another server, {}", next.server())) }
+    }
+
     /// Whether both are of the same server: only that may know who asks.
     pub fn same_server(&self, other: &Self) -> bool {
         (self.scheme, &self.host, self.port) == (other.scheme, &other.host, other.port)
@@ -139,6 +152,24 @@ pub(super) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_goes_on_at_the_same_server_or_not_at_all() {
+        // SG-3
+        let from = Url::parse("https://r.io/v2/a/referrers/d?n=1").unwrap();
+        for (link, expected) in [
+            ("/v2/a/referrers/d?last=b", Ok("/v2/a/referrers/d?last=b")),
+            ("?last=b", Ok("/v2/a/referrers/d?last=b")),
+            ("https://r.io:443/x", Ok("/x")),
+            ("https://s.io/x", Err("it goes on at another server, https://s.io")),
+            ("https://r.io:5000/x", Err("it goes on at another server, https://r.io:5000")),
+            ("http://r.io/x", Err("it leads from https to http://r.io")),
+        ] {
+            let found = from.next(link);
+            assert_eq!(found.as_ref().map(|url| &*url.path).map_err(String::as_str), expected, "{link}");
+        }
+        assert!(from.next("//s.io/x").is_err());
+    }
 
     #[test]
     fn a_redirect_is_followed_but_never_from_tls_to_none() {

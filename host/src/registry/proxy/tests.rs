@@ -107,6 +107,10 @@ async fn a_proxy_that_is_away_or_is_no_proxy_of_http_is_said() {
             "socks5://p.io:1080".to_owned(),
             "the proxy socks5://p.io:1080 can't be used; expected one of http://".to_owned(),
         ),
+        (
+            "https://p.io:3129".to_owned(),
+            "the proxy https://p.io:3129 can't be used; expected one of http://".to_owned(),
+        ),
     ] {
         let failure = session("r.test/a:1", Proxies::new("", &proxy, ""), false).resolve(64).await.unwrap_err();
         assert!(failure.message.starts_with(&expected), "{failure}");

@@ -207,3 +207,50 @@ fn a_private_key_is_read_as_openssl_writes_it_and_nothing_of_another_one_is_show
         assert!(found.starts_with(expected) && !found.contains("c2VjcmV0"), "{found}");
     }
 }
+
+#[tokio::test]
+async fn a_list_that_comes_in_pages_is_read_to_its_end_at_the_same_server() {
+    // SG-5, SG-6
+    let (fake, other, key) = (Fake::start(Door::Bearer).await, Fake::start(Door::Open).await, key());
+    fake.lists(true);
+    let pushed = push(&fake, "a:1", COMPONENT).await;
+    sign(&fake, "a:1", &key).await;
+    // Pages of nothing, of which the last one leads to what is right: to that of the path, or of another server.
+    let line = format!("GET /v2/a/referrers/{}", pushed.digest);
+    let paged = |pages: usize, last: String| {
+        let line = line.clone();
+        fake.fails(move |asked| {
+            let page = match asked.line.strip_prefix(&line)? {
+                "" => 0,
+                query => query.strip_prefix("?page=")?.parse::<usize>().ok()?,
+            };
+            let link = if page + 1 < pages { format!("<?page={}>; rel=\"next\"", page + 1) } else { last.clone() };
+            (page < pages)
+                .then(|| with(with(text(200, r#"{"manifests":[]}"#), "content-type", referrers::INDEX), "link", &link))
+        });
+    };
+    let path = line.trim_start_matches("GET ");
+    let right = format!("<{path}?rest>; rel=\"next\"");
+    for pages in [1, 3, referrers::PAGES - 1] {
+        paged(pages, right.clone());
+        fake.asked();
+        assert_eq!(signed(&fake, "a:1", &by(&[&key])).await, Ok(1), "{pages}");
+        let lists = fake.asked().into_iter().filter(|asked| asked.line.starts_with(&line)).count();
+        assert_eq!(lists, pages + 1);
+        let mut session = session(&format!("{}/a:1", fake.address), user());
+        let resolved = session.resolve(MOST).await.unwrap();
+        let (carried, left_out) = session.signatures(&resolved).await.unwrap();
+        assert_eq!((carried.len(), left_out), (1, vec![]), "{pages}");
+    }
+    let unread = "the list of its signatures is not read to its end: it";
+    let elsewhere = format!("<http://{}{path}>; rel=next", other.address);
+    for (pages, last, expected) in [
+        (referrers::PAGES, right, format!("{unread} has more than 16 pages")),
+        (1, elsewhere, format!("{unread} goes on at another server, http://{}", other.address)),
+    ] {
+        paged(pages, last);
+        let failure = signed(&fake, "a:1", &by(&[&key])).await.unwrap_err();
+        assert!(failure.kind == Kind::Unsigned && failure.message.contains(&expected), "{failure}");
+    }
+    assert_eq!(other.asked(), []);
+}
