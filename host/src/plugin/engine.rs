@@ -104,11 +104,11 @@ struct Beat {
 // === impl Pool ===
 
 impl Pool {
-    /// Returns the room that these plugins need: per permitted run one instance, one for what it asks for on the way
-    /// (rule 8 of the contract) and one for what that asks a mapper, twice, because two versions of a plugin live side by side while it is replaced.
+    /// Returns the room that these plugins need: per permitted run one instance and one for what it asks for on the way
+    /// (rule 8 of the contract), twice, because two versions of a plugin live side by side while it is replaced.
     pub fn of<'a>(limits: impl IntoIterator<Item = &'a Limits>) -> Self {
         let runs: usize = limits.into_iter().map(|limits| limits.concurrency).sum();
-        Self { instances: u32::try_from(runs.saturating_mul(6)).unwrap_or(u32::MAX).max(4) }
+        Self { instances: u32::try_from(runs.saturating_mul(4)).unwrap_or(u32::MAX).max(4) }
     }
 
     /// Returns the pool that comes after this one for what needs more: at least twice as large, because each pool keeps its address space for as

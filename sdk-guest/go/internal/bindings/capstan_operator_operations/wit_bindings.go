@@ -64,7 +64,8 @@ type WriteOptions struct {
 	Mode WriteMode
 	// How it is compared. None = `by-verb` in the modes `usual` and `match-and-filter`, not at all in the others.
 	CompareBy witTypes.Option[Comparison]
-	// The subresource to write, such as `status` or `scale`; none = the object itself.
+	// The subresource to write, such as `status` or `scale`; none = the object itself. The documents of `scale`, `eviction` and
+	// `binding` are of another kind: only patches can be written there, all else is `invalid`.
 	Subresource witTypes.Option[string]
 	// The source that it concerns, if several watch the kind (RO-2).
 	Source witTypes.Option[string]
