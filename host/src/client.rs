@@ -45,7 +45,7 @@ use pulse::Pulse;
 use request::Asked;
 use transit::{Load, Transit};
 use warned::Warned;
-pub use within::{InForce, Within};
+pub use within::{InForce, Within, is_beyond};
 
 /// How we name ourselves to the API server.
 pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));

@@ -11,6 +11,7 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -29,8 +30,11 @@ use meter::Meter;
 use runs::RUNS;
 use writer::{Form, Queue, Speaker};
 
-/// What others log, unless `RUST_LOG` names them. Of kube's client nothing is logged, as we log failed requests ourselves.
+/// What others log, unless `RUST_LOG` names them or has less of all. Of kube's client nothing is logged, as we log failed requests ourselves.
 const OTHERS: &str = "kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+
+/// The same where only errors are logged, or nothing.
+const NO_OTHERS: &str = "kube_client=off";
 
 /// What is logged of all else if `RUST_LOG` is not set or not valid.
 const DEFAULT: &str = "info";
@@ -95,7 +99,11 @@ fn begin(format: LogFormat, usual: &str, tells_runs: bool) -> Log {
 /// Returns what is logged where `RUST_LOG` says this, or else what is usual, and what is wrong with it.
 fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
     // Of directives about the same target the last one counts.
-    let of = |said: &str| EnvFilter::try_new(format!("{OTHERS},{said}"));
+    let of = |said: &str| {
+        let levels = said.split(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
+        let quiet = levels.last().is_some_and(|level| level <= LevelFilter::ERROR);
+        EnvFilter::try_new(format!("{},{said}", if quiet { NO_OTHERS } else { OTHERS }))
+    };
     let usual_filter = || of(usual).unwrap_or_default();
     let Some(said) = said.filter(|said| !said.trim().is_empty()) else {
         return (usual_filter(), None);
@@ -198,6 +206,9 @@ mod tests {
             ("debug", "debug", "info"),
             ("warn,capstan=debug", "kube_client=off", "info"),
             ("debug,kube_client=trace", "kube_client=trace", "kube_client=off"),
+            ("error", "error", "hyper=warn"),
+            ("off", "off", "wasmtime=warn"),
+            ("error,capstan=debug", "kube_client=off", "rustls=warn"),
             ("", "info", "error"),
         ] {
             let found = directives(said);

@@ -3029,6 +3029,7 @@ async fn an_update_replaces_the_version_that_was_checked_or_none() {
     for (verbs, named, expected) in [
         ("", None, "done"),
         ("", Some("known"), "done"),
+        ("", Some("empty"), "done"),
         ("", Some("newer"), "Conflict"),
         (", delete", Some("newer"), "done"),
     ] {
@@ -3046,6 +3047,7 @@ async fn an_update_replaces_the_version_that_was_checked_or_none() {
             metadata.remove("finalizers");
             match named {
                 Some("newer") => metadata["resourceVersion"] = newer["metadata"]["resourceVersion"].clone(),
+                Some("empty") => metadata["resourceVersion"] = "".into(),
                 Some(_) => {}
                 None => drop(metadata.remove("resourceVersion")),
             }

@@ -24,6 +24,11 @@ pub struct Within {
     namespace: Arc<str>,
 }
 
+/// Whether this has not been asked for because of a ceiling, rather than refused by the API server.
+pub fn is_beyond(error: &Error) -> bool {
+    error.reason == Reason::Forbidden && error.code == 0
+}
+
 // === impl InForce ===
 
 impl Default for InForce {

@@ -239,6 +239,8 @@ impl Poller {
         match found {
             Some(Ok(Some(there))) => Seen::There(there),
             Some(Ok(None)) => Seen::Gone,
+            // Of what there is no room for nobody is told either; what is gone would be kept as long as the cache is full.
+            Some(Err(doubt)) if doubt.is_of_room() && !self.handle.queue.knows(primary) => Seen::Gone,
             Some(Err(_)) | None => Seen::Unclear,
         }
     }

@@ -18,7 +18,7 @@ use super::declared::{KindAt, LONGEST_PAUSE, Sites};
 use super::plan::Missing;
 use super::rights::Rights;
 use crate::backoff::Backoff;
-use crate::client::ApiServer;
+use crate::client::{ApiServer, is_beyond};
 use crate::informer::Scope;
 use crate::informer::pool::Subscription;
 
@@ -232,7 +232,7 @@ pub(super) fn kinds_of(spec: &manifest::Controller) -> BTreeMap<KindAt, Needed> 
 
 /// Says what an error means for a kind: only an answer says that it is not served, or may not be asked for, or that nobody leads there who could.
 pub(super) fn lacking(error: &Error, api: &ApiServer) -> Fill {
-    if matches!(error.reason, Reason::UnknownKind | Reason::Forbidden) || api.closed().is_some() {
+    if (error.reason == Reason::UnknownKind || is_beyond(error)) || api.closed().is_some() {
         Fill::Lacking(error.message.as_str().into())
     } else {
         Fill::UnderWay

@@ -16,7 +16,7 @@ use super::plan::{Missing, Plan, Planned};
 use super::rest::{Lack, Place, Questions, Rest, by_cluster, kinds_of, lacking};
 use super::rights::{Read, Rights};
 use super::selected::unknown;
-use crate::client::Kind;
+use crate::client::{Kind, is_beyond};
 use crate::informer::pool::Subscription;
 use crate::informer::{Need, Scope, State};
 
@@ -180,7 +180,7 @@ impl Patience<'_> {
                 (Verdict::Fail(obstacle), _) => return Err(obstacle.clone()),
                 (Verdict::Wait(Obstacle { under_way, .. }), Some((_, error))) => {
                     let after = questions.pause.after(error);
-                    if matches!(error.reason, Reason::UnknownKind | Reason::Forbidden) {
+                    if error.reason == Reason::UnknownKind || is_beyond(error) {
                         tracing::warn!(%error, again_in = ?after, "waiting for a kind");
                     } else {
                         tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");

@@ -317,9 +317,9 @@ impl Shared {
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
         let pinned = |digest| Right::of(&image.reference.at(digest), image.insecure, &credentials);
         let asked = async {
-            // Who else asks for the same is given what the first one has pulled.
+            // Who else asks for the same and has nothing of it is given what the first one has pulled.
             let first = self.turn(&right.name(), 1);
-            let _first = first.acquire().await;
+            let _first = if remembered.is_none() { Some(first.acquire().await) } else { None };
             let mut failures = Vec::new();
             for (place, who) in places.iter().zip(&credentials) {
                 let pulled = async {

@@ -10,7 +10,7 @@ use capstan_core::operator::ceiling::kinds::{Served, Told, custom};
 use capstan_core::rollout::plan::Attempt;
 
 use super::Supervisor;
-use super::supply::Refusal;
+use super::supply::{Above, Refusal};
 use crate::client::{ApiServer, Kind, Within};
 use crate::controller::Environment;
 
@@ -56,10 +56,13 @@ impl Supervisor {
     pub(super) fn end_above(&mut self) {
         let running = self.in_force_as_operators();
         let told = self.told(running.iter().chain(&self.operators));
-        let above = self.supply.above(&self.operators, &told);
-        // What they say now may be within it.
-        self.operators.retain(|operator| !above.contains_key(&operator.name));
-        for (name, why) in self.supply.above(&running, &told) {
+        let Above { beyond, without_room } = self.supply.above(&self.operators, &told);
+        self.operators
+            .retain(|operator| ![&beyond, &without_room].iter().any(|above| above.contains_key(&operator.name)));
+        // What they say now may be within it, or what goes on in its place. CE-5: room is for what is wanted.
+        let mut over = self.supply.above(&running, &told).beyond;
+        over.extend(without_room);
+        for (name, why) in over {
             let why = why.replace('\n', "; ");
             tracing::error!(operator = %name, %why, "the operator ends: it is more than its ceiling permits by now");
             self.in_force.retain(|unit, _| unit.operator != name);

@@ -1,6 +1,5 @@
 //! Holds changes of files back until somebody says that they are to be taken.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
-use super::supply::{Again, Content, Loader, Supply};
+use super::supply::{Above, Again, Content, Loader, Supply};
 
 /// Manifests and components whose changes are taken when they are released.
 pub struct Held<S> {
@@ -31,7 +30,7 @@ impl<S: Supply> Supply for Held<S> {
         self.supply.manifests(before)
     }
 
-    fn above(&mut self, operators: &[Operator], told: &Told) -> BTreeMap<Arc<str>, String> {
+    fn above(&mut self, operators: &[Operator], told: &Told) -> Above {
         self.supply.above(operators, told)
     }
 

@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::supply::{Again, Content, Loader, Supply};
+use super::supply::{Above, Again, Content, Loader, Supply};
 use crate::client::{InForce, Kind};
 use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{PageSize, Scope, Selectors, Subscriber};
@@ -176,7 +176,7 @@ impl Supply for WithObjects {
         files
     }
 
-    fn above(&mut self, operators: &[Operator], told: &Told) -> BTreeMap<Arc<str>, String> {
+    fn above(&mut self, operators: &[Operator], told: &Told) -> Above {
         let Objects { known, ceilings, .. } = &mut self.objects;
         if let Some(ceilings) = ceilings {
             ceilings.look();

@@ -18,6 +18,15 @@ pub use crate::plugin::{Component, Drain};
 /// The time after which something is tried again that failed by the daemon's own fault, such as lack of memory.
 const AGAIN: Duration = Duration::from_secs(30);
 
+/// The operators that are above their ceilings, each with the reason.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Above {
+    /// Those that have what it does not permit.
+    pub beyond: BTreeMap<Arc<str>, String>,
+    /// Those for which others, that were applied before, leave no room.
+    pub without_room: BTreeMap<Arc<str>, String>,
+}
+
 /// Supplies manifests and components, as they are now. Only waiting for a change and loading take time.
 pub trait Supply: Send {
     /// Reads all manifests, where `before` is what they said last. A change during the reading is reported by
@@ -26,9 +35,9 @@ pub trait Supply: Send {
 
     /// Returns which of these operators may not be any more, though they were until now, each with the reason (`CE-7`). `told` is what the API server calls
     /// their kinds.
-    fn above(&mut self, _operators: &[Operator], _told: &Told) -> BTreeMap<Arc<str>, String> {
+    fn above(&mut self, _operators: &[Operator], _told: &Told) -> Above {
         // Whoever may change files may have all that the daemon has.
-        BTreeMap::new()
+        Above::default()
     }
 
     /// Sets the wanted operators: from now on their components are watched, too, and there is room for their

@@ -88,7 +88,7 @@ func cleanerOf[P any](function func(Run, *P) (Deletion, error)) cleanerFunc {
 		if err != nil {
 			return Deletion{}, err
 		}
-		return deletion, fromZero("Reschedule", deletion.Reschedule)
+		return deletion, nil
 	}
 }
 
@@ -119,7 +119,7 @@ func retryPolicyOf[P any](function func(Run, *P, FailedRun) (NextRetry, error)) 
 		if next.Stop && next.After != 0 {
 			return NextRetry{}, errors.New("Stop and After exclude each other")
 		}
-		return next, fromZero("After", next.After)
+		return next, nil
 	}
 }
 
@@ -253,9 +253,6 @@ func resourcePollerOf[P any](function func(Run, *P) (Things, error)) resourcePol
 		if err != nil {
 			return pollResult{}, err
 		}
-		if err := fromZero("Again", things.Again); err != nil {
-			return pollResult{}, err
-		}
 		resources, err := itemsOf(things.Things)
 		return pollResult{resources, millis(things.Again)}, within("the things", err)
 	}
@@ -289,9 +286,6 @@ func primaryOf[P any](text string) (*P, error) {
 // control returns the update as the contract has it.
 func (u Update) control() (updateControl, error) {
 	control := updateControl{reschedule: millis(u.Reschedule)}
-	if err := fromZero("Reschedule", u.Reschedule); err != nil {
-		return control, err
-	}
 	object := "{}"
 	if !nothing(u.Object) {
 		var err error
@@ -331,9 +325,6 @@ func (c *Handled) control() (errorControl, error) {
 	if c.Stop && c.RetryAfter != 0 || c.Stop && c.Reschedule != 0 || c.RetryAfter != 0 && c.Reschedule != 0 {
 		return errorControl{}, errors.New("Stop, RetryAfter and Reschedule exclude each other")
 	}
-	if err := errors.Join(fromZero("RetryAfter", c.RetryAfter), fromZero("Reschedule", c.Reschedule)); err != nil {
-		return errorControl{}, err
-	}
 	control := errorControl{
 		handled:    true,
 		noRetry:    c.Stop,
@@ -356,7 +347,7 @@ func fromZero(field string, delay time.Duration) error {
 	return nil
 }
 
-// millis returns the whole milliseconds that the contract can say; nil for no delay at all.
+// millis returns the whole milliseconds that the contract can say; nil for no delay at all. A time that has passed is now: time.Until says so.
 func millis(delay time.Duration) *uint32 {
 	if delay == 0 {
 		return nil

@@ -75,6 +75,7 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 		{Update{Object: Object{"metadata": nil}, OnlyAt: "7"}, updateControl{object: `{"metadata":{"resourceVersion":"7"}}`}},
 		{Update{Reschedule: 90 * time.Second}, updateControl{reschedule: ms(90_000)}},
 		{Update{Reschedule: AtOnce}, updateControl{reschedule: ms(0)}},
+		{Update{Reschedule: -time.Second}, updateControl{reschedule: ms(0)}},
 		{Update{Reschedule: 100 * 24 * time.Hour}, updateControl{reschedule: ms(4294967295)}},
 	} {
 		control, err := row.update.control()
@@ -85,8 +86,6 @@ func TestAnUpdateBecomesTheDocumentOfTheContract(t *testing.T) {
 	equal(t, text(err), "status: not an object: [1]")
 	_, err = Update{Status: func() {}}.control()
 	equal(t, text(err), "status: json: unsupported type: func()")
-	_, err = Update{Reschedule: -time.Second}.control()
-	equal(t, text(err), "Reschedule: -1s is negative")
 }
 
 func TestAFailureIsDealtWithIfAnythingIsAnswered(t *testing.T) {
@@ -116,15 +115,14 @@ func TestAFailureIsDealtWithInOneWay(t *testing.T) {
 		{Handled{Stop: true, RetryAfter: time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
 		{Handled{Stop: true, Reschedule: AtOnce}, "Stop, RetryAfter and Reschedule exclude each other"},
 		{Handled{RetryAfter: time.Second, Reschedule: time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
-		{Handled{RetryAfter: -time.Second}, "RetryAfter: -1s is negative"},
-		{Handled{Reschedule: -time.Second}, "Reschedule: -1s is negative"},
+		{Handled{Stop: true, RetryAfter: -time.Second}, "Stop, RetryAfter and Reschedule exclude each other"},
 	} {
 		_, err := row.handled.control()
 		equal(t, text(err), row.said)
 	}
 }
 
-func TestNoAnswerSaysTwoThingsOrGoesBackInTime(t *testing.T) {
+func TestNoAnswerSaysTwoThingsAndATimeThatHasPassedIsNow(t *testing.T) {
 	fresh(t)
 	var deletion Deletion
 	var next NextRetry
@@ -133,18 +131,20 @@ func TestNoAnswerSaysTwoThingsOrGoesBackInTime(t *testing.T) {
 	DecideRetry(func(Run, *page, FailedRun) (NextRetry, error) { return next, nil })
 	PollOne("a", func(Run, *page) (Things, error) { return things, nil })
 	run := On(&stub{})
-	deletion = Deletion{KeepFinalizer: true, Reschedule: -time.Second}
-	_, err := serveCleanup(run, hello)
-	equal(t, text(err), "Reschedule: -1s is negative")
 	next = NextRetry{After: time.Second, Stop: true}
-	_, err = serveDecideRetry(run, hello, FailedRun{})
+	_, err := serveDecideRetry(run, hello, FailedRun{})
 	equal(t, text(err), "Stop and After exclude each other")
+	// As time.Until says it.
+	deletion = Deletion{KeepFinalizer: true, Reschedule: -time.Second}
+	_, err = serveCleanup(run, hello)
+	equal(t, err, nil)
 	next = NextRetry{After: -time.Second}
 	_, err = serveDecideRetry(run, hello, FailedRun{})
-	equal(t, text(err), "After: -1s is negative")
+	equal(t, err, nil)
 	things = Things{Again: -time.Second}
-	_, err = servePollOne(run, "a", hello)
-	equal(t, text(err), "Again: -1s is negative")
+	polled, err := servePollOne(run, "a", hello)
+	equal(t, err, nil)
+	equal(t, *polled.again, uint32(0))
 	equal(t, text(run.Expectations().Expect("a", -time.Second)), "timeout: -1s is negative")
 }
 

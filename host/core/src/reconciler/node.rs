@@ -481,9 +481,7 @@ impl Visitor<'_> {
     async fn source(&self, name: &Arc<str>) -> Result<&Arc<Source>, Stopped> {
         let source = self.run.controller.secondaries.get(name);
         let source = source.ok_or_else(|| format!("no source holds dependent {name}"))?;
-        // What it asks its component is on behalf of this session, and waits for no other turn.
-        self.session.ready().await.map_err(|failure| outside::failed("to-secondaries", &failure))?;
-        self.run.heed(source).await?;
+        self.heed(source).await?;
         source.known(Within::Related(self.run.primary.key()))?;
         // Namespaces that are left during a run show nothing any more: what was there is not absent.
         is_watched(&self.run.controller.primaries, self.run.primary.key())?;

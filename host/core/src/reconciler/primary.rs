@@ -95,6 +95,10 @@ impl Controller {
         // The run may have removed it itself.
         let cached = self.primaries.get(primary.key()).filter(|now| now.header().uid == primary.header().uid);
         Ok(match self.until_no_conflict(cached.as_ref().unwrap_or(primary), plan).await? {
+            // Its source keeps a part of it, which is enough to see the finalizer.
+            Settled::Read(now) if self.primaries.has_forgotten(&now) => {
+                self.whole(now).await?.unwrap_or_else(|| primary.clone())
+            }
             Settled::Read(now) | Settled::Wrote(now) => {
                 self.primaries.put(now.clone());
                 self.primaries.cut(now)

@@ -185,6 +185,12 @@ impl Source {
         Ok(())
     }
 
+    /// Whether [`Source::heed`] may ask the component something.
+    pub fn asks_exports(&self) -> bool {
+        let leads = matches!(&self.spec.role, Role::Secondary(mapper) if mapper.leading_export().is_some());
+        leads || (self.maps_by_export() && !self.asks_primaries())
+    }
+
     /// Returns true if these exports are those of the version in force.
     fn has_in_force(&self, exports: &dyn Exports) -> bool {
         self.state.read().edition.is_none_or(|edition| edition == exports.edition())

@@ -60,6 +60,11 @@ impl Doubt {
     pub fn is_of_own_write(&self) -> bool {
         *self.why == *LOST || *self.why == *BEHIND
     }
+
+    /// Returns true if it is about an object that there may have been no room to keep.
+    pub fn is_of_room(&self) -> bool {
+        *self.why == *FULL
+    }
 }
 
 impl State {

@@ -104,7 +104,10 @@ fn only_upon(document: &mut Value, known: Option<&Value>) -> Result<(), ()> {
     let version = known.and_then(|known| known.pointer("/metadata/resourceVersion"));
     let metadata = document.get_mut("metadata").and_then(Value::as_object_mut);
     let (Some(version), Some(metadata)) = (version, metadata) else { return Ok(()) };
-    let said = metadata.entry("resourceVersion").or_insert_with(|| version.clone());
+    let said = metadata.entry("resourceVersion").or_insert(Value::Null);
+    if said.as_str().is_none_or(str::is_empty) {
+        said.clone_from(version);
+    }
     if said == version { Ok(()) } else { Err(()) }
 }
 

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::posted::{Posted, Revival, Under};
 use crate::client::InForce;
 use crate::informer::pool::Subscription;
+use crate::supervisor::supply::Above;
 
 /// How long those that are gone are remembered: they may have left something behind.
 pub(super) const FAREWELL: Duration = Duration::from_mins(1);
@@ -111,26 +112,31 @@ impl Known {
         }
     }
 
-    /// Returns which of these operators are above the ceilings that hold now, each with the reason. Where there are too many, those go first that were
-    /// applied first.
-    pub(super) fn above(&self, operators: &[Operator], told: &Told) -> BTreeMap<Arc<str>, String> {
+    /// Returns which of these operators are above the ceilings that hold now. Where there are too many, those go first that were applied first.
+    pub(super) fn above(&self, operators: &[Operator], told: &Told) -> Above {
         let (ceilings, all) = (self.ceilings.now(), self.all.lock());
         let posted = |operator: &'_ Operator| all.get(operator.origin.file());
         let mut tenants: Vec<_> = operators.iter().filter_map(|one| Some((posted(one)?, one))).collect();
         tenants.sort_by_key(|(posted, _)| (&posted.created, &posted.path));
-        let (mut rooms, mut above) = (BTreeMap::new(), BTreeMap::new());
+        let (mut rooms, mut above) = (BTreeMap::new(), Above::default());
         for (posted, operator) in tenants {
             let Some(namespace) = posted.key.namespace.as_ref().filter(|namespace| **namespace != self.own) else {
                 continue;
             };
             let may = match ceilings.of(namespace) {
                 None => Err(format!("the namespace {namespace} has no ceiling any more")),
-                Some(ceiling) => tenant::may_go_on(operator, namespace, ceiling, told).and_then(|()| {
-                    rooms.entry(namespace).or_insert_with(|| Room::new(ceiling, [])).exchange(None, operator)
-                }),
+                Some(ceiling) => tenant::may_go_on(operator, namespace, ceiling, told).map(|()| ceiling),
             };
-            if let Err(why) = may {
-                above.insert(Arc::clone(&operator.name), why);
+            let ceiling = match may {
+                Ok(ceiling) => ceiling,
+                Err(why) => {
+                    above.beyond.insert(Arc::clone(&operator.name), why);
+                    continue;
+                }
+            };
+            let room = rooms.entry(namespace).or_insert_with(|| Room::new(ceiling, []));
+            if let Err(why) = room.exchange(None, operator) {
+                above.without_room.insert(Arc::clone(&operator.name), why);
             }
         }
         above

@@ -26,7 +26,7 @@ use crate::supervisor::status::{self, Status};
 /// From one time that all are looked at to the next, at most.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// From when something new was taken in, or said, to the next time; from there on the times double. What is loaded within this is said at once as
+/// From when something new was taken in to the next time; from there on the times double. What is loaded within this is said at once as
 /// it has come to be.
 const SOON: Duration = Duration::from_millis(50);
 
@@ -91,8 +91,8 @@ impl Teller {
         let known = Arc::clone(&self.known);
         let mut pause = AGAIN;
         loop {
-            let has_told = self.tell().await;
-            pause = if has_told { SOON } else { AGAIN.min(2 * pause) };
+            self.tell().await;
+            pause = AGAIN.min(2 * pause);
             if timeout(pause, known.news()).await.is_ok() {
                 pause = SOON;
                 sleep(pause).await;
@@ -100,8 +100,8 @@ impl Teller {
         }
     }
 
-    /// Writes what has changed since it was written, and says whether there was something.
-    async fn tell(&mut self) -> bool {
+    /// Writes what has changed since it was written.
+    async fn tell(&mut self) {
         self.known.leave();
         let all = self.known.settled();
         self.bury(&all);
@@ -112,11 +112,9 @@ impl Teller {
         let api = &self.api;
         let writes = drafts.into_iter().map(|draft| async move { (write(api, &draft).await, draft) });
         let written: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
-        let has_told = !written.is_empty();
         for (answer, draft) in written {
             self.written(&answer, draft);
         }
-        has_told
     }
 
     /// Forgets those that are gone, and tells what they have left behind (`OP-8`).

@@ -70,7 +70,7 @@ fn chart_of(version: &str, category: &str) -> tempfile::TempDir {
         assert!(text.contains(from), "{from} in {text}");
         fs::write(path, text.replacen(from, to, 1)).unwrap();
     };
-    edit("Chart.yaml", "version: 0.1.0", &format!("version: {version}"));
+    edit("Chart.yaml", "\nversion: ", &format!("\nversion: {version} # "));
     edit("files/operators.yaml", "    - capstan\n", &format!("    - {category}\n"));
     folder
 }

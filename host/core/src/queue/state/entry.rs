@@ -334,10 +334,12 @@ impl Entry {
         let Some(retry) = policy.retry_of(blame.class) else {
             // AE-3: only its success ends a key whose primary is gone, as long as it comes again.
             let is_owed = flight == Flight::DeletionRun && matches!(self.life, Life::Gone(_)) && !self.renewed;
-            if is_owed && policy.max_interval.is_some() {
+            let asked_for = if let Failure::Delayed(after) = failure { Some(Next::Again(after)) } else { None };
+            let later = asked_for.or_else(|| policy.max_interval.map(|interval| Next::Idle(Some(interval))));
+            if let Some(later) = later.filter(|_| is_owed) {
                 self.forget_failures();
                 self.last.end(true);
-                let next = if self.pending.is_some() { Next::AtOnce } else { Next::Idle(policy.max_interval) };
+                let next = if self.pending.is_some() { Next::AtOnce } else { later };
                 return (Outcome::Failed(Level::Error), next);
             }
             // EP-22: what follows is the same as after a success, but the outcome is a failure.

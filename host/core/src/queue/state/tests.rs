@@ -719,6 +719,21 @@ fn without_a_policy_a_run_about_a_deletion_that_fails_is_due_again_until_it_succ
 }
 
 #[test]
+fn without_a_policy_a_run_about_a_deletion_is_due_again_when_its_error_handler_asks_for_it() {
+    // AE-3, EC-3
+    for max_interval in [Some(TEN_HOURS), None] {
+        let mut script = Script::new(Policy { retry: None, max_interval, ..all_events() });
+        script.event(DELETED);
+        assert!(script.taken().deletion.is_some());
+        let delayed = Finished::Failed(Failure::Delayed(millis(5000)));
+        let (outcome, next) = (Outcome::Failed(Level::Error), Next::Again(millis(5000)));
+        assert_eq!(script.finish(delayed), Settled { outcome, next, retry: None });
+        assert!(script.at(5000).taken().deletion.is_some());
+        assert_eq!((script.next(Finished::DONE), script.state.len()), (Next::Dropped, 0));
+    }
+}
+
+#[test]
 fn a_failure_of_what_is_gone_is_as_good_as_a_success() {
     // EP-21
     let mut script = Script::in_flight(Policy::default());

@@ -63,6 +63,14 @@ impl<'a> Site<'a> {
 }
 
 impl Visitor<'_> {
+    /// Has the component asked what of a source belongs to the primary, on behalf of this session: that waits for no other turn.
+    pub(super) async fn heed(&self, source: &crate::source::Source) -> Result<(), Stopped> {
+        if source.asks_exports() {
+            self.session.ready().await.map_err(|failure| failed("to-secondaries", &failure))?;
+        }
+        Ok(self.run.heed(source).await?)
+    }
+
     /// Creates or updates what should be, or finds that it is as desired (`DR-2`). Adds what was done with each thing to what was `done`.
     pub(super) async fn reconcile_outside(
         &self,
@@ -356,7 +364,7 @@ impl Visitor<'_> {
 }
 
 /// Returns why a call has failed: what the component returns is about one thing, and all else about the component.
-pub(super) fn failed(function: &str, failure: &Failure) -> Stopped {
+fn failed(function: &str, failure: &Failure) -> Stopped {
     let message = format!("{function}: {}", failure.message);
     match failure.cause {
         Cause::Returned => Stopped::Failed(message),
