@@ -100,8 +100,8 @@ fn begin(format: LogFormat, usual: &str, tells_runs: bool) -> Log {
 fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
     // Of directives about the same target the last one counts.
     let of = |said: &str| {
-        let levels = said.split(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
-        let quiet = levels.last().is_some_and(|level| level <= LevelFilter::ERROR);
+        let mut levels = said.split(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
+        let quiet = levels.next_back().is_some_and(|level| level <= LevelFilter::ERROR);
         EnvFilter::try_new(format!("{},{said}", if quiet { NO_OTHERS } else { OTHERS }))
     };
     let usual_filter = || of(usual).unwrap_or_default();
