@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use capstan_core::text::said;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
@@ -25,7 +26,7 @@ use crate::listen;
 use crate::logging::{LAST_LINES, Log};
 use crate::readiness::{self, Asked, Matter, Unready};
 use crate::shutdown::{self, Signals};
-use crate::watchdog::{FROZEN, Heartbeat, Late, Suspects, Watchdog};
+use crate::watchdog::{FROZEN, Heartbeat, Late, Watchdog, named};
 
 /// Limits of the server of probes.
 const BOUNDS: Bounds = Bounds { connections: 64, answer: Duration::from_secs(10) };
@@ -53,8 +54,6 @@ pub struct Start {
     pub drain: Duration,
     /// Cancelled at the first signal.
     pub stop: CancellationToken,
-    /// Lists what may block the main runtime when it does not run.
-    pub suspects: Suspects,
     /// Ends the process with a status, whatever its other threads do; see [`exit`].
     pub exit: Box<dyn FnOnce(u8) + Send>,
     /// The log.
@@ -167,7 +166,7 @@ async fn run(
     ended: CancellationToken,
     tell: oneshot::Sender<anyhow::Result<SocketAddr>>,
 ) {
-    let Start { listen, drain, stop, suspects, exit, log } = start;
+    let Start { listen, drain, stop, exit, log } = start;
     let begun = async {
         let mut signals = Signals::listen().context("listen for signals")?;
         let listener = listen::listen(listen);
@@ -180,7 +179,7 @@ async fn run(
         Err(error) => return drop(tell.send(Err(error))),
     };
     drop(tell.send(Ok(address)));
-    let watchdog = Watchdog::new(heart, suspects);
+    let watchdog = Watchdog::new(heart);
     let probes = Probes { main, late: watchdog.late(), since: Instant::now(), was_ready: AtomicBool::new(false) };
     let telling = async {
         loop {
@@ -306,7 +305,8 @@ async fn page(State(probes): State<Arc<Probes>>, request: Request) -> Response {
         };
     };
     let pages = TowerToHyperService::new(pages.clone());
-    let page = probes.main.runtime.spawn(async move { pages.call(request).await });
+    let name = format!("the page {}", said(request.uri().path()));
+    let page = probes.main.runtime.spawn(named(name, async move { pages.call(request).await }));
     match page.await {
         Ok(Ok(page)) => page,
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
@@ -344,7 +344,6 @@ mod tests {
             listen: "127.0.0.1:0".parse().unwrap(),
             drain: SOON,
             stop: stop.clone(),
-            suspects: Box::new(Vec::new),
             exit: Box::new(move |code| exit.send(code).unwrap()),
             log: Log::default(),
         }));

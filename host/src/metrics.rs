@@ -288,7 +288,7 @@ impl Runs {
 
     /// Removes what is counted of controllers that have been gone for a while.
     fn remove_gone(&self) {
-        for controller in self.lives.over(Instant::now()) {
+        self.lives.end(Instant::now(), |controller| {
             self.requests.remove(&controller);
             for event in EVENTS {
                 self.events.remove(&ByEvent { controller: controller.clone(), event });
@@ -299,7 +299,7 @@ impl Runs {
             let label = ByController { controller };
             self.families.remove(&label);
             self.duration.remove(&label);
-        }
+        });
     }
 
     /// Removes the gauges of a controller that has ended; its counters stay for a while, as what they count has happened.
@@ -423,10 +423,10 @@ impl Plugins {
 
     /// Removes what is counted of plugins that have been gone for a while.
     fn remove_gone(&self) {
-        for plugin in self.lives.over(Instant::now()) {
+        self.lives.end(Instant::now(), |plugin| {
             self.connections.remove(&plugin);
             self.families.remove(&plugin);
-        }
+        });
     }
 
     fn register(&self, registry: &mut Registry) {

@@ -45,6 +45,7 @@ use crate::supervisor::objects::telling::Teller;
 use crate::supervisor::objects::{Objects, WithObjects};
 use crate::supervisor::status::{self, Status};
 use crate::supervisor::supply::Supply;
+use crate::watchdog::named;
 use crate::workers::{self, Workers};
 use crate::{descriptors, kubeconfig};
 
@@ -85,7 +86,6 @@ pub async fn run_with(
         listen: args.listen,
         drain: args.drain,
         stop: stop.clone(),
-        suspects: Box::new(Vec::new),
         exit: Box::new({
             let log = log.clone();
             move |code| control::exit(code, &log)
@@ -158,7 +158,8 @@ async fn serve(
     let disk = Disk::new(&args.source, Room::new(args.plugin_memory()), outside, images.clone())?;
     let compiled = disk.compiled();
     let (supply, teller, asking) = with_objects(supply(disk), (args, &status), &environment).await?;
-    let _teller = teller.map(|teller| AbortOnDropHandle::new(tokio::spawn(teller.run())));
+    let _teller =
+        teller.map(|teller| AbortOnDropHandle::new(tokio::spawn(named("the status of operators", teller.run()))));
     let supervisor = Supervisor::new(supply, Arc::clone(&environment), Arc::clone(&status), stop.clone())
         .pulling(images)
         .asking(asking)
@@ -189,7 +190,7 @@ async fn serve(
     let server = listeners.serve(pages, args.metrics_auth, gate, server_stop.clone());
     let server = tokio::spawn(server);
     let recorder_stop = CancellationToken::new();
-    let recorder = tokio::spawn(writer.run(recorder_stop.clone()));
+    let recorder = tokio::spawn(named("Events", writer.run(recorder_stop.clone())));
     let back = || {
         for controller in status.controllers() {
             controller.resume();
@@ -197,7 +198,7 @@ async fn serve(
     };
     // Controllers end once their runs have drained; what they lean on ends after them.
     tokio::select! {
-        () = supervisor.run() => {}
+        () = named("the supervisor", supervisor.run()) => {}
         () = environment.api.listen(back) => {}
     }
     informers_stop.cancel();
@@ -280,15 +281,16 @@ fn home(args: &args::Run, of_kubeconfig: String) -> Home {
     Home { own, closed }
 }
 
-/// Who the daemon is: the name of its pod or host (`LE-2`).
+/// Who the daemon is.
 fn identity() -> String {
-    let kernels = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    std::env::var("HOSTNAME")
-        .ok()
-        .or_else(kernels)
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "capstan".to_owned())
+    let kernels = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    identity_of(&[std::env::var("HOSTNAME").ok(), kernels.ok()])
+}
+
+/// Returns the first of these names that says something (`LE-2`).
+fn identity_of(names: &[Option<String>]) -> String {
+    let mut said = names.iter().flatten().map(|name| name.trim()).filter(|name| !name.is_empty());
+    said.next().unwrap_or("capstan").to_owned()
 }
 
 /// Returns what says which addresses the daemon reaches for kubeconfigs: no others than components do.
@@ -388,5 +390,24 @@ fn pages(status: &Arc<Status>, environment: &Environment, log: Log) -> Pages {
             Box::new(move |part, object| status.walks(part, object))
         },
         registry,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_daemon_is_called_as_its_pod_or_else_as_its_host() {
+        // LE-2
+        let said = |name: &str| Some(name.to_owned());
+        for (names, expected) in [
+            ([said("pod"), said("host")], "pod"),
+            ([None, said("host\n")], "host"),
+            ([said(" "), said("host")], "host"),
+            ([said(""), None], "capstan"),
+        ] {
+            assert_eq!(identity_of(&names), expected, "{names:?}");
+        }
     }
 }

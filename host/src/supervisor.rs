@@ -4,6 +4,7 @@
 //! the old one works, and is put in place by [`Handle::change`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use capstan_core::manifest::{Component as Source, Controller, OnNewVersion, Operator, Plugin};
@@ -192,13 +193,16 @@ impl Supervisor {
         let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;
-        self.said.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
-        self.cap();
+        let (names, files): (BTreeSet<_>, BTreeSet<_>) =
+            self.operators.iter().map(|operator| (&operator.name, operator.origin.file())).unzip();
+        self.said.retain(|name, _| names.contains(name));
+        let goes_on = |file: &Path| files.contains(file);
         let bad = problems.into_iter().map(|(file, problem)| {
-            let mut operators = self.operators.iter();
-            BadManifest { goes_on: operators.any(|operator| operator.origin.file() == file), file, problem }
+            let manifest = BadManifest { goes_on: goes_on(&file), problem };
+            (file, manifest)
         });
         self.status.manifests(bad.collect());
+        self.cap();
         self.supply.want(&self.operators);
         self.want_values();
         self.images.want(plan::images(&self.operators), |asked| self.values.known(asked));

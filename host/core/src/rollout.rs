@@ -3,7 +3,7 @@
 //! A manifest that can't be read, or that collides with another, changes nothing: what its file said last goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::manifest::{
@@ -124,14 +124,11 @@ impl Wanted {
     /// stays. Files that go along with each other are heeded together. The operators of a file that is not there any more
     /// end. Where two new files want one name, the one that comes first gets it.
     pub fn after(before: &[Operator], files: &[File]) -> Self {
-        let mut wanted = Self::default();
-        for operator in before {
-            if files.iter().any(|file| file.path == operator.origin.file()) {
-                wanted.operators.push(operator.clone());
-            }
-        }
+        let paths: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
+        let stays = before.iter().filter(|operator| paths.contains(operator.origin.file()));
+        let mut wanted = Self { operators: stays.cloned().collect(), problems: Vec::new() };
         let mut waiting: Vec<(&File, String)> = Vec::new();
-        let (good, broken): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.content.is_ok());
+        let good: Vec<_> = files.iter().filter(|file| file.content.is_ok()).collect();
         // Together first: two files may have exchanged a name.
         if wanted.heed(&good).is_err() {
             // Of many, most say what they have said, which goes along.
@@ -139,7 +136,6 @@ impl Wanted {
                 waiting.extend(wanted.heed(&[file]).err().map(|why| (file, why)));
             }
         }
-        waiting.extend(broken.into_iter().filter_map(|file| Some((file, file.content.clone().err()?))));
         // A name that one file gives up may be what another waits for.
         loop {
             let still = waiting.len();
@@ -154,7 +150,8 @@ impl Wanted {
                 break;
             }
         }
-        wanted.problems = waiting.into_iter().map(|(file, why)| (file.path.clone(), why)).collect();
+        let broken = files.iter().filter_map(|file| Some((file, file.content.clone().err()?)));
+        wanted.problems = waiting.into_iter().chain(broken).map(|(file, why)| (file.path.clone(), why)).collect();
         wanted
     }
 
@@ -166,8 +163,8 @@ impl Wanted {
 
     /// Replaces what files said.
     fn heed(&mut self, files: &[&File]) -> Result<(), String> {
-        let is_one = |operator: &&Operator| files.iter().any(|file| file.path == operator.origin.file());
-        let others = self.operators.iter().filter(|operator| !is_one(operator));
+        let paths: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
+        let others = self.operators.iter().filter(|operator| !paths.contains(operator.origin.file()));
         let mut operators: Vec<Operator> = others.cloned().collect();
         for file in files {
             operators.extend(file.content.as_ref().map_err(String::clone)?.iter().cloned());

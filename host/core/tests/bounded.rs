@@ -2,11 +2,13 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail loudly")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// What makes a tree of a text, or works on trees without a bound, beside where it may stand and why.
-const CALLS: &[(&str, &[(&str, &str)])] = &[
+use bounds::{Calls, check, unbounded};
+
+mod bounds;
+
+const CALLS: Calls<'_> = &[
     (
         "from_str",
         &[
@@ -47,13 +49,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
 
 #[test]
 fn documents_are_made_and_changed_within_a_budget() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut problems = Vec::new();
-    for file in files(&src) {
-        let name = file.strip_prefix(&src).expect("a file below src").to_string_lossy().into_owned();
-        let text = fs::read_to_string(&file).expect("a source file");
-        problems.extend(check(&name, &text));
-    }
+    let problems = unbounded(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), CALLS);
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
@@ -62,36 +58,6 @@ fn another_way_of_making_a_document_is_found() {
     let code =
         "fn f() {\n    let tree: Value = serde_json::from_str(text)?;\n}\n#[cfg(test)]\nmod tests { from_str() }";
     let problem = "reconciler.rs:2: from_str: take a budget (`budget.read`)";
-    assert_eq!(check("reconciler.rs", code), [problem]);
-    assert_eq!(check("budget.rs", code), [""; 0]);
-}
-
-/// Returns what is wrong with a file, but for its tests.
-fn check(name: &str, text: &str) -> Vec<String> {
-    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    let mut problems = Vec::new();
-    for (line, number) in code.lines().zip(1..) {
-        let line = line.split("//").next().unwrap_or(line);
-        for (call, allowed) in CALLS {
-            if line.contains(call) && !allowed.iter().any(|(file, _)| *file == name) {
-                problems.push(format!("{name}:{number}: {call}: take a budget (`budget.read`)"));
-            }
-        }
-    }
-    problems
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else if path.extension().is_some_and(|kind| kind == "rs")
-            && path.file_name().is_some_and(|name| name != "tests.rs")
-        {
-            found.push(path);
-        }
-    }
-    found
+    assert_eq!(check("reconciler.rs", code, CALLS), [problem]);
+    assert_eq!(check("budget.rs", code, CALLS), [""; 0]);
 }

@@ -1960,27 +1960,6 @@ async fn what_a_run_adds_again_after_it_has_removed_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn adding_the_finalizer_takes_nothing_that_was_applied_before() {
-    // FI-1, FI-2
-    let share = |manager: &str, operation: &str| json!([{ "manager": manager, "operation": operation, "fieldsV1": { "f:spec": { "f:a": {} } } }]);
-    for (shares, expected) in [
-        (json!([]), "Apply"),
-        (share("others", "Apply"), "Apply"),
-        (share("pages", "Update"), "Apply"),
-        (share("pages", "Apply"), "Update"),
-    ] {
-        let mut bench = Bench::new(Script { exports: CLEANER, ..Script::default() }, "");
-        bench.page(json!({ "managedFields": shares }));
-        assert_eq!(bench.run().await.2, strings(&["patch Page a"]));
-        let objects = bench.server.objects.lock();
-        let page = &objects[&(page_kind(), ObjectRef::namespaced("n", "a"))];
-        assert_eq!(page["metadata"]["finalizers"], json!(["sample.dev/finalizer"]));
-        let last = page["metadata"]["managedFields"].as_array().unwrap().last().unwrap();
-        assert_eq!(last["operation"], expected, "{shares}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn nothing_is_written_of_a_former_primary_to_what_was_made_anew_under_its_name() {
     // ID-1, UC-2
     let answer = |update| Ok(UpdateControl { update, reschedule: None });

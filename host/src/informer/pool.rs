@@ -19,6 +19,7 @@ use super::kept::{Kept, Need};
 use super::{Informer, Memory, Scope, Shared, State, Subscriber, aside};
 use crate::client::{ApiServer, Kind};
 use crate::metrics::Metrics;
+use crate::watchdog::named;
 
 /// The informers of one cluster. A clone is another handle of the same pool.
 #[derive(Clone)]
@@ -151,8 +152,9 @@ impl Pool {
         if let Some(writer) = writer {
             let server = (Arc::clone(&inner.api), inner.memory.transit(shared.scope.account()));
             let informer = Informer::new(Arc::clone(shared), server, kind.clone(), writer);
+            let informing = named(format!("the informer of {}", shared.scope), informer.run(stop));
             let mut running = inner.running.lock();
-            running.tasks.spawn_on(informer.run(stop), &inner.runtime);
+            running.tasks.spawn_on(informing, &inner.runtime);
         }
     }
 

@@ -48,12 +48,12 @@ impl<K: Clone + Eq + Hash> Lives<K> {
         Arc::new(Life { lives: Arc::clone(&self.0), name: name.clone() })
     }
 
-    /// Returns each of those once whose series are to be removed.
-    pub(super) fn over(&self, now: Instant) -> Vec<K> {
+    /// Removes the series of what has been gone for long enough, by `remove`; what comes back meanwhile waits, and begins anew.
+    pub(super) fn end(&self, now: Instant, remove: impl FnMut(K)) {
         let State { gone, .. } = &mut *self.0.lock();
         let old = gone.iter().take_while(|(since, _)| now >= *since + KEPT).count();
         let count = old.max(gone.len().saturating_sub(MOST));
-        gone.drain(..count).map(|(_, name)| name).collect()
+        gone.drain(..count).map(|(_, name)| name).for_each(remove);
     }
 }
 

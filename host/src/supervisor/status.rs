@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +36,8 @@ pub use walks::{Row as WalkRow, Walks};
 #[derive(Debug, Default)]
 pub struct Status {
     plugins: Mutex<BTreeMap<Unit, Entry>>,
-    manifests: Mutex<Vec<BadManifest>>,
+    /// The manifests that are not in force as they are, by their files.
+    manifests: Mutex<BTreeMap<PathBuf, BadManifest>>,
     controllers: Mutex<BTreeMap<Arc<str>, Arc<Handle>>>,
     images: Images,
     /// The daemons that run operators, which are objects of the cluster, beside this one; by the operator.
@@ -52,8 +53,6 @@ pub struct Status {
 /// A manifest that is not in force as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BadManifest {
-    /// The file.
-    pub(super) file: PathBuf,
     /// What is wrong, which may have several lines.
     pub(super) problem: String,
     /// Whether what it said last is still in force.
@@ -276,20 +275,16 @@ impl Status {
     }
 
     /// Says what is wrong with manifests now, and that they have been looked at.
-    pub(super) fn manifests(&self, bad: Vec<BadManifest>) {
+    pub(super) fn manifests(&self, bad: BTreeMap<PathBuf, BadManifest>) {
         let mut manifests = self.manifests.lock();
-        for manifest in &bad {
-            let BadManifest { file, problem, goes_on } = manifest;
-            if manifests.contains(manifest) {
-                continue;
-            }
+        for (file, manifest) in bad.iter().filter(|(file, manifest)| manifests.get(*file) != Some(manifest)) {
+            let BadManifest { problem, goes_on } = manifest;
             tracing::error!("{problem}");
             if *goes_on {
                 tracing::warn!(manifest = %file.display(), "what the manifest said last goes on");
             }
         }
-        let mended = |file: &Path| !bad.iter().any(|manifest| manifest.file == file);
-        for BadManifest { file, .. } in manifests.iter().filter(|m| mended(&m.file)) {
+        for file in manifests.keys().filter(|file| !bad.contains_key(*file)) {
             let now = match file.exists() {
                 true => "good again",
                 false if manifest::is_object_path(file) => "good again, or gone",
@@ -340,8 +335,8 @@ impl Status {
         }
         let broken = |what, why: &str| Unready { what, why: why.to_owned(), matter: Matter::Operator };
         let mut unready = Vec::new();
-        for manifest in self.manifests.lock().iter().filter(|m| !m.goes_on) {
-            unready.push(broken(format!("manifest {}", manifest.file.display()), &manifest.problem));
+        for (file, manifest) in self.manifests.lock().iter().filter(|(_, manifest)| !manifest.goes_on) {
+            unready.push(broken(format!("manifest {}", file.display()), &manifest.problem));
         }
         for (unit, entry) in &*self.plugins.lock() {
             if entry.in_force.is_none() {
@@ -385,8 +380,8 @@ impl Status {
         let first = part.after.is_none();
         let manifests = self.manifests.lock();
         let manifests = manifests.iter().take(if first { part.limit } else { 0 });
-        let manifests = manifests.map(|manifest| Manifest {
-            file: manifest.file.display().to_string(),
+        let manifests = manifests.map(|(file, manifest)| Manifest {
+            file: file.display().to_string(),
             problem: manifest.problem.clone(),
             goes_on: manifest.goes_on,
         });

@@ -15,7 +15,7 @@
 use std::path::Path;
 
 use arbitrary::{Result, Unstructured};
-#[cfg(feature = "components")]
+#[cfg(feature = "daemon")]
 use capstan::plugin::bounds;
 use capstan_core::budget::{Budget, OPERATION, WEIGHT, weight};
 use capstan_core::cel::Expression;
@@ -30,11 +30,15 @@ use capstan_core::reconciler::mask::Mask;
 use capstan_core::workflow::condition;
 use serde_json::{Value, json};
 
+#[cfg(feature = "daemon")]
+mod archives;
 mod bounded;
 mod documents;
 mod expressions;
 mod signed;
 
+#[cfg(feature = "daemon")]
+use archives::archives;
 use bounded::within_bounds;
 use documents::Documents;
 use signed::signatures;
@@ -51,8 +55,10 @@ pub const TARGETS: &[Target] = &[
     ("masks", masks),
     ("fields", fields),
     ("signatures", signatures),
-    #[cfg(feature = "components")]
+    #[cfg(feature = "daemon")]
     ("components", components),
+    #[cfg(feature = "daemon")]
+    ("archives", archives),
 ];
 
 /// Steps that one piece of work may take here: few, so that whatever does not pay is found by its time.
@@ -243,7 +249,7 @@ pub fn fields(data: &[u8]) {
 }
 
 /// A component is measured or refused before anything is made of it.
-#[cfg(feature = "components")]
+#[cfg(feature = "daemon")]
 pub fn components(data: &[u8]) {
     within_bounds(|| drop(bounds::check(data)));
     let begun = [b"\0asm\x0d\0\x01\0", data].concat();

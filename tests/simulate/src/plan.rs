@@ -126,6 +126,7 @@ pub(crate) enum Kind {
 /// The verbs that may be forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
+    Get,
     List,
     Watch,
     Create,
@@ -135,7 +136,8 @@ pub(crate) enum Verb {
     All,
 }
 
-const VERBS: [Verb; 7] = [Verb::List, Verb::Watch, Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::All];
+const VERBS: [Verb; 8] =
+    [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::All];
 
 /// A part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -655,6 +655,7 @@ fn place(object: &Value) -> (&str, &str) {
 
 fn denied(kind: Kind, verb: Verb, namespace: Option<&str>) -> Denied {
     let verb = match verb {
+        Verb::Get => Some("get"),
         Verb::List => Some("list"),
         Verb::Watch => Some("watch"),
         Verb::Create => Some("create"),

@@ -53,6 +53,8 @@ enum Target {
     Signatures,
     /// Components before they are compiled.
     Components,
+    /// Files of `capstan load`.
+    Archives,
 }
 
 /// Runs the command; it goes on after a failure.
@@ -71,7 +73,7 @@ fn command(workspace: &Workspace, target: Target, seconds: u32) -> Result<Comman
     let mut command = workspace.cargo();
     // The coverage of libFuzzer needs no unstable compiler, the sanitizers would: the code has no `unsafe`.
     command.args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", FOLDER]).arg("--target-dir").arg(&folder);
-    command.args((target == Target::Components).then_some("--features=components"));
+    command.args(matches!(target, Target::Components | Target::Archives).then_some("--features=daemon"));
     command.arg(name).arg(&corpus).arg("--").arg(format!("-max_total_time={seconds}"));
     command.arg(format!("-artifact_prefix={}/", artifacts.display())).args(BOUNDS);
     Ok(command)

@@ -77,8 +77,8 @@ pub struct Plugin {
 /// The longest text of a condition.
 const LONGEST: usize = 4096;
 
-/// The longest manifest that is remembered, as JSON: the object has it twice then, and may have 1.5 MiB.
-const REMEMBERED: usize = 512 << 10;
+/// The longest manifest that is remembered, in bytes of JSON: the object has it twice then, and may have 1.5 MiB.
+pub const REMEMBERED: usize = 512 << 10;
 
 /// So many versions are remembered.
 const VERSIONS: usize = 10;

@@ -9,8 +9,6 @@ use super::verdicts::Verdict;
 use super::{finalizer, outcome};
 use crate::budget::Budget;
 use crate::cluster::{self, Reason, Write};
-use crate::dependent::managed_fields::Part;
-use crate::dependent::share;
 use crate::object::{Object, Version};
 use crate::writes;
 
@@ -87,11 +85,10 @@ impl Controller {
     /// returns it as it was.
     pub(crate) async fn add_finalizer(&self, primary: &Object, finalizer: &str) -> Result<Object, cluster::Error> {
         let Self { spec, .. } = self;
-        // What this manager has applied before would go by an apply of nothing but the finalizer.
-        let has_applied = |now: &Object| !matches!(share(now, &spec.field_manager, Part::Object), Ok(None));
+        // An apply of another one would drop what this manager has applied, its own finalizer first.
         let own = spec.server_side_apply && self.own_finalizer() == Some(finalizer);
-        let apply = |now: &Object| if own && !has_applied(now) { finalizer::Apply::Yes } else { finalizer::Apply::No };
-        let plan = |now: &Object| finalizer::add(now, &spec.primary, finalizer, &spec.field_manager, apply(now));
+        let apply = if own { finalizer::Apply::Yes } else { finalizer::Apply::No };
+        let plan = |now: &Object| finalizer::add(now, &spec.primary, finalizer, &spec.field_manager, apply);
         // The run may have removed it itself.
         let cached = self.primaries.get(primary.key()).filter(|now| now.header().uid == primary.header().uid);
         Ok(match self.until_no_conflict(cached.as_ref().unwrap_or(primary), plan).await? {

@@ -1,6 +1,6 @@
 //! Keeps what is known of the operators of the cluster, between who reads them for the supervisor and who says how they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,9 @@ const REMEMBERED: usize = 1000;
 /// So many operators of a namespace are read beyond those that its ceiling permits, to say of each what is wrong.
 const SPARE: usize = 16;
 
+/// So many beyond those are said to be too many; of the rest nothing is said, nor kept: whoever makes them without end costs nobody anything.
+const TOLD: usize = 64;
+
 /// The operators of the cluster as they were read last.
 pub struct Known {
     /// The daemon's own namespace.
@@ -38,6 +41,8 @@ pub struct Known {
     join: Join,
     watched: Mutex<BTreeMap<Arc<str>, Watched>>,
     all: Mutex<BTreeMap<PathBuf, Posted>>,
+    /// Those of which nothing is said.
+    unsaid: Mutex<HashSet<ObjectRef>>,
     /// Those that are gone, for a while: since when.
     gone: Mutex<Vec<(Instant, Posted)>>,
     /// One is to be looked at again, though it has not changed.
@@ -64,6 +69,7 @@ impl Known {
             join,
             watched: Mutex::default(),
             all: Mutex::default(),
+            unsaid: Mutex::default(),
             gone: Mutex::default(),
             again: Notify::new(),
             news: Notify::new(),
@@ -154,18 +160,25 @@ impl Known {
         listed.flat_map(|operators| operators.cache.list()).collect()
     }
 
-    /// Returns those of namespaces with a ceiling that are not even read, as there are many more than it permits: those go first that are wanted, then
-    /// by name.
-    fn crowd(objects: &[Object], before: &[Operator], ceilings: &Ceilings) -> BTreeSet<ObjectRef> {
+    /// Returns those of namespaces with a ceiling that are not even read, as there are many more than it permits, and of how many of these nothing is
+    /// said: those go first that are wanted, then by name.
+    fn crowd(objects: &[Object], before: &[Operator], ceilings: &Ceilings) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
         let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
-        let mut crowd = BTreeSet::new();
-        for (namespace, ceiling) in ceilings.namespaces().filter_map(|one| Some((one, ceilings.of(one)?))) {
-            let mut keys: Vec<&ObjectRef> = objects.iter().map(Object::key).collect();
-            keys.retain(|key| key.namespace.as_ref() == Some(namespace));
-            keys.sort_by_key(|key| (!wanted.contains(&*object_path(key)), &key.name));
-            crowd.extend(keys.into_iter().skip(ceiling.operators.saturating_add(SPARE)).cloned());
+        let mut namespaces = HashMap::<&Arc<str>, Vec<&ObjectRef>>::new();
+        for (namespace, key) in objects.iter().filter_map(|one| Some((one.key().namespace.as_ref()?, one.key()))) {
+            namespaces.entry(namespace).or_default().push(key);
         }
-        crowd
+        let (mut unread, mut unsaid) = (HashSet::new(), HashSet::new());
+        for (namespace, mut keys) in namespaces {
+            let most = ceilings.of(namespace).map_or(usize::MAX, |ceiling| ceiling.operators.saturating_add(SPARE));
+            if keys.len() > most {
+                keys.sort_by_cached_key(|key| (!wanted.contains(&*object_path(key)), Arc::clone(&key.name)));
+                let mut beyond = keys.into_iter().skip(most).cloned();
+                unread.extend(beyond.by_ref().take(TOLD));
+                unsaid.extend(beyond);
+            }
+        }
+        (unread, unsaid)
     }
 
     /// Whether an object is there no more. One that is there but can't be read, for want of room, neither changes nor ends; nor does one of a namespace
@@ -179,10 +192,13 @@ impl Known {
 
     /// Whether one of them is not as it was read last.
     pub(super) fn differs(&self) -> bool {
-        let (ceilings, all) = (self.ceilings.now(), self.all.lock());
+        let (ceilings, all, unsaid) = (self.ceilings.now(), self.all.lock(), self.unsaid.lock());
+        let by_key: HashMap<_, _> = all.values().map(|posted| (&posted.key, posted)).collect();
         let is_read = |object: &Object| {
-            let posted = all.get(&object_path(object.key()));
-            posted.is_some_and(|posted| posted.is(object) && posted.under == self.under(object.key(), &ceilings))
+            let key = object.key();
+            let is_it = |posted: &&Posted| posted.is(object) && posted.under == self.under(key, &ceilings);
+            // Whether something is said of it by now depends on the others.
+            unsaid.contains(key) || by_key.get(key).is_some_and(is_it)
         };
         all.values().any(|posted| self.is_gone(&posted.key)) || !self.objects().iter().all(is_read)
     }
@@ -197,9 +213,12 @@ impl Known {
     pub(super) fn look(&self, before: &[Operator], defaults: &Defaults) -> Vec<File> {
         let mut all = self.all.lock();
         let mut known = std::mem::take(&mut *all);
-        let objects = self.objects();
+        let mut objects = self.objects();
         let ceilings = self.ceilings.now();
-        let crowd = Self::crowd(&objects, before, &ceilings);
+        let (crowd, unsaid) = Self::crowd(&objects, before, &ceilings);
+        objects.retain(|object| !unsaid.contains(object.key()));
+        known.retain(|_, posted| !unsaid.contains(&posted.key));
+        *self.unsaid.lock() = unsaid;
         all.extend(objects.iter().map(|object| {
             let path = object_path(object.key());
             let under = self.under(object.key(), &ceilings);
@@ -221,9 +240,9 @@ impl Known {
         let more = left.len().saturating_sub(REMEMBERED);
         left.drain(..more);
         drop(left);
+        let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
         for posted in all.values_mut().filter(|posted| posted.content.is_err()) {
-            let goes_on = before.iter().any(|operator| operator.origin.file() == posted.path);
-            if !goes_on && posted.revival == Revival::Unneeded && posted.last_good.is_some() {
+            if !wanted.contains(&*posted.path) && posted.revival == Revival::Unneeded && posted.last_good.is_some() {
                 posted.revival = Revival::UnderWay;
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use capstan_core::budget::Budget;
 use capstan_core::manifest::{Ceiling, Component, Defaults, Operator, object_path, parse_object};
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
+use capstan_core::operator::status::REMEMBERED;
 use capstan_core::operator::tenant;
 use capstan_core::registry::Digest;
 use capstan_core::text;
@@ -189,7 +190,8 @@ impl Reading<'_> {
     /// Returns the operator that was in force last, with components that never are anything else.
     fn last_good(&self, object: &Value) -> Option<Operator> {
         let remembered = object.pointer("/status/inForce")?;
-        let spec: Value = serde_json::from_str(remembered.get("spec")?.as_str()?).ok()?;
+        let spec = remembered.get("spec")?.as_str().filter(|spec| spec.len() <= REMEMBERED)?;
+        let spec = Budget::of_run().read(spec).ok()?;
         let then = json!({ "metadata": { "name": object.pointer("/metadata/name") }, "spec": spec });
         let mut operator = self.operator(&then).ok()?;
         for (name, plugin) in &mut operator.plugins {
@@ -276,6 +278,8 @@ mod tests {
             json!({ "generation": 2, "spec": then }),
             json!({ "generation": 2, "spec": then, "images": { "web": "sha256:x" } }),
             json!({ "generation": 2, "spec": "{", "images": { "web": digest } }),
+            // The daemon writes none that is so long.
+            json!({ "generation": 2, "spec": format!("{then}{}", " ".repeat(REMEMBERED)), "images": { "web": digest } }),
         ] {
             assert_eq!(read(broken.clone()), None, "{broken}");
         }

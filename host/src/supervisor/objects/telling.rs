@@ -120,8 +120,9 @@ impl Teller {
     /// Forgets those that are gone, and tells what they have left behind (`OP-8`).
     fn bury(&mut self, present: &[Posted]) {
         let Self { status, told, .. } = &mut *self;
+        let there: BTreeMap<_, _> = present.iter().map(|posted| (&posted.path, &posted.uid)).collect();
         told.retain(|path, told| {
-            let stays = present.iter().any(|posted| (&posted.path, &posted.uid) == (path, &told.posted.uid));
+            let stays = there.get(path) == Some(&&told.posted.uid);
             if !stays {
                 status.rival(&told.posted.name, None);
             }
@@ -129,8 +130,10 @@ impl Teller {
         });
         let gone = self.known.gone();
         let heeded = present.iter().filter(|posted| posted.refused.is_none());
-        for Posted { name, object, .. } in heeded.chain(&gone) {
-            for message in self.status.take_left(name, FAREWELL) {
+        // Of two of one name, the one that is there.
+        let named: BTreeMap<_, _> = gone.iter().chain(heeded).map(|posted| (&posted.name, &posted.object)).collect();
+        for (name, message) in self.status.take_left(|name| named.contains_key(name), FAREWELL) {
+            if let Some(object) = named.get(&name) {
                 // OP-8
                 self.record(object, Event::warning("FinalizersLeft", message.clone(), message));
             }

@@ -69,8 +69,7 @@ impl Status {
 
     /// Returns what is wrong with the manifest of this file or object.
     pub(in crate::supervisor) fn problem_of(&self, file: &Path) -> Option<String> {
-        let manifests = self.manifests.lock();
-        manifests.iter().find(|manifest| manifest.file == file).map(|manifest| manifest.problem.clone())
+        self.manifests.lock().get(file).map(|manifest| manifest.problem.clone())
     }
 
     /// Says who else runs an operator; nobody any more without a name.
@@ -91,13 +90,17 @@ impl Status {
         left.drain(..more);
     }
 
-    /// Takes what this operator has left behind within a time: what was left before is no news of it.
-    pub(in crate::supervisor) fn take_left(&self, operator: &Arc<str>, within: Duration) -> Vec<String> {
+    /// Takes what these operators have left behind within a time, each with what: what was left before is no news of them.
+    pub(in crate::supervisor) fn take_left(
+        &self,
+        is_one: impl Fn(&Arc<str>) -> bool,
+        within: Duration,
+    ) -> Vec<(Arc<str>, String)> {
         let mut left = self.left.lock();
         left.retain(|(since, ..)| since.elapsed() < within);
-        let (own, others): (VecDeque<_>, _) = left.drain(..).partition(|(_, of, _)| of == operator);
+        let (own, others): (VecDeque<_>, _) = left.drain(..).partition(|(_, of, _)| is_one(of));
         *left = others;
-        own.into_iter().map(|(.., what)| what).collect()
+        own.into_iter().map(|(_, of, what)| (of, what)).collect()
     }
 
     /// Returns the operators that other daemons run, too.
