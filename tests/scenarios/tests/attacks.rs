@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::wait;
+use cluster::{Query, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -479,4 +479,35 @@ fn expressions_about_what_comes_hold_up_no_events_of_others() {
     let asked = daemon.count("capstan_callback_failures_total", "");
     assert!(asked < 300 * 30, "the victim's turn came before all that had been asked");
     assert_eq!(daemon.get("/readyz").0, 200);
+}
+
+// === writing ===
+
+#[test]
+fn a_plugin_writes_no_more_than_it_may_whatever_its_primaries_ask_for() {
+    let limits = "limits: { requestsPerSecond: 20 }\n";
+    let setting = Setting { plugin: limits, controller: "rateLimit: none\n", ..Setting::default() };
+    let attacked = Attacked::begin("writes", &setting);
+    let count = json!([{ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" }]);
+    let spec = json!({ "reconcile": { "do": count, "status": {}, "reschedule": 0 } });
+    for n in 0..8 {
+        attacked.attack(&format!("writer-{n}"), spec.clone());
+    }
+    let audit = attacked.place.cluster.audit().unwrap();
+    let query =
+        |mark| Query::since(mark).namespace(attacked.place.namespace.name()).resource("probes").verbs(["patch"]);
+    let written = |query: &Query| {
+        let requests = audit.requests(query).unwrap();
+        requests.into_iter().filter(|request| request.name.starts_with("writer-")).count()
+    };
+    let begun = audit.mark().unwrap();
+    // What it may send at once after a rest.
+    wait::until(LATER, "its burst", || (written(&query(begun)) > 100).then_some(())).unwrap();
+    let (mark, since) = (audit.mark().unwrap(), Instant::now());
+    attacked.others_are_well();
+    wait::until(LATER, "three seconds", || (since.elapsed() > Duration::from_secs(3)).then_some(())).unwrap();
+    let (more, took) = (written(&query(mark)), since.elapsed());
+    let most = 20 * (took.as_secs() + 3);
+    assert!((20..=usize::try_from(most).unwrap()).contains(&more), "{more} writes in {took:?}");
+    attacked.end();
 }

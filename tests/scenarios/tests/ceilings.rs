@@ -302,6 +302,36 @@ fn what_runs_has_its_room_whoever_asks_for_more_and_of_a_crowd_most_is_not_read(
 }
 
 #[test]
+fn a_team_that_makes_operators_without_end_costs_others_nothing() {
+    // CE-5
+    let company = Company::new("ce-flood", 2, &probes_and_maps(), json!({ "operators": 2 }));
+    let daemon = company.daemon();
+    let (flooding, other) = (&company.teams[0], &company.teams[1]);
+    company.apply(&operator(other.name(), "web", "good"));
+    company.await_state(other, "web", "Active");
+    let (api, path) = (company.place.cluster.api(), flooding.path("capstan.dev/v1alpha1", "operators"));
+    for number in 0..1500 {
+        api.create(&path, &operator(flooding.name(), &format!("x{number}"), "x")).unwrap();
+        if number % 100 == 0 {
+            assert_eq!(daemon.get("/livez").0, 200);
+        }
+    }
+    company.probe(other, "first");
+    company.await_map(other, "first", "good");
+    // Those that it may have, those that are read, and those of which it is said that they are too many.
+    let said = || {
+        let all = api.get(&path).unwrap();
+        let said = all["items"].as_array().unwrap().iter().filter(|object| object["status"]["state"].is_string());
+        said.count()
+    };
+    wait::until(LATER, "what is said", || (said() == 2 + 16 + 64).then_some(())).unwrap();
+    company.apply(&operator(other.name(), "web", "better"));
+    company.await_map(other, "first", "better");
+    assert_eq!((daemon.get("/livez").0, said()), (200, 2 + 16 + 64));
+    daemon.stop();
+}
+
+#[test]
 fn a_team_pulls_its_component_with_a_secret_of_its_own() {
     // CE-2, CE-4
     let mut registry = Registry::start();

@@ -12,6 +12,9 @@ use crate::object::{Change, Object, ObjectRef, Version};
 /// The most bytes of objects that are kept for questions, beside those that the caches have.
 const MOST: usize = 4 << 20;
 
+/// What an object takes that waits, in bytes: its key in each list, and what is known of it beside objects.
+pub(super) const EACH: usize = 256;
+
 /// The objects that wait, in each namespace in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
@@ -30,7 +33,7 @@ pub(super) struct Backlog {
     ends: bool,
 }
 
-/// A deletion that there is no room to keep.
+/// A change that there is no room to keep.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) change: Change,
@@ -101,6 +104,16 @@ impl Backlog {
     #[must_use]
     pub(super) fn with_ends(self, ends: bool) -> Self {
         Self { ends, ..self }
+    }
+
+    /// Returns true if an object waits.
+    pub(super) fn waits(&self, key: &ObjectRef) -> bool {
+        self.waiting.contains_key(key)
+    }
+
+    /// Returns what those that wait take beside objects, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        self.waiting.len() * EACH
     }
 
     /// Notes that the look-ups of an object have to follow it.

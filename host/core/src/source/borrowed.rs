@@ -1,4 +1,4 @@
-//! Decides whether the keys of a source's look-ups find room in the memory of the plugin that has declared them.
+//! Decides whether the keys of a source's look-ups, and what waits to be asked about, find room in the memory of the plugin that has declared it.
 
 use crate::room::charge::Charge;
 

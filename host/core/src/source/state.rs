@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cache::Cache;
 use crate::object::{Change, Object, ObjectRef, Version};
 use crate::source::answers::Answers;
-use crate::source::backlog::{Backlog, Refused, is_at_home};
+use crate::source::backlog::{Backlog, EACH, Refused, is_at_home};
 use crate::source::behind::Behind;
 use crate::source::borrowed::Borrowed;
 use crate::source::echo::{EchoFilter, Listing, Released, Verdict};
@@ -120,7 +120,9 @@ impl State {
         let listing = if self.listing.contains(place) { Listing::Running } else { Listing::Idle };
         match facts {
             Some(facts) => self.look_up(&key, facts),
-            None => self.backlog.note(&key),
+            None => {
+                self.note(&key);
+            }
         }
         if !self.overlay.is_empty() {
             self.overlay.saw(&change, synced);
@@ -130,20 +132,52 @@ impl State {
     }
 
     /// Takes in a change whose object waits to be asked about, in one step: whoever asks moves the object in the look-ups, and those
-    /// whose it was have to be told of the change. Returns a deletion that there is no room to keep.
+    /// whose it was have to be told of the change. Returns one that there is no room to keep.
     pub(super) fn take_later(&mut self, change: Change) -> Option<Refused> {
         let key = change.object().key().clone();
-        let known = self.related.known(&key).cloned();
-        match self.take(change, None) {
-            Verdict::Pass(change) => self.backlog.add(change, BTreeSet::new()),
+        let known = self.related.known(&key).cloned().unwrap_or_default();
+        let mut refused = match self.take(change, None) {
+            Verdict::Pass(change) => self.put_off(change, BTreeSet::new())?,
             Verdict::Held => {
-                self.windows.concerns(&key, known.unwrap_or_default());
-                None
+                self.windows.concerns(&key, known);
+                return None;
             }
             Verdict::Released(Released { change, mut mapped }) => {
-                mapped.extend(known.into_iter().flatten());
-                self.backlog.add(change, mapped)
+                mapped.extend(known.iter().cloned());
+                self.put_off(change, mapped)?
             }
+        };
+        refused.mapped.extend(known);
+        Some(refused)
+    }
+
+    /// Has a change asked about later. Returns it if there is no room for that: a deletion also, if there is none for its object.
+    pub(super) fn put_off(&mut self, change: Change, mut mapped: BTreeSet<ObjectRef>) -> Option<Refused> {
+        let known = self.related.known(change.object().key()).cloned();
+        if self.note(change.object().key()) {
+            return self.backlog.add(change, mapped);
+        }
+        mapped.extend(known.into_iter().flatten());
+        Some(Refused { change, first: None, mapped })
+    }
+
+    /// Notes that the look-ups of an object have to follow it. Returns false if there is no room for that: then it has no keys, and each read
+    /// asks it.
+    pub(super) fn note(&mut self, key: &ObjectRef) -> bool {
+        if self.backlog.waits(key) || self.borrow_with(EACH) {
+            self.backlog.note(key);
+            return true;
+        }
+        self.forget_keys(key);
+        self.unkeyed.insert(key.clone());
+        false
+    }
+
+    /// Has no look-up lead to an object.
+    fn forget_keys(&mut self, key: &ObjectRef) {
+        Move::away().apply(key, &mut self.related);
+        for lookup in self.indexes.values_mut() {
+            Move::away().apply(key, lookup);
         }
     }
 
@@ -184,16 +218,21 @@ impl State {
         let rest = self.unkeyed.range((after, Bound::Unbounded));
         let keys: Vec<_> = rest.chain(&self.unkeyed).take(most.min(self.unkeyed.len())).cloned().collect();
         for key in &keys {
-            self.backlog.note(key);
+            self.note(key);
         }
         keys.into_iter().last()
     }
 
-    /// Borrows the memory that the look-ups take, and answers. Returns false if there is not enough.
+    /// Borrows the memory that the look-ups take, answers, and what waits. Returns false if there is not enough.
     pub(super) fn borrow(&mut self) -> bool {
+        self.borrow_with(0)
+    }
+
+    /// Does so for as many bytes more.
+    fn borrow_with(&mut self, more: usize) -> bool {
         let indexes: usize = self.indexes.values().map(Lookup::bytes).sum();
         let answers = self.mapped.bytes() + self.led.bytes() + self.overlay.bytes();
-        self.borrowed.fits(self.related.bytes() + indexes + answers)
+        self.borrowed.fits(self.related.bytes() + indexes + answers + self.backlog.weight() + more)
     }
 
     /// Keeps what the component has said of a primary, in place of what it has said of others if there is no room for both. Returns

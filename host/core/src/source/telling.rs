@@ -279,17 +279,17 @@ impl Source {
 
     /// Lets the look-ups follow an object later.
     pub(super) fn note(&self, key: &ObjectRef) {
-        self.state.write().backlog.note(key);
+        self.state.write().note(key);
         self.work.notify_one();
     }
 
     /// Lets a change be asked about later, as [`Source::waits`] says.
     fn put_off(&self, change: Change, mapped: BTreeSet<ObjectRef>) -> Vec<Trigger> {
-        let refused = self.state.write().backlog.add(change, mapped);
+        let refused = self.state.write().put_off(change, mapped);
         self.waits(refused)
     }
 
-    /// Has what now waits asked about. Returns the triggers for the queue of a deletion that there was no room to keep:
+    /// Has what now waits asked about. Returns the triggers for the queue of a change that there was no room to keep:
     /// then no filter is asked, as if it had no answer, and all primaries run that it may concern.
     pub(super) fn waits(&self, refused: Option<Refused>) -> Vec<Trigger> {
         let Some(Refused { change, first, mapped: mut primaries }) = refused else {
@@ -302,7 +302,11 @@ impl Source {
             let mut state = self.state.write();
             primaries.extend(state.related.known(key).cloned().into_iter().flatten());
             state.look_up(key, &gone);
-            state.everybody |= self.asks_primaries();
+            let stays = !matches!(change, Change::Deleted { .. });
+            if stays {
+                state.unkeyed.insert(key.clone());
+            }
+            state.everybody |= self.asks_primaries() || stays && !self.is_of_primaries();
         }
         self.work.notify_one();
         self.former(first.as_ref(), &change).into_iter().chain(self.accepted(&change, primaries)).collect()

@@ -1622,6 +1622,58 @@ fn what_has_found_no_room_in_the_look_ups_is_found_once_it_has() {
 }
 
 #[test]
+fn what_finds_no_room_to_wait_in_is_passed_on_without_a_question() {
+    // IS-1, IM-5
+    let room = Room::new(0);
+    let pages = Arc::new(source(Role::Primary, Filter::default(), &[]));
+    Informer::new(&pages, None).applied(object("p", 1, ""));
+    let source = asking("false").beside(&pages).charging(|| Some(room.holding(&"p".into())));
+    let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+    let waiting = || source.state.read().backlog.len();
+    let mut version = 1;
+    while waiting() == usize::try_from(version - 1).unwrap() {
+        version += 1;
+        assert_eq!(informer.applied(owned(&format!("s{version}"), version, "p")), NOBODY, "nothing is asked here");
+    }
+    let most = waiting();
+    assert_eq!(source.state.read().unkeyed.len(), 1);
+    informer.applied(owned("s2", version + 1, "p"));
+    assert_eq!((waiting(), source.state.read().unkeyed.len()), (most, 1), "it waits already");
+    informer.asks = true;
+    assert_eq!(told(&informer.asked()), ["n/p related"], "whoever it may concern");
+    assert_eq!(source.related(&key("p")).len(), most + 1);
+    assert!(source.key_again(None).is_some());
+    assert_eq!(told(&informer.asked()), NOBODY);
+    assert_eq!((waiting(), source.state.read().unkeyed.len()), (0, 0));
+}
+
+#[test]
+fn a_primary_that_finds_no_room_to_wait_in_runs_whatever_the_filter_would_say() {
+    // IS-1
+    let room = Room::new(0);
+    let no = Some(Question::Cel(Expression::parse("false", &["object"]).unwrap()));
+    let filter = Filter::primary(
+        PrimaryFilter { generation_aware: true, finalizer: None },
+        Filters { generic: no, ..Filters::default() },
+    );
+    let source = source(Role::Primary, filter, &[]).charging(|| Some(room.holding(&"p".into())));
+    let mut informer = Informer { asks: false, ..Informer::new(&source, None) };
+    let mut version = 0;
+    let passed = loop {
+        version += 1;
+        let passed = informer.applied(object(&format!("p{version}"), version, ""));
+        if !passed.is_empty() {
+            break passed;
+        }
+    };
+    assert_eq!(passed, [format!("n/p{version} changed")]);
+    assert_eq!(informer.event(Event::Deleted(object(&format!("p{version}"), version + 1, ""))).len(), 1);
+    informer.asks = true;
+    assert_eq!(told(&informer.asked()), NOBODY);
+    assert!(source.state.read().unkeyed.is_empty());
+}
+
+#[test]
 fn what_finds_no_room_in_the_look_ups_is_asked_at_each_read() {
     // IX-2
     let room = Room::new(0);
