@@ -90,8 +90,7 @@ impl Controller {
         let apply = if own { finalizer::Apply::Yes } else { finalizer::Apply::No };
         let plan = |now: &Object| finalizer::add(now, &spec.primary, finalizer, &spec.field_manager, apply);
         // The run may have removed it itself.
-        let cached = self.primaries.get(primary.key()).filter(|now| now.header().uid == primary.header().uid);
-        Ok(match self.until_no_conflict(cached.as_ref().unwrap_or(primary), plan).await? {
+        Ok(match self.until_no_conflict(&self.newest(primary), plan).await? {
             // Its source keeps a part of it, which is enough to see the finalizer.
             Settled::Read(now) if self.primaries.has_forgotten(&now) => {
                 self.whole(now).await?.unwrap_or_else(|| primary.clone())
@@ -134,13 +133,18 @@ impl Controller {
     /// Returns the newest version of a primary; from the API server, if the caches show none of the finalizers
     /// (`FI-3`). `None` if it is gone.
     async fn newest_with(&self, primary: &Object, finalizers: &[&str]) -> Result<Option<Object>, cluster::Error> {
-        let same = |object: &Object| object.header().uid == primary.header().uid;
-        let cached = self.primaries.get(primary.key()).filter(same).unwrap_or_else(|| primary.clone());
+        let cached = self.newest(primary);
         if finalizers.iter().any(|name| cached.header().has_finalizer(name)) {
             return Ok(Some(cached));
         }
         let live = self.cluster.get(&self.spec.primary, primary.key()).await?;
-        Ok(live.filter(same))
+        Ok(live.filter(|live| live.header().uid == primary.header().uid))
+    }
+
+    /// Returns the newest version of a primary that the caches have; as it is given, if they have none.
+    fn newest(&self, primary: &Object) -> Object {
+        let cached = self.primaries.get(primary.key()).filter(|now| now.header().uid == primary.header().uid);
+        cached.unwrap_or_else(|| primary.clone())
     }
 
     /// Sends the write that `plan` returns for the newest version, in up to ten tries (`FI-4`).
