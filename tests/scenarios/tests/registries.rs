@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use capstan_core::registry::Digest;
 use cluster::wait;
 use scenarios::registry::Registry;
 use scenarios::{LATER, Place, Start, capstan, component, replace};
@@ -176,6 +177,74 @@ fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
     assert!(code == 1 && said.contains("it wants to know who asks (401)"), "{said}");
     let (code, said) = shop.capstan(&["pull", &reference, "-o", &file]);
     assert!(code == 1 && said.contains("TLS with https://127.0.0.1"), "{said}");
+}
+
+/// Sends a request as any client of registries does, and returns the answer with its head.
+fn curl(registry: &Registry, path: &str, arguments: &[&str]) -> (String, Vec<u8>) {
+    let url = if path.starts_with('/') { format!("https://{}{path}", registry.address()) } else { path.to_owned() };
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--fail", "-i", "--noproxy", "*", "-u", "user:pass", "--cacert"]);
+    command.arg(registry.certificate()).args(arguments).arg(url);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+    let answer = output.stdout;
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    (String::from_utf8_lossy(&answer[..end]).into_owned(), answer[end + 4..].to_vec())
+}
+
+#[test]
+fn another_client_reads_what_was_pushed_and_what_it_pushes_is_pulled() {
+    // OC-2, OC-3
+    const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+    let shop = Shop::new("registry");
+    let (registry, ca) = (&shop.registry, shop.ca());
+    let pushed = shop.push(OLD);
+    let accept = format!("accept: {MANIFEST}");
+    let (_, manifest) = curl(registry, "/v2/team/webpage/manifests/1", &["-H", &accept]);
+    assert_eq!(Digest::sha256(&manifest).to_string(), pushed);
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let layer = &manifest["layers"][0];
+    assert_eq!((&layer["mediaType"], &manifest["layers"][1]), (&json!("application/wasm"), &Value::Null));
+    let blob = format!("/v2/team/webpage/blobs/{}", layer["digest"].as_str().unwrap());
+    assert!(curl(registry, &blob, &[]).1 == fs::read(component("webpage")).unwrap());
+
+    // As others push: without Capstan's annotations, and with a config of their own.
+    let put = |bytes: &[u8]| {
+        let file = shop.folder.path().join("part");
+        fs::write(&file, bytes).unwrap();
+        let (head, _) = curl(registry, "/v2/others/webpage/blobs/uploads/", &["-X", "POST", "-d", ""]);
+        let place = head
+            .lines()
+            .find_map(|line| Some(line.split_once(": ")?.1).filter(|_| line.to_lowercase().starts_with("location")));
+        let digest = Digest::sha256(bytes).to_string();
+        let url = format!("{}&digest={digest}", place.unwrap());
+        let data = format!("@{}", file.display());
+        curl(registry, &url, &["-X", "PUT", "-H", "content-type: application/octet-stream", "--data-binary", &data]);
+        json!({ "digest": digest, "size": bytes.len() })
+    };
+    let part = |media_type: &str, bytes: &[u8]| {
+        let mut part = put(bytes);
+        part["mediaType"] = json!(media_type);
+        part
+    };
+    let component = fs::read(component("webpage")).unwrap();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": part("application/vnd.wasm.config.v0+json", br#"{"architecture":"wasm","os":"wasip2"}"#),
+        "layers": [part("application/wasm", &component)],
+    });
+    let kind = format!("content-type: {MANIFEST}");
+    curl(
+        registry,
+        "/v2/others/webpage/manifests/2",
+        &["-X", "PUT", "-H", &kind, "--data-binary", &manifest.to_string()],
+    );
+    let (reference, file) =
+        (format!("{}/others/webpage:2", registry.address()), shop.folder.path().join("theirs.wasm"));
+    let (code, said) = shop.capstan(&["pull", &reference, "-o", &file.display().to_string(), "--ca", &ca]);
+    assert_eq!(code, 0, "{said}");
+    assert!(fs::read(&file).unwrap() == component);
 }
 
 #[test]
