@@ -40,16 +40,30 @@ const LAST: Patience = Patience::new(200, 60);
 struct Crowd {
     name: &'static str,
     plugins: usize,
+    work: Work,
+}
+
+/// Who works for a crowd.
+#[derive(Clone, Copy)]
+enum Work {
+    /// Its components.
+    Guest,
+    /// The daemon: it compares long lists.
+    Host,
 }
 
 const ALONE: &str = "alone";
 
-const CROWDS: [Crowd; 4] = [
-    Crowd { name: ALONE, plugins: 0 },
-    Crowd { name: "8 runs, one plugin", plugins: 1 },
-    Crowd { name: "80 runs, 10 plugins", plugins: 10 },
-    Crowd { name: "400 runs, 50 plugins", plugins: 50 },
+const CROWDS: [Crowd; 5] = [
+    Crowd { name: ALONE, plugins: 0, work: Work::Guest },
+    Crowd { name: "8 runs, one plugin", plugins: 1, work: Work::Guest },
+    Crowd { name: "80 runs, 10 plugins", plugins: 10, work: Work::Guest },
+    Crowd { name: "400 runs, 50 plugins", plugins: 50, work: Work::Guest },
+    Crowd { name: "8 that compare, one plugin", plugins: 1, work: Work::Host },
 ];
+
+/// How many entries the lists have that are compared.
+const ENTRIES: usize = 5_000;
 
 pub(super) fn measure(rounds: &mut Rounds<'_>, stage: &Stage) -> Result<()> {
     stage.replace(COMPONENT, &std::fs::read(&rounds.subject.probe)?)?;
@@ -72,7 +86,7 @@ impl Crowd {
     fn measure(self, rounds: &mut Rounds<'_>, stage: &Stage, event: usize) -> Result<Spread> {
         let mut daemon = stage.ready("neighbours", &self.manifest(event))?;
         started(&mut daemon, CHANGES)?;
-        load::create(stage, &probes_path(NAMESPACE), self.plugins * EACH, |number| spinner(number, event))?;
+        load::create(stage, &probes_path(NAMESPACE), self.plugins * EACH, |number| self.work.primary(number, event))?;
         started(&mut daemon, CHANGES + self.plugins * EACH)?;
         let span = Span::begin(stage, Some(&daemon))?;
         let (sent, probed) = changed(stage, &daemon, event)?;
@@ -170,8 +184,17 @@ fn victim(number: usize, event: usize) -> Value {
     labelled_probe(&probe_name(number), "none", &spec(event))
 }
 
-/// A primary whose runs compute for minutes.
-fn spinner(number: usize, event: usize) -> Value {
-    let spec = json!({ "reconcile": { "do": [{ "busyMs": 240_000 }] } });
-    labelled_probe(&format!("spinner-{event}-{number}"), &format!("{event}-{}", number / EACH), &spec)
+impl Work {
+    /// Returns a primary whose runs compute for minutes, or again and again.
+    fn primary(self, number: usize, event: usize) -> Value {
+        let spec = match self {
+            Self::Guest => json!({ "reconcile": { "do": [{ "busyMs": 240_000 }] } }),
+            Self::Host => {
+                let list = |from: usize| json!({ "spec": (from..from + ENTRIES).map(|n| json!({ "n": n })).collect::<Vec<_>>() });
+                let compare = json!({ "by": "generic", "actual": list(0), "desired": list(1) });
+                json!({ "reconcile": { "do": [{ "compare": compare }], "reschedule": 0 } })
+            }
+        };
+        labelled_probe(&format!("spinner-{event}-{number}"), &format!("{event}-{}", number / EACH), &spec)
+    }
 }
