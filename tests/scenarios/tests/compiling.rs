@@ -124,6 +124,33 @@ fn what_is_compiled_already_starts_first_and_a_corrected_component_is_not_waited
     daemon.await_plugin("slow", "active", 1);
 }
 
+/// Returns the largest file of a folder.
+fn largest(folder: &Path) -> PathBuf {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    files.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
+}
+
+#[test]
+fn code_that_somebody_has_changed_is_not_run_but_compiled_anew() {
+    let (place, folder) = (Place::new("changed-code"), Folder::new());
+    folder.put("operator.yaml", place.probe_manifest(""));
+    let daemon = start(&place, &folder, &[]);
+    daemon.await_plugin("probe", "active", 1);
+    daemon.stop();
+    let code = largest(&folder.path("cache"));
+    let mut bytes = fs::read(&code).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&code, bytes).unwrap();
+    for compiled in [1, 0] {
+        let daemon = start(&place, &folder, &[]);
+        daemon.await_plugin("probe", "active", 1);
+        assert_eq!(daemon.count("capstan_components_compiled_total", ""), compiled);
+        assert_eq!(daemon.log().contains("compiling again"), compiled > 0, "{}", daemon.log());
+        daemon.stop();
+    }
+}
+
 #[test]
 fn what_could_not_be_compiled_by_the_daemons_own_fault_is_tried_again() {
     let (place, folder) = (Place::new("own-fault"), Folder::new());
