@@ -1633,6 +1633,7 @@ fn what_finds_no_room_to_wait_in_is_passed_on_without_a_question() {
     let mut version = 1;
     while waiting() == usize::try_from(version - 1).unwrap() {
         version += 1;
+        assert!(version < 10_000, "all find room");
         assert_eq!(informer.applied(owned(&format!("s{version}"), version, "p")), NOBODY, "nothing is asked here");
     }
     let most = waiting();
@@ -1642,6 +1643,10 @@ fn what_finds_no_room_to_wait_in_is_passed_on_without_a_question() {
     informer.asks = true;
     assert_eq!(told(&informer.asked()), ["n/p related"], "whoever it may concern");
     assert_eq!(source.related(&key("p")).len(), most + 1);
+    // Once there is room, it has keys like any other.
+    for gone in 2..100 {
+        informer.event(Event::Deleted(owned(&format!("s{gone}"), version + gone, "p")));
+    }
     assert!(source.key_again(None).is_some());
     assert_eq!(told(&informer.asked()), NOBODY);
     assert_eq!((waiting(), source.state.read().unkeyed.len()), (0, 0));
@@ -1661,6 +1666,7 @@ fn a_primary_that_finds_no_room_to_wait_in_runs_whatever_the_filter_would_say() 
     let mut version = 0;
     let passed = loop {
         version += 1;
+        assert!(version < 10_000, "all find room");
         let passed = informer.applied(object(&format!("p{version}"), version, ""));
         if !passed.is_empty() {
             break passed;
