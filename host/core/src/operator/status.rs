@@ -183,6 +183,12 @@ impl Facts {
         refused || lacking.any(|plugin| failed(&plugin) && was_in_force(&plugin.name))
     }
 
+    /// Whether what can't be put in force is tried again although nothing has changed.
+    fn is_tried_again(&self) -> bool {
+        let mut failed = self.plugins.iter().filter(|plugin| plugin.problem.is_some());
+        self.refused.is_none() && failed.any(|plugin| plugin.is_tried_again)
+    }
+
     fn state(&self, loaded: &Loaded) -> State {
         let waits = self.plugins.iter().any(|plugin| plugin.state == State::Waiting) || !self.lacking.is_empty();
         match loaded {
@@ -271,6 +277,9 @@ impl Facts {
             (_, Some(why)) => ("True", "Leaving", why.clone()),
             (Loaded::Loading { reason, message }, None) => ("True", *reason, message.clone()),
             (Loaded::Asked { message }, None) => ("True", APPROVAL_REQUIRED, message.clone()),
+            (Loaded::Refused { .. }, None) if self.is_tried_again() => {
+                ("True", "Retrying", "it is tried again, though nothing has changed".to_owned())
+            }
             (Loaded::Refused { .. }, None) => ("False", "Refused", "it stays as it is until it changes".to_owned()),
             (Loaded::InForce, None) if !self.lacking.is_empty() => ("True", "Waiting", self.lacking.join("; ")),
             (Loaded::InForce, None) => ("False", "Settled", good()),
@@ -350,6 +359,7 @@ mod tests {
         // OP-3
         let absent = |plugin: Plugin| Plugin { since: None, digest: None, ..plugin };
         let failed = Plugin { problem: Some(("pull".to_owned(), "it is away".to_owned())), ..plugin(State::Outdated) };
+        let again = Plugin { is_tried_again: true, ..failed.clone() };
         let first = absent(plugin(State::Loading));
         let pulled = Plugin { is_pulled: true, ..first.clone() };
         let lacking = Facts { lacking: vec!["it may not list pages".to_owned()], ..facts(plugin(State::Active)) };
@@ -374,6 +384,10 @@ mod tests {
             (
                 facts(failed.clone()),
                 "Outdated null 0123456789ab: Loaded=False PullFailed, Ready=False PullFailed, Progressing=False Refused",
+            ),
+            (
+                facts(again),
+                "Outdated null 0123456789ab: Loaded=False PullFailed, Ready=False PullFailed, Progressing=True Retrying",
             ),
             (
                 facts(absent(failed)),
