@@ -39,9 +39,10 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a folder") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("tests") {
             found.extend(files(&path));
-        } else if path.extension().is_some_and(|kind| kind == "rs")
+        } else if path.is_file()
+            && path.extension().is_some_and(|kind| kind == "rs")
             && path.file_name().is_some_and(|name| name != "tests.rs")
         {
             found.push(path);
