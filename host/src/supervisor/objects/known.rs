@@ -161,9 +161,18 @@ impl Known {
     }
 
     /// Returns those of namespaces with a ceiling that are not even read, as there are many more than it permits, and of how many of these nothing is
-    /// said: those go first that are wanted, then by name.
-    fn crowd(objects: &[Object], before: &[Operator], ceilings: &Ceilings) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
+    /// said: those go first that are wanted, then those of which something was said before, then by name.
+    fn crowd(
+        objects: &[Object],
+        (before, known): (&[Operator], &BTreeMap<PathBuf, Posted>),
+        ceilings: &Ceilings,
+    ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
         let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
+        let rank = |key: &ObjectRef| {
+            let path = object_path(key);
+            let said = known.get(&path).map_or(2, |posted| u8::from(posted.is_crowded));
+            (!wanted.contains(&*path), said, Arc::clone(&key.name))
+        };
         let mut namespaces = HashMap::<&Arc<str>, Vec<&ObjectRef>>::new();
         for (namespace, key) in objects.iter().filter_map(|one| Some((one.key().namespace.as_ref()?, one.key()))) {
             namespaces.entry(namespace).or_default().push(key);
@@ -172,7 +181,7 @@ impl Known {
         for (namespace, mut keys) in namespaces {
             let most = ceilings.of(namespace).map_or(usize::MAX, |ceiling| ceiling.operators.saturating_add(SPARE));
             if keys.len() > most {
-                keys.sort_by_cached_key(|key| (!wanted.contains(&*object_path(key)), Arc::clone(&key.name)));
+                keys.sort_by_cached_key(|key| rank(key));
                 let mut beyond = keys.into_iter().skip(most).cloned();
                 unread.extend(beyond.by_ref().take(TOLD));
                 unsaid.extend(beyond);
@@ -215,7 +224,7 @@ impl Known {
         let mut known = std::mem::take(&mut *all);
         let mut objects = self.objects();
         let ceilings = self.ceilings.now();
-        let (crowd, unsaid) = Self::crowd(&objects, before, &ceilings);
+        let (crowd, unsaid) = Self::crowd(&objects, (before, &known), &ceilings);
         objects.retain(|object| !unsaid.contains(object.key()));
         known.retain(|_, posted| !unsaid.contains(&posted.key));
         *self.unsaid.lock() = unsaid;
