@@ -21,6 +21,7 @@ use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 mod answer;
@@ -103,7 +104,7 @@ pub struct Access {
 }
 
 /// What discovery says of a kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// Group, version and kind.
     pub gvk: Gvk,
@@ -173,15 +174,39 @@ impl ApiServer {
         self.kinds.read().get(gvk).cloned()
     }
 
-    /// Returns what discovery says of a kind, asking the API server the first time.
+    /// Returns what discovery says of a kind, asking the API server the first time, and where a request was answered since as if that
+    /// were otherwise.
     ///
     /// # Errors
     /// [`Reason::UnknownKind`] if the API server does not serve it; otherwise as the request failed.
     pub async fn resolve(&self, gvk: &Gvk) -> Result<Kind, Error> {
         self.still_leads()?;
+        let doubtful = self.presence.is_older(gvk, Duration::MAX, Instant::now()) == Some(true);
         match self.known(gvk) {
-            Some(kind) => Ok(kind),
-            None => self.discover(gvk).await,
+            Some(kind) if !doubtful => Ok(kind),
+            Some(_) | None => self.discover(gvk).await,
+        }
+    }
+
+    /// Asks what a kind is called and where it lives, unless somebody has asked so short a time ago and nothing contradicts it.
+    ///
+    /// # Errors
+    /// As the request failed: then what is remembered holds.
+    pub async fn renew(&self, gvk: &Gvk, age: Duration) -> Result<(), Error> {
+        match self.presence.is_older(gvk, age, Instant::now()) {
+            Some(false) => Ok(()),
+            Some(true) | None => self.look_again(gvk).await.map(drop),
+        }
+    }
+
+    /// Takes in that what has come of a kind contradicts what is known of that.
+    pub(crate) fn doubt(&self, gvk: &Gvk) {
+        if self.known(gvk).is_some() {
+            // It may be known because another one of its group was asked about.
+            if self.presence.of(gvk) != Some(true) {
+                self.presence.learn(gvk, true, Instant::now());
+            }
+            self.presence.doubt(gvk);
         }
     }
 
@@ -222,7 +247,7 @@ impl ApiServer {
     /// Asks which kinds of a group and version there are, and returns one of them.
     async fn discover(&self, gvk: &Gvk) -> Result<Kind, Error> {
         let about = About::new(&Identity::Daemon, "discover", gvk, None);
-        let mut load = self.transit.load();
+        let (mut load, asked) = (self.transit.load(), Instant::now());
         let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk), &mut load).await;
         let found: HashMap<_, _> = match about.kinds(answer) {
             Ok(kinds) => kinds.into_iter().take(MOST_KINDS).map(|kind| (kind.gvk.clone(), kind)).collect(),
@@ -240,7 +265,7 @@ impl ApiServer {
             }
             kinds.extend(found);
         }
-        self.presence.learn(gvk, kind.is_some());
+        self.presence.learn(gvk, kind.is_some(), asked);
         kind.ok_or_else(|| self.way.named(about.unknown()))
     }
 
@@ -319,7 +344,7 @@ impl ApiServer {
             let refused = self.way.is_refusal(response.status());
             let mut error = about.refused(response.status(), collect(response.into_body(), REFUSAL).await);
             if error.reason == Reason::UnknownKind {
-                self.presence.doubt(about.gvk);
+                self.doubt(about.gvk);
             }
             if refused {
                 // Not for good: the kubeconfig is read again.
@@ -511,7 +536,7 @@ pub(crate) mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::sync::Notify;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
