@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::MOST_KINDS;
+use super::kinds::MOST_KINDS;
 
 /// However often requests are answered as if a kind were not served, whoever heeds that asks no more often than this.
 const DOUBT: Duration = Duration::from_secs(1);

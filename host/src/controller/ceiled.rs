@@ -100,7 +100,7 @@ spec:
             ),
             // It is not served, or that is not known: there is nothing new.
             (200, r#"{"resources":[]}"#.to_owned(), None),
-            (503, String::new(), None),
+            (403, String::new(), None),
         ] {
             *answer.lock() = (status, text);
             let before = asked.lock().len();
