@@ -188,12 +188,7 @@ async fn found(controller: &Controller, key: &ObjectRef) -> Result<(Object, u32)
         Ok(Some(primary)) => {
             let recalled = u32::from(controller.primaries.has_forgotten(&primary));
             let whole = controller.whole(primary).await;
-            let unread = |error: cluster::Error| {
-                let failed = Failed::of_write(&error);
-                let failed = Failed { message: format!("reading the primary: {error}"), ..failed };
-                Ended::of(failed).heeding(error.retry_after)
-            };
-            whole.map_err(unread)?.map(|whole| (whole, recalled)).ok_or(Ended::DONE)
+            whole.map_err(|error| Ended::unread(&error))?.map(|whole| (whole, recalled)).ok_or(Ended::DONE)
         }
         Ok(None) => {
             if !controller.spec.all_events() {

@@ -51,6 +51,11 @@ impl Ended {
     /// Success; only the deletion event is awaited.
     pub(super) const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
 
+    pub(super) fn unread(error: &cluster::Error) -> Self {
+        let message = format!("reading the primary: {error}");
+        Self::of(Failed { message, ..Failed::of_write(error) }).heeding(error.retry_after)
+    }
+
     pub(super) fn not_added(error: &cluster::Error) -> Self {
         Self::of(Failed::of_finalizer("adding", error)).heeding(error.retry_after)
     }
