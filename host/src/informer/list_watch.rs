@@ -676,6 +676,7 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn watches_that_began_together_do_not_end_together() {
+        // IN-5
         let mut seconds = BTreeSet::new();
         let mut silence = BTreeSet::new();
         for _ in 0..50 {

@@ -345,7 +345,7 @@ fn s019_a_condition_is_written_to_a_deployment() {
 
 #[test]
 fn s039_two_controllers_divide_primaries_by_selectors() {
-    // IN-3
+    // IN-3, CF-8
     let place = Place::new("s039");
     let manifest = |selector: &str| place.probe_manifest(&format!("labelSelector: {selector}\n"));
     let second = place.renamed(&manifest("reconciler!=1"), "second");
@@ -361,6 +361,17 @@ fn s039_two_controllers_divide_primaries_by_selectors() {
     daemon.await_quiet();
     // The first run of each adds the finalizer.
     assert_eq!((daemon.runs_of("one"), daemon.runs_of("other")), (2, 2));
+    // What leaves the one selection is as deleted there, without its clean-up, and is new in the other.
+    place.merge(&place.probes(), "one", &json!({ "metadata": { "labels": { "reconciler": "2" } } }));
+    let moved = place.await_object(&place.probes(), "one", "the other's status", |p| {
+        p["status"]["settings"]["controller"]["name"] == format!("{own}-second")
+    });
+    let finalizers = json!(["probes.test.capstan.dev/finalizer", "second.test.capstan.dev/finalizer"]);
+    assert_eq!(moved["metadata"]["finalizers"], finalizers);
+    daemon.await_quiet();
+    let primaries = [own.to_owned(), format!("{own}-second")]
+        .map(|name| daemon.count("capstan_custom_resources", &format!("controller=\"{name}\"")));
+    assert_eq!(primaries, [0, 2]);
 }
 
 #[test]
