@@ -179,7 +179,8 @@ mod tests {
     async fn a_conflict_with_what_may_have_been_carried_out_is_the_failure_before_it() {
         // EP-34
         let apply = Verb::Apply { body: "{}".to_owned(), manager: "web".into(), force: true };
-        let (repeats, facts) = (Repeats::Writes(&apply), (Instant::now(), &Chance::default()));
+        let chance = Chance::default();
+        let (repeats, facts) = (Repeats::Writes(&apply), (Instant::now(), &chance));
         for (first, expected) in [(503, 503), (429, 409)] {
             let mut tries = Tries::new(facts.0 + Duration::from_secs(30));
             tries.after(answer(first, None), repeats, facts).unwrap();

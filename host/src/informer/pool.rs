@@ -543,6 +543,27 @@ pub(super) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_called_otherwise_by_now_is_watched_beside_what_it_was_called_before() {
+        // IN-6
+        let (client, asked) = scripted(|_| Answer(Some(200), vec![Step::Comes(end_of_list(1)), Step::Silent]));
+        let (api, stop) = (ApiServer::new(client, Managers::default()), CancellationToken::new());
+        let pool = Pool::new(Arc::new(api), Arc::default(), Memory::new(1 << 20, u64::MAX), stop);
+        let scope = super::super::list_watch::tests::scope();
+        let plates = Kind { plural: "plates".into(), ..config_maps() };
+        let keep = |kind: &Kind| pool.keep(&scope, kind, Need::all(Fields::whole()));
+        let members = [config_maps(), plates.clone(), config_maps()].map(|kind| keep(&kind));
+        sleep(Duration::from_secs(1)).await;
+        let paths = asked.lock().iter().map(|path| path.split('?').next().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!(paths, ["/api/v1/configmaps", "/api/v1/plates"]);
+        assert!(members.iter().all(Subscription::is_filled));
+        let [one, other, another] = members;
+        drop((one, another));
+        assert_eq!((pool.states().len(), other.is_filled()), (1, true));
+        drop(other);
+        assert_eq!(pool.states().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_informers_end_at_once_whatever_they_wait_for() {
         // ES-3
         let scope = |namespace: &str| Scope {
