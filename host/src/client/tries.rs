@@ -14,11 +14,11 @@ use crate::backoff::Chance;
 /// How often a request is sent in all that the API server is too busy for.
 const BUSY: u32 = 5;
 
-/// The same of one that it fails at.
-const FAILED: u32 = 4;
+/// The same of one that it fails at: whoever waits for it has a place among few, and is better off waiting elsewhere (`EP-34`).
+const FAILED: u32 = 3;
 
 /// The shortest pause, whatever the API server asks for; each further one is twice as long, up to [`LONGEST`].
-const FIRST: Duration = Duration::from_millis(250);
+const FIRST: Duration = Duration::from_millis(100);
 
 /// The longest such pause, and that of an API server which is too busy and does not say for how long.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -143,14 +143,14 @@ mod tests {
         let chance = Chance::new(|_| 1.0);
         for (repeats, code, asked, pauses) in [
             (never, 429, None, &[1500, 1500, 1500, 1500][..]),
-            (never, 429, Some(0), &[375, 750, 1500, 1500]),
+            (never, 429, Some(0), &[150, 300, 600, 1200]),
             (never, 429, Some(7), &[10_500, 10_500]),
             (never, 429, Some(60), &[]),
-            (reads, 503, None, &[375, 750, 1500]),
+            (reads, 503, None, &[150, 300]),
             (reads, 503, Some(7), &[10_500, 10_500]),
             (reads, 500, Some(60), &[]),
             (reads, 501, None, &[]),
-            (Repeats::Writes(&bound), 504, None, &[375, 750, 1500]),
+            (Repeats::Writes(&bound), 504, None, &[150, 300]),
             (Repeats::Writes(&unbound), 504, None, &[]),
             (never, 503, None, &[]),
             (reads, 409, None, &[]),
