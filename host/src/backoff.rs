@@ -88,9 +88,11 @@ impl Backoff {
         self.next = FIRST;
     }
 
-    /// Returns the pause after this error.
+    /// Returns the pause after this error, which is no shorter than the API server asks for.
     pub fn after(&mut self, error: &Error) -> Duration {
-        self.within(if error.is_outage() { LONGEST_AWAY.min(self.longest) } else { self.longest })
+        let pause = self.within(if error.is_outage() { LONGEST_AWAY.min(self.longest) } else { self.longest });
+        let asked = error.retry_after.unwrap_or_default();
+        pause.max(asked + self.chance.jitter(asked) / 2)
     }
 
     /// Returns the pause after an answer that is not the awaited one.
@@ -128,6 +130,16 @@ mod tests {
                 assert!(found <= whole && found >= whole / 2, "{found:?} of {whole:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_pause_is_no_shorter_than_the_api_server_asks_for() {
+        // EP-34
+        let mut busy = Error::new(Reason::Busy, 429, "");
+        busy.retry_after = Some(Duration::from_mins(1));
+        let mut pause = Backoff::up_to(Duration::from_secs(32), &Chance::default());
+        let found = pause.after(&busy);
+        assert!((75..=90).contains(&found.as_secs()), "{found:?}");
     }
 
     #[test]

@@ -14,16 +14,19 @@ use capstan_core::room::Room;
 use capstan_core::text::kept;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use k8s_openapi::jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 mod answer;
+mod kinds;
 mod link;
 pub mod meter;
 mod presence;
@@ -32,6 +35,7 @@ pub mod pulse;
 pub mod recorder;
 pub(crate) mod request;
 pub mod transit;
+mod tries;
 mod warned;
 mod within;
 
@@ -44,6 +48,7 @@ use presence::Presence;
 use pulse::Pulse;
 use request::Asked;
 use transit::{Load, Transit};
+use tries::{Tries, retry_after};
 use warned::Warned;
 pub use within::{InForce, Within, is_beyond};
 
@@ -53,17 +58,11 @@ pub const USER_AGENT: &str = concat!("capstan/", env!("CARGO_PKG_VERSION"));
 /// A request that has no answer after this time has failed. Watches are not bound by it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most kinds that are remembered.
-const MOST_KINDS: usize = 10_000;
-
 /// The longest answer about one object, and the longest list of kinds. An object is never longer than 3 MiB.
 const ANSWER: usize = 16 << 20;
 
 /// The longest explanation of a refusal.
 const REFUSAL: usize = 64 << 10;
-
-/// How often a request is sent again that the API server was too busy for (429).
-const BUSY_TRIES: u32 = 5;
 
 /// The API server of one cluster.
 pub struct ApiServer {
@@ -103,7 +102,7 @@ pub struct Access {
 }
 
 /// What discovery says of a kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// Group, version and kind.
     pub gvk: Gvk,
@@ -168,80 +167,9 @@ impl ApiServer {
         self.managers.read().clone()
     }
 
-    /// Returns what discovery has said of a kind; none if nobody has asked.
-    pub fn known(&self, gvk: &Gvk) -> Option<Kind> {
-        self.kinds.read().get(gvk).cloned()
-    }
-
-    /// Returns what discovery says of a kind, asking the API server the first time.
-    ///
-    /// # Errors
-    /// [`Reason::UnknownKind`] if the API server does not serve it; otherwise as the request failed.
-    pub async fn resolve(&self, gvk: &Gvk) -> Result<Kind, Error> {
-        self.still_leads()?;
-        match self.known(gvk) {
-            Some(kind) => Ok(kind),
-            None => self.discover(gvk).await,
-        }
-    }
-
-    /// Returns true if the API server serves a kind, as far as is remembered; it is asked if nothing is.
-    ///
-    /// # Errors
-    /// As the request failed: then nothing is known.
-    pub async fn serves(&self, gvk: &Gvk) -> Result<bool, Error> {
-        match self.presence.of(gvk) {
-            Some(served) => Ok(served),
-            None => self.look_again(gvk).await,
-        }
-    }
-
-    /// Asks whether the API server serves a kind, whatever is remembered.
-    ///
-    /// # Errors
-    /// As the request failed: then what is remembered holds.
-    pub async fn look_again(&self, gvk: &Gvk) -> Result<bool, Error> {
-        self.still_leads()?;
-        match self.discover(gvk).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.reason == Reason::UnknownKind => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Returns the number of warnings that it has sent.
     pub fn warnings(&self) -> Counter {
         self.warned.count.clone()
-    }
-
-    /// Returns what is remembered of which kinds are served.
-    pub fn presence(&self) -> &Presence {
-        &self.presence
-    }
-
-    /// Asks which kinds of a group and version there are, and returns one of them.
-    async fn discover(&self, gvk: &Gvk) -> Result<Kind, Error> {
-        let about = About::new(&Identity::Daemon, "discover", gvk, None);
-        let mut load = self.transit.load();
-        let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk), &mut load).await;
-        let found: HashMap<_, _> = match about.kinds(answer) {
-            Ok(kinds) => kinds.into_iter().take(MOST_KINDS).map(|kind| (kind.gvk.clone(), kind)).collect(),
-            Err(error) if error.reason == Reason::UnknownKind => HashMap::new(),
-            Err(error) => return Err(self.way.named(error)),
-        };
-        let kind = found.get(gvk).cloned();
-        {
-            let mut kinds = self.kinds.write();
-            // Others may have been there before.
-            kinds.retain(|known, _| (&known.group, &known.version) != (&gvk.group, &gvk.version));
-            // No cluster has as many, unless it names others each time: then they are asked for again.
-            if kinds.len() > MOST_KINDS {
-                kinds.clear();
-            }
-            kinds.extend(found);
-        }
-        self.presence.learn(gvk, kind.is_some());
-        kind.ok_or_else(|| self.way.named(about.unknown()))
     }
 
     /// Says whether somebody may list the objects of a kind, in one namespace or everywhere (none). It is asked for in the name
@@ -250,7 +178,7 @@ impl ApiServer {
     /// # Errors
     /// As the request failed.
     pub async fn may_list(&self, who: &Identity, kind: &Kind, namespace: Option<&str>) -> Result<bool, Error> {
-        let about = About::new(who, "review the right to list", &kind.gvk, None);
+        let about = About::new(who, "review the right to list", &kind.gvk, None).reading();
         // Nothing is stored for it.
         let (kind, mut load) = (request::review(who, kind, namespace), self.transit.load());
         let answer = self.request(&about, pulse::Kind::Read, kind, &mut load).await;
@@ -260,6 +188,8 @@ impl ApiServer {
     /// Sends a request of the daemon and returns the answer as it comes in.
     pub(crate) async fn stream(&self, kind: &Kind, verb: &str, request: Asked) -> Result<Body, Error> {
         let about = About::new(&Identity::Daemon, verb, &kind.gvk, None);
+        // Whoever watches begins again where it was, and says meanwhile that it does not.
+        let about = if verb == "list" { about.reading() } else { about };
         let response = self.in_time(&about, pulse::Kind::Read, self.send(&about, request)).await;
         Ok(response?.into_body())
     }
@@ -294,10 +224,10 @@ impl ApiServer {
         self.pulse.follow((access, about.sender()), in_time, lost).await.map_err(|error| self.way.named(error))
     }
 
-    /// Sends a request; again, for a while, if the API server is too busy.
+    /// Sends a request; again, for a while, if the API server is too busy for it, or fails at one that may be repeated.
     async fn send(&self, about: &About<'_>, request: Asked) -> Result<Response<Body>, Error> {
         let request = request.map_err(|e| about.invalid(&e))?;
-        let mut tries = 0;
+        let mut tries = Tries::new(Instant::now() + TIMEOUT);
         loop {
             let (client, request) = (self.way.client(about).await?, request.clone().map(Body::from));
             // A connection lives where the request that opens it is polled.
@@ -309,24 +239,26 @@ impl ApiServer {
             if response.status().is_success() {
                 return Ok(response);
             }
-            tries += 1;
-            if response.status() == StatusCode::TOO_MANY_REQUESTS && tries < BUSY_TRIES {
-                // Never sooner than it asks for, and not all at once.
-                let after = retry_after(&response);
-                tokio::time::sleep(after + self.chance.jitter(after) / 2).await;
-                continue;
-            }
-            let refused = self.way.is_refusal(response.status());
-            let mut error = about.refused(response.status(), collect(response.into_body(), REFUSAL).await);
-            if error.reason == Reason::UnknownKind {
-                self.presence.doubt(about.gvk);
-            }
-            if refused {
-                // Not for good: the kubeconfig is read again.
-                error.reason = Reason::Unreachable;
-            }
-            return Err(error);
+            let refusal = self.refusal(about, response).await;
+            let pause = tries.after(refusal, about.repeats, (Instant::now(), &self.chance))?;
+            tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Reads an answer that is no success.
+    async fn refusal(&self, about: &About<'_>, response: Response<Body>) -> Error {
+        let (status, asked) = (response.status(), retry_after(response.headers(), Timestamp::now()));
+        let refused = self.way.is_refusal(status);
+        let mut error = about.refused(status, collect(response.into_body(), REFUSAL).await);
+        error.retry_after = asked;
+        if error.reason == Reason::UnknownKind {
+            self.doubt(about.gvk);
+        }
+        if refused {
+            // Not for good: the kubeconfig is read again.
+            error.reason = Reason::Unreachable;
+        }
+        error
     }
 }
 
@@ -393,9 +325,9 @@ impl Access {
         let kind = self.kind(&write.target, within::verb(&write.verb)).await?;
         let (about, mut load) = (About::write(who, &write).of(transit.account()), transit.load());
         let asked = request::write(who, &kind, &write, manner);
-        let access = match manner {
-            request::Manner::CarriedOut => pulse::Kind::Write,
-            request::Manner::DryRun => pulse::Kind::DryRun,
+        let (access, about) = match manner {
+            request::Manner::CarriedOut => (pulse::Kind::Write, about),
+            request::Manner::DryRun => (pulse::Kind::DryRun, about.reading()),
         };
         let answer = api.request(&about, access, asked, &mut load).await;
         let written = about.written(&write.verb, answer, &api.managers());
@@ -420,7 +352,8 @@ impl Cluster for Access {
             let Self { api, who, transit, .. } = self;
             let target = Target::object(gvk.clone(), key.clone());
             let kind = self.kind(&target, Verb::Get).await?;
-            let (about, mut load) = (About::new(who, "get", gvk, Some(key)).of(transit.account()), transit.load());
+            let (about, mut load) =
+                (About::new(who, "get", gvk, Some(key)).reading().of(transit.account()), transit.load());
             match api.request(&about, pulse::Kind::Read, request::get(who, &kind, &target), &mut load).await {
                 Ok(bytes) => about.object(&bytes, &api.managers()).map(Some),
                 Err(error) if error.reason == Reason::Missing => Ok(None),
@@ -435,7 +368,8 @@ impl Cluster for Access {
             let Self { api, who, transit, .. } = self;
             let target = Target::object(gvk.clone(), key.clone());
             let kind = self.kind(&target, Verb::List).await?;
-            let (about, mut load) = (About::new(who, "look at", gvk, Some(key)).of(transit.account()), transit.load());
+            let about = About::new(who, "look at", gvk, Some(key)).reading().of(transit.account());
+            let mut load = transit.load();
             let answer = api.request(&about, pulse::Kind::Read, request::look(who, &kind, key), &mut load).await;
             let found = about.first(&answer?)?;
             Ok(found.filter(|object| object.key() == key))
@@ -457,12 +391,6 @@ impl Kind {
     pub fn full_name(&self) -> String {
         if self.gvk.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.gvk.group) }
     }
-}
-
-fn retry_after(response: &Response<Body>) -> Duration {
-    let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-    let seconds = header.and_then(|text| text.parse().ok()).unwrap_or(1);
-    Duration::from_secs(seconds).min(Duration::from_secs(10))
 }
 
 /// Why a body could not be read.
@@ -511,7 +439,7 @@ pub(crate) mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::sync::Notify;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -554,20 +482,31 @@ pub(crate) mod tests {
     /// Returns a client of an API server that answers as `answer` says, and the paths that it was asked for. It has no sockets,
     /// so its clock may be stopped.
     pub(crate) fn scripted(
+        answer: impl FnMut(&str) -> Answer + Send + 'static,
+    ) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        saying(&[], answer)
+    }
+
+    /// Returns the same, whose answers have these headers.
+    fn saying(
+        headers: &[(&'static str, &'static str)],
         mut answer: impl FnMut(&str) -> Answer + Send + 'static,
     ) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        let headers = headers.to_vec();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&asked);
         let service = tower::service_fn(move |request: Request<Body>| {
             let path = request.uri().to_string();
             let Answer(status, steps) = answer(&path);
             noted.lock().push(path);
+            let response =
+                headers.iter().fold(Response::builder(), |response, (name, value)| response.header(*name, *value));
             async move {
                 let Some(status) = status else {
                     return pending().await;
                 };
                 let frames = stream::iter(steps).then(Step::frame).filter_map(ready);
-                let response = Response::builder().status(status);
+                let response = response.status(status);
                 Ok::<_, Infallible>(response.body(StreamBody::new(frames)).unwrap())
             }
         });
@@ -701,11 +640,51 @@ pub(crate) mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn an_api_server_that_has_too_much_to_do_is_asked_again_and_then_called_busy() {
-        let api = Arc::new(answering("429 Too Many Requests\r\nretry-after: 0", 0).await);
-        let error = failure(&api).await;
-        assert_eq!((error.reason, error.code), (Reason::Busy, 429));
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_has_too_much_to_do_is_asked_again_when_it_wants_and_then_called_busy() {
+        // EP-34
+        for (asks, after, requests, took) in [("0", 0, 5, 2), ("7", 7, 3, 21), ("60", 60, 1, 0)] {
+            let (client, asked) = saying(&[("retry-after", asks)], |_| Answer(Some(429), Vec::new()));
+            let api = ApiServer::new(client, Managers::default()).pausing(Chance::new(|_| 1.0));
+            let began = Instant::now();
+            let error = failure(&Arc::new(api)).await;
+            assert_eq!((error.reason, error.code), (Reason::Busy, 429), "{asks}");
+            assert_eq!(error.retry_after, Some(Duration::from_secs(after)));
+            assert_eq!((asked.lock().len(), began.elapsed().as_secs()), (requests, took), "{asks}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_api_server_fails_at_once_is_asked_for_again_unless_it_might_be_done_twice() {
+        // EP-34
+        let body = r#"{"metadata":{"namespace":"n","name":"a","resourceVersion":"2"}}"#.to_owned();
+        let manager = || Arc::<str>::from("web");
+        let create = capstan_core::cluster::Verb::Create { body: body.clone(), manager: manager() };
+        let apply = capstan_core::cluster::Verb::Apply { body: body.clone(), manager: manager(), force: true };
+        for (verb, dry, requests) in
+            [(None, false, 2), (Some(&apply), false, 2), (Some(&create), false, 1), (Some(&create), true, 2)]
+        {
+            let (mut failed, body) = (false, body.clone());
+            let (client, asked) = scripted(move |_| {
+                if std::mem::replace(&mut failed, true) {
+                    Answer(Some(200), vec![Step::Comes(body.clone())])
+                } else {
+                    Answer(Some(503), Vec::new())
+                }
+            });
+            let (api, kind) = (ApiServer::new(client, Managers::default()), config_maps());
+            api.kinds.write().insert(kind.gvk.clone(), kind.clone());
+            let api = Access::new(Arc::new(api), Identity::Daemon);
+            let key = ObjectRef::namespaced("n", "a");
+            let found = match verb {
+                None => api.get(&kind.gvk, &key).await,
+                Some(verb) => {
+                    let write = Write::own(Target::object(kind.gvk.clone(), key), verb.clone());
+                    if dry { api.dry_run(write).await } else { api.write(write).await }
+                }
+            };
+            assert_eq!((found.is_ok(), asked.lock().len()), (requests == 2, requests), "{verb:?} {dry}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -724,13 +703,13 @@ pub(crate) mod tests {
         assert!(waited.len() > 10, "{waited:?}");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn an_api_server_that_fails_at_all_requests_is_told() {
-        let api = Arc::new(answering("503 Service Unavailable", 0).await);
+        let (client, _) = scripted(|_| Answer(Some(503), Vec::new()));
+        let (api, began) = (Arc::new(ApiServer::new(client, Managers::default())), Instant::now());
         failure(&api).await;
         assert_eq!(api.pulse.troubles(), [], "not at once");
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(11)).await;
+        tokio::time::advance(Duration::from_secs(11) - began.elapsed()).await;
         let [trouble] = &api.pulse.troubles()[..] else { panic!("{:?}", api.pulse.troubles()) };
         assert!(trouble.why.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"), "{trouble:?}");
         assert_eq!(trouble.account, None);

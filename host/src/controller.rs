@@ -35,6 +35,7 @@ mod polls;
 mod presence;
 mod registering;
 pub mod rehearsal;
+mod renamed;
 mod rest;
 mod rights;
 mod run;
@@ -50,9 +51,10 @@ use asking::Asking;
 use assemble::warn_of_unused;
 pub use declared::{Declared, Environment};
 pub use failing::LastError;
-use handle::Phase;
 pub use handle::{Described, Handle, LastFailure};
+use handle::{InForce, Phase};
 use polls::Polls;
+use renamed::Watched;
 use rest::{Come, Lack, Rest};
 use rights::{Lost, Rights, lost};
 use run::execute;
@@ -89,7 +91,9 @@ struct Task<'a> {
     asking: Vec<Asking>,
     /// What is polled outside of the cluster while it runs.
     polls: Polls,
-    /// True if something is there now that it was started without: it has to be prepared again.
+    /// The kinds that it watches.
+    watched: Arc<Watched>,
+    /// True if something is there now that it was started without, or is another: it has to be prepared again.
     anew: bool,
 }
 
@@ -114,6 +118,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
         joined: Joined::default(),
         asking: Vec::new(),
         polls: Polls::default(),
+        watched: Arc::default(),
         anew: false,
     };
     let _beside = beside(&handle, &environment);
@@ -127,7 +132,7 @@ pub async fn run(handle: Arc<Handle>, environment: Arc<Environment>, stop: Cance
     };
     while let Some(now) = prepared.take() {
         // The change may have been taken back while the last runs ended.
-        if now.entry != Entry::Keep || !task.put_in_place() {
+        if !task.keeps(&now) {
             held = task.take_over(now, &lacked);
         }
         tokio::select! {
@@ -237,7 +242,7 @@ impl Task<'_> {
             // What comes while a version is prepared anew must not begin that again: lists may take longer than questions.
             let settled = !self.anew;
             let declared = self.declared();
-            let sites = declared.sites(environment);
+            let (sites, watched) = (declared.sites(environment), Arc::clone(&self.watched));
             let returns: Vec<_> = sites.others().map(|(_, site)| site.api.pulse().returns()).collect();
             tokio::select! {
                 biased;
@@ -255,6 +260,10 @@ impl Task<'_> {
                     Come::Cache => self.known_now(rest, true),
                 },
                 lost = lost(rights) => return Break::Rights(lost),
+                why = watched.renamed(), if settled => {
+                    tracing::warn!(%why, "a kind was made anew: it is watched as it is now");
+                    self.anew = true;
+                }
                 lost = apart::closed(&declared.spec, &sites, &names) => return Break::Rights(lost),
                 never = apart::follow(returns, || handle.resume()) => match never {},
             }
@@ -305,7 +314,17 @@ impl Task<'_> {
     fn watches_else(&self, prepared: &Prepared) -> bool {
         let in_force = self.handle.in_force.read();
         let step = in_force.as_ref().map(|now| now.step(&prepared.declared));
-        !matches!(step, Some(Step::InPlace | Step::Elsewhere))
+        !matches!(step, Some(Step::InPlace | Step::Elsewhere)) || self.renames(prepared)
+    }
+
+    /// True if a kind that the prepared version watches is another than the one that is watched.
+    fn renames(&self, Prepared { plan, declared, .. }: &Prepared) -> bool {
+        self.watched.is_renamed_in(&Watched::of(plan, &declared.sites(self.environment)))
+    }
+
+    /// Goes on with what runs, in place of the prepared version, if that needs no other sources. Returns true if so.
+    fn keeps(&self, prepared: &Prepared) -> bool {
+        prepared.entry == Entry::Keep && !self.renames(prepared) && self.put_in_place()
     }
 
     /// Puts the wanted version in place, unless it needs other sources than the running version. Returns true if it
@@ -371,6 +390,8 @@ impl Task<'_> {
     }
 
     fn enter(&mut self, prepared: Prepared) {
+        let renamed = self.renames(&prepared);
+        self.watched = Arc::new(Watched::of(&prepared.plan, &prepared.declared.sites(self.environment)));
         let Self { handle, environment, .. } = self;
         let Prepared { declared, plan, finalizer, .. } = prepared;
         let before = handle.in_force.read().clone();
@@ -383,7 +404,9 @@ impl Task<'_> {
             handle.failing.retain(|_| false);
         }
         let known = before.as_ref().filter(|now| now.declared.leads_as(&declared));
-        let known = known.map(|now| (&*now.controller, now.step(&declared)));
+        // What was made of the scopes of kinds holds no more.
+        let step = |now: &InForce| if renamed { Step::Rewatch } else { now.step(&declared) };
+        let known = known.map(|now| (&*now.controller, step(now)));
         if let Some((now, Step::Elsewhere)) = known {
             behind::warn(now, &plan);
         }

@@ -33,10 +33,12 @@ mod lines;
 pub mod list_watch;
 mod memory;
 mod packing;
+mod page;
 pub mod pool;
 mod state;
 
-pub use list_watch::{PageSize, Scope, Selectors};
+pub use list_watch::{Scope, Selectors};
+pub use page::PageSize;
 
 /// Once the API server is back, all informers ask it again within this time.
 const RETURN: Duration = Duration::from_secs(1);
@@ -77,7 +79,8 @@ struct Subscribers {
 
 /// What the informer's task and its subscribers share.
 pub(crate) struct Shared {
-    scope: Scope,
+    /// What it watches, and what that is called.
+    id: (Scope, Kind),
     cache: Cache,
     /// Bytes of objects that it may keep.
     bound: usize,
@@ -148,6 +151,11 @@ fn lose(subscribers: &Subscribers, writer: &mut Writer, object: &ObjectRef) -> O
 }
 
 impl Shared {
+    /// Returns what it watches.
+    fn scope(&self) -> &Scope {
+        &self.id.0
+    }
+
     /// Returns the subscribers; nobody joins or leaves as long as that is held. A change and its telling are within one hold, so
     /// that whoever joins is told of it once.
     fn present(&self) -> RwLockReadGuard<'_, Subscribers> {
@@ -174,7 +182,7 @@ impl Shared {
         self.due.store(false, Ordering::Relaxed);
         let need = self.kept.begin(self.cache.is_empty(), Instant::now());
         for (_, subscriber) in &subscribers.present {
-            subscriber.source.before_list(self.scope.namespace.as_deref());
+            subscriber.source.before_list(self.scope().namespace.as_deref());
         }
         need
     }
@@ -212,7 +220,7 @@ impl Shared {
             self.relist.notify_one();
         }
         for (_, subscriber) in &subscribers.present {
-            subscriber.tell(subscriber.source.after_list(self.scope.namespace.as_deref()));
+            subscriber.tell(subscriber.source.after_list(self.scope().namespace.as_deref()));
         }
     }
 
@@ -235,7 +243,7 @@ impl Shared {
         if !self.kept.give_in(Instant::now()) {
             return false;
         }
-        let namespace = self.scope.namespace.as_deref();
+        let namespace = self.scope().namespace.as_deref();
         let subscribers = || self.subscribers.try_write().unwrap_or_else(|| aside(|| self.subscribers.write()));
         let yields = |subscriber: &Subscriber| self.kept.yields(subscriber.source.spec().stays());
         let gone: Vec<_> = {
@@ -248,7 +256,7 @@ impl Shared {
         };
         for (number, Subscriber { source, .. }) in &gone {
             self.untold.lock().insert(*number);
-            tracing::error!(kind = %self.scope, source = %source.spec().name, "{NO_ROOM}");
+            tracing::error!(kind = %self.scope(), source = %source.spec().name, "{NO_ROOM}");
             source.awaits(namespace);
         }
         self.list_again();
@@ -263,7 +271,7 @@ impl Shared {
         if watching {
             let full = self.full();
             if let State::Failing(why) = &full {
-                tracing::error!(kind = %self.scope, why, "not everything is watched any more");
+                tracing::error!(kind = %self.scope(), why, "not everything is watched any more");
             }
             self.set(full);
         }
@@ -299,13 +307,9 @@ impl Subscriber {
 }
 
 impl Informer {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        (api, transit): (Arc<ApiServer>, Transit),
-        kind: Kind,
-        writer: Writer,
-    ) -> Self {
-        let list_watch = ListWatch::new((api, transit), kind, shared.scope.clone());
+    pub(crate) fn new(shared: Arc<Shared>, (api, transit): (Arc<ApiServer>, Transit), writer: Writer) -> Self {
+        let (scope, kind) = shared.id.clone();
+        let list_watch = ListWatch::new((api, transit), kind, scope);
         Self { shared, list_watch, writer: Arc::new(Mutex::new(writer)), streaming: true, listing: false }
     }
 
@@ -342,7 +346,7 @@ impl Informer {
             let held = Held { synced, complete: cache.is_complete(), version: cache.version() };
             let next = state::next(&ended, started.elapsed(), held, &mut pause);
             if let Err(error) = ended {
-                tracing::warn!(kind = %self.shared.scope.gvk, %error, again_in = ?next.pause, "watching failed");
+                tracing::warn!(kind = %self.shared.scope().gvk, %error, again_in = ?next.pause, "watching failed");
                 self.shared.metrics.failures.inc();
                 self.shared.away.store(error.is_outage(), Ordering::Relaxed);
                 self.shared.set(State::Failing(error.message));
@@ -376,7 +380,7 @@ impl Informer {
             let streamed = list_watch.stream(&mut |item| take(shared, &mut writer.lock(), listing, item)).await;
             match streamed {
                 Err(error) if matches!(error.code, 400 | 422) => {
-                    tracing::info!(kind = %shared.scope.gvk, %error, "the API server serves no streaming lists, using pages");
+                    tracing::info!(kind = %shared.scope().gvk, %error, "the API server serves no streaming lists, using pages");
                     *streaming = false;
                 }
                 ended => return ended,
@@ -415,7 +419,7 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
                 *listing = false;
                 shared.after_list(&subscribers);
             }
-            tracing::debug!(kind = %shared.scope.gvk, objects = writer.cache().len(), "cache filled");
+            tracing::debug!(kind = %shared.scope().gvk, objects = writer.cache().len(), "cache filled");
             shared.set(State::Watching);
             None
         }
@@ -424,7 +428,7 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
         Item::Bookmark(version) => {
             writer.apply(Event::Bookmark(version));
             for (_, subscriber) in &subscribers.present {
-                let namespace = shared.scope.namespace.as_deref();
+                let namespace = shared.scope().namespace.as_deref();
                 subscriber.tell(subscriber.source.passed(namespace));
             }
             None
@@ -434,7 +438,7 @@ fn take(shared: &Arc<Shared>, writer: &mut Writer, listing: &mut bool, item: Ite
             // IE-2: one object that can't be read does not stop the others.
             if writer.quarantine(key.as_ref()) {
                 let object = key.map(|key| key.to_string());
-                tracing::error!(kind = %shared.scope.gvk, object, %error, "an object can't be read; it counts as it was before, if that could be read");
+                tracing::error!(kind = %shared.scope().gvk, object, %error, "an object can't be read; it counts as it was before, if that could be read");
             }
             None
         }

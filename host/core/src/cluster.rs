@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -137,6 +138,8 @@ pub struct Error {
     pub fields: String,
     /// Whether the API server says that admission forbids it, or that a field can't be changed, also where what it says is kept back.
     pub says: Says,
+    /// How long the API server asks to be left alone (`Retry-After`); `None` if it does not say so.
+    pub retry_after: Option<Duration>,
 }
 
 /// What of the API server's explanation is decided by.
@@ -179,6 +182,21 @@ impl Error {
         );
         Self { message, ..self }
     }
+}
+
+/// Whether the text of an object says upon which version it is to be written.
+fn names_version(body: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Body {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: Option<String>,
+    }
+    serde_json::from_str::<Body>(body)
+        .is_ok_and(|body| body.metadata.resource_version.is_some_and(|version| !version.is_empty()))
 }
 
 /// Returns true if a refusal with this status is about rights, names or versions alone, whatever the object holds.
@@ -335,7 +353,8 @@ impl Error {
     /// was sent.
     pub fn new(reason: Reason, code: u16, message: impl AsRef<str>) -> Self {
         let message = message.as_ref();
-        Self { reason, code, message: text::said(message).into_owned(), fields: String::new(), says: Says::of(message) }
+        let (text, says) = (text::said(message).into_owned(), Says::of(message));
+        Self { reason, code, message: text, fields: String::new(), says, retry_after: None }
     }
 
     /// Returns true if the write was based on an outdated version (`FI-4`).
@@ -378,6 +397,17 @@ impl Verb {
         }
     }
 
+    /// Returns true if it may be sent again where nobody knows whether it was carried out: twice leads to the same as once, or the second
+    /// one is refused because it names what the first has changed.
+    pub fn may_be_repeated(&self) -> bool {
+        match self {
+            Self::Apply { .. } => true,
+            Self::Delete(Deletion { uid, version, .. }) => uid.is_some() || version.is_some(),
+            Self::Replace { body, .. } | Self::MergePatch { body, .. } => names_version(body),
+            Self::Create { .. } | Self::JsonPatch { .. } => false,
+        }
+    }
+
     /// Returns true if the API server answers 422 when the object is not as the write expects (`FI-4`): a JSON patch
     /// with a test. Other verbs carry a version or uid, for which the API server answers 409.
     pub fn tests(&self) -> bool {
@@ -398,6 +428,36 @@ impl Verb {
             Self::Apply { .. } | Self::JsonPatch { .. } | Self::MergePatch { .. } => "patch",
             Self::Replace { .. } => "update",
             Self::Delete(_) => "delete",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+
+    #[test]
+    fn only_what_leads_to_the_same_twice_or_is_refused_the_second_time_may_be_repeated() {
+        // EP-34
+        let (body, manager) = (|text: &str| text.to_owned(), || Arc::from("web"));
+        let patch = |text: &str| Patch::read(text, &mut Budget::of_run()).unwrap();
+        let (upon, any) = (r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#, r#"{"metadata":{"name":"a"}}"#);
+        let test = r#"[{"op":"test","path":"/metadata/resourceVersion","value":"7"}]"#;
+        for (verb, expected) in [
+            (Verb::Apply { body: body(any), manager: manager(), force: false }, true),
+            (Verb::Replace { body: body(upon), manager: manager() }, true),
+            (Verb::Replace { body: body(any), manager: manager() }, false),
+            (Verb::Replace { body: body(r#"{"metadata":{"resourceVersion":""}}"#), manager: manager() }, false),
+            (Verb::MergePatch { body: body(upon), manager: manager() }, true),
+            (Verb::MergePatch { body: body(r#"{"spec":{}}"#), manager: manager() }, false),
+            (Verb::Create { body: body(upon), manager: manager() }, false),
+            (Verb::JsonPatch { patch: patch(test), manager: manager() }, false),
+            (Verb::Delete(Deletion { uid: Some("u".to_owned()), ..Deletion::default() }), true),
+            (Verb::Delete(Deletion { version: Some("7".to_owned()), ..Deletion::default() }), true),
+            (Verb::Delete(Deletion::default()), false),
+        ] {
+            assert_eq!(verb.may_be_repeated(), expected, "{verb:?}");
         }
     }
 }

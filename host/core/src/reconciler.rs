@@ -144,7 +144,7 @@ async fn decided(controller: Arc<Controller>, primary: Object, (ticket, began): 
         },
         Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
             Ok(_) => Ended::DONE,
-            Err(error) => not_begun(Ended::of(Failed::of_finalizer("adding", &error))).await,
+            Err(error) => not_begun(Ended::not_added(&error)).await,
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
@@ -188,11 +188,7 @@ async fn found(controller: &Controller, key: &ObjectRef) -> Result<(Object, u32)
         Ok(Some(primary)) => {
             let recalled = u32::from(controller.primaries.has_forgotten(&primary));
             let whole = controller.whole(primary).await;
-            let unread = |error: cluster::Error| {
-                let failed = Failed::of_write(&error);
-                Ended::of(Failed { message: format!("reading the primary: {error}"), ..failed })
-            };
-            whole.map_err(unread)?.map(|whole| (whole, recalled)).ok_or(Ended::DONE)
+            whole.map_err(|error| Ended::unread(&error))?.map(|whole| (whole, recalled)).ok_or(Ended::DONE)
         }
         Ok(None) => {
             if !controller.spec.all_events() {
@@ -265,7 +261,7 @@ async fn run(
     let ended = ended.at_the_latest(run.looks_again(now).map(|at| at.saturating_duration_since(now)));
     let exceeded = run.budget.lock().refused();
     let recalled = run.recalled.load(Ordering::Relaxed);
-    Ended { exceeded, recalled, ..ended }
+    Ended { exceeded, recalled, ..ended.heeding(run.left_alone()) }
 }
 
 async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> Ended {

@@ -2120,11 +2120,14 @@ async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_en
         ("the status", cleaner, finalizer, ""),
         ("the finalizer is removed", cleaner, deleting.clone(), ""),
     ];
+    let mut asks = unavailable(Reason::Busy, 429);
+    asks.retry_after = Some(Duration::from_mins(1));
     for (what, exports, metadata, fields) in table {
         for (error, wanted) in [
             (unavailable(Reason::Unreachable, 0), OUTAGE),
             (unavailable(Reason::Unreachable, 503), OUTAGE),
             (unavailable(Reason::Busy, 429), OUTAGE),
+            (asks.clone(), OUTAGE),
             (unavailable(Reason::Forbidden, 403), UNHANDLED),
             (unavailable(Reason::Unusable, 200), UNHANDLED),
         ] {
@@ -2133,6 +2136,10 @@ async fn whatever_of_the_daemons_writes_an_outage_stops_the_run_waits_for_its_en
             bench.page(metadata.clone());
             bench.server.failures.lock().push(error.clone());
             assert_eq!(bench.run().await.0, wanted, "{what}: {error:?}");
+            // EP-34: no sooner than the API server asks for.
+            let next = *bench.next.lock();
+            let is_asked = next == Some(queue::Next::Outage(Duration::from_mins(1)));
+            assert_eq!(is_asked, error.retry_after.is_some(), "{what}: {next:?}");
         }
     }
 }

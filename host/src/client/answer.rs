@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::transit::Unread;
+use super::tries::Repeats;
 use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 
 /// How the API server begins to say, with HTTP 500, that an apply has a field that its kind does not have, or one of another type.
@@ -40,6 +41,8 @@ pub(super) struct About<'a> {
     pub(super) key: Option<&'a ObjectRef>,
     /// Whether what the API server says may quote a Secret (`SSA-7`, `DT-4`).
     pub(super) quotes_secret: bool,
+    /// Whether it may be sent again.
+    pub(super) repeats: Repeats<'a>,
     /// Whom it is sent for, who may share `who` with others; `None`: the daemon.
     account: Option<&'a Arc<str>>,
 }
@@ -95,7 +98,12 @@ impl Display for About<'_> {
 
 impl<'a> About<'a> {
     pub(super) fn new(who: &'a Identity, verb: &'a str, gvk: &'a Gvk, key: Option<&'a ObjectRef>) -> Self {
-        Self { who, verb, gvk, key, quotes_secret: gvk.is_secret(), account: None }
+        Self { who, verb, gvk, key, quotes_secret: gvk.is_secret(), repeats: Repeats::Never, account: None }
+    }
+
+    /// Returns the same of what only reads.
+    pub(super) fn reading(self) -> Self {
+        Self { repeats: Repeats::Reads, ..self }
     }
 
     /// Returns the same as of this account.
@@ -111,7 +119,8 @@ impl<'a> About<'a> {
 
     pub(super) fn write(who: &'a Identity, Write { target, verb, shows_secret, .. }: &'a Write) -> Self {
         let about = Self::new(who, verb.name(), &target.gvk, Some(&target.key));
-        Self { quotes_secret: about.quotes_secret || *shows_secret, ..about }
+        let quotes_secret = about.quotes_secret || *shows_secret;
+        Self { quotes_secret, repeats: Repeats::Writes(verb), ..about }
     }
 
     fn error(&self, reason: Reason, code: u16, text: &dyn Display) -> Error {

@@ -1,12 +1,17 @@
 //! What is remembered of which kinds an API server serves, and who is told that this has changed, or may have (`WF-11`).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use capstan_core::object::Gvk;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::MOST_KINDS;
+use super::kinds::MOST_KINDS;
+
+/// However often requests are answered as if a kind were not served, whoever heeds that asks no more often than this.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// Which kinds are served, as the last answer about each said it.
 pub struct Presence {
@@ -21,6 +26,10 @@ struct Known {
     served: bool,
     /// The number of the flip that made it so; 0 if it has always been like that.
     flip: u64,
+    /// When that was asked.
+    asked: Instant,
+    /// Whether a request has been answered since then as if it were otherwise.
+    doubted: bool,
 }
 
 impl Default for Presence {
@@ -35,14 +44,14 @@ impl Presence {
         self.kinds.lock().get(gvk).map(|known| known.served)
     }
 
-    /// Takes in what an answer says of a kind.
-    pub(super) fn learn(&self, gvk: &Gvk, served: bool) {
+    /// Takes in what the answer to a question of that time says of a kind.
+    pub(super) fn learn(&self, gvk: &Gvk, served: bool, asked: Instant) {
         let mut kinds = self.kinds.lock();
         match kinds.get_mut(gvk) {
-            Some(known) if known.served == served => {}
+            Some(known) if known.served == served => *known = Known { asked, doubted: false, ..*known },
             Some(known) => {
                 let flip = *self.flips.borrow() + 1;
-                *known = Known { served, flip };
+                *known = Known { served, flip, asked, doubted: false };
                 self.flips.send_replace(flip);
             }
             None => {
@@ -50,16 +59,30 @@ impl Presence {
                 if kinds.len() >= MOST_KINDS {
                     kinds.clear();
                 }
-                kinds.insert(gvk.clone(), Known { served, flip: 0 });
+                kinds.insert(gvk.clone(), Known { served, flip: 0, asked, doubted: false });
             }
         }
     }
 
-    /// Takes in that a request about a kind was answered as if that were not served.
+    /// Takes in that a request about a kind was answered as if that were not served, or not as it is known.
     pub(super) fn doubt(&self, gvk: &Gvk) {
-        if self.of(gvk) == Some(true) {
+        let mut kinds = self.kinds.lock();
+        if let Some(known) = kinds.get_mut(gvk).filter(|known| known.served) {
+            known.doubted = true;
             self.doubts.send_replace(());
         }
+    }
+
+    /// Returns true if a request has been answered as if what is known of a kind were otherwise.
+    pub fn is_doubted(&self, gvk: &Gvk) -> bool {
+        self.kinds.lock().get(gvk).is_some_and(|known| known.doubted)
+    }
+
+    /// Returns true if what is known of a kind is so old; if it is in doubt, as soon as it may be asked again. `None` if nobody has asked.
+    pub(super) fn is_older(&self, gvk: &Gvk, age: Duration, now: Instant) -> Option<bool> {
+        let known = *self.kinds.lock().get(gvk)?;
+        let age = if known.doubted { DOUBT } else { age };
+        Some(now.saturating_duration_since(known.asked) >= age)
     }
 
     /// Returns the number of the last flip: of a kind that is served from then on, or not any more.
@@ -89,19 +112,37 @@ mod tests {
         let presence = Presence::default();
         let (flips, mut doubts) = (presence.flips(), presence.doubts());
         doubts.mark_unchanged();
-        let mut seen = Vec::new();
+        let (mut seen, now) = (Vec::new(), Instant::now());
         for (gvk, served) in [(&one, true), (&one, true), (&one, false), (&other, false), (&other, true), (&one, true)]
         {
-            presence.learn(gvk, served);
+            presence.learn(gvk, served, now);
             seen.push((*flips.borrow(), presence.of(gvk)));
         }
         let expected = [(0, true), (0, true), (1, false), (1, false), (2, true), (3, true)];
         assert_eq!(seen, expected.map(|(flip, served)| (flip, Some(served))));
         assert!(presence.has_flipped(&one, 2) && !presence.has_flipped(&other, 2) && presence.has_flipped(&other, 1));
-        presence.learn(&one, false);
+        presence.learn(&one, false, now);
         for (gvk, told) in [(&one, false), (&Gvk::parse("v1", "C").unwrap(), false), (&other, true)] {
             presence.doubt(gvk);
             assert_eq!(doubts.has_changed().unwrap(), told, "{gvk}");
         }
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_asked_again_after_a_second_and_is_none_then() {
+        // IN-6
+        let (presence, kind, now) = (Presence::default(), Gvk::parse("a.dev/v1", "A").unwrap(), Instant::now());
+        let seconds = Duration::from_secs;
+        let is_older = |age, after| presence.is_older(&kind, age, now + after);
+        assert_eq!(is_older(seconds(15), seconds(0)), None);
+        presence.learn(&kind, true, now);
+        let ages = |known: &dyn Fn(u64) -> Option<bool>| [0, 1, 14, 15].map(|after| known(after).unwrap());
+        assert_eq!(ages(&|after| is_older(seconds(15), seconds(after))), [false, false, false, true]);
+        presence.doubt(&kind);
+        assert!(presence.is_doubted(&kind));
+        assert_eq!(ages(&|after| is_older(Duration::MAX, seconds(after))), [false, true, true, true]);
+        presence.learn(&kind, true, now);
+        assert!(!presence.is_doubted(&kind));
+        assert_eq!(ages(&|after| is_older(Duration::MAX, seconds(after))), [false; 4]);
     }
 }

@@ -345,7 +345,7 @@ mod tests {
         let (client, asked) = scripted(move |path| match path {
             path if path.contains("/hangs/") => Answer(None, Vec::new()),
             "/api/v1" => Answer(Some(200), vec![Step::Comes(kinds.to_owned())]),
-            _ => Answer(Some(500), Vec::new()),
+            _ => Answer(Some(403), Vec::new()),
         });
         let api = Arc::new(ApiServer::new(client, Managers::default()));
         let gvk = Gvk { group: "".into(), version: "v1".into(), kind: "Event".into() };

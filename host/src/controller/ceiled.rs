@@ -1,9 +1,7 @@
-//! Notices that a kind which is watched for an operator under a ceiling is called otherwise by now, or is more than the ceiling has (CE-6).
+//! Notices that a kind which is watched for an operator under a ceiling is more than the ceiling has by now (CE-6).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-use capstan_core::object::Scope;
 
 use crate::client::{ApiServer, Kind, Within};
 
@@ -32,14 +30,7 @@ impl Ceiled {
     /// Says why a kind may not be watched any more; none if it may.
     fn why(&self, kind: &Kind) -> Option<String> {
         let now = self.api.known(&kind.gvk).unwrap_or_else(|| kind.clone());
-        if let Err(error) = self.within.permit_watch(&now) {
-            return Some(error.message);
-        }
-        let named = |Kind { plural, scope, .. }: &Kind| match scope {
-            Scope::Namespaced => format!("`{plural}` in namespaces"),
-            Scope::Cluster => format!("`{plural}` in no namespace"),
-        };
-        (now != *kind).then(|| format!("{} was {}, and is {} now", kind.gvk, named(kind), named(&now)))
+        self.within.permit_watch(&now).err().map(|error| error.message)
     }
 }
 
@@ -48,7 +39,7 @@ mod tests {
     use std::path::Path;
 
     use capstan_core::manifest::Ceilings;
-    use capstan_core::object::{Gvk, Managers};
+    use capstan_core::object::{Gvk, Managers, Scope};
     use parking_lot::Mutex;
 
     use super::*;
@@ -67,7 +58,7 @@ spec:
 ";
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_is_called_otherwise_by_now_is_watched_no_more() {
+    async fn a_kind_that_is_more_than_the_ceiling_has_by_now_is_watched_no_more() {
         // CE-6
         let answer = Arc::new(Mutex::new((200, String::new())));
         let (client, asked) = scripted({
@@ -91,11 +82,8 @@ spec:
         };
         for (status, text, expected) in [
             (200, served("people", true), None),
-            (
-                200,
-                served("folk", true),
-                Some("a.dev/v1 Person was `people` in namespaces, and is `folk` in namespaces now"),
-            ),
+            // IN-6: who notices that is told what else it may be called.
+            (200, served("folk", true), None),
             (
                 200,
                 served("persons", true),
@@ -112,7 +100,7 @@ spec:
             ),
             // It is not served, or that is not known: there is nothing new.
             (200, r#"{"resources":[]}"#.to_owned(), None),
-            (503, String::new(), None),
+            (403, String::new(), None),
         ] {
             *answer.lock() = (status, text);
             let before = asked.lock().len();

@@ -363,8 +363,11 @@ impl Handle {
         before: Option<&InForce>,
     ) -> Controller {
         let edition = before.map_or(1, |before| before.edition_of(declared));
-        // What runs have registered is of the version that did, in whichever namespaces.
-        let step = |before: &InForce| (before.controller.edition == edition).then(|| before.step(declared));
+        // What runs have registered is of the version that did, in whichever namespaces, and belongs to its primaries.
+        let same = |before: &InForce| {
+            before.controller.edition == edition && Arc::ptr_eq(&before.controller.primaries, &sources.primaries)
+        };
+        let step = |before: &InForce| same(before).then(|| before.step(declared));
         let registered = match before.map(|before| (before, step(before))) {
             Some((before, Some(Step::InPlace))) => Arc::clone(&before.controller.registered),
             Some((before, Some(Step::Elsewhere))) if self.follow(&before.controller.registered, declared) => {

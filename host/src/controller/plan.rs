@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn each_source_watches_the_namespaces_that_its_manifest_says_but_for_the_daemons_own() {
-        // IN-2
+        // IN-2, NS-1
         let open = &Home { own: "home".into(), closed: None };
         let closed = &Home { closed: Some("home".into()), ..open.clone() };
         let (all, in_a) = ("primaries: sample.dev/v1 Page", "primaries: sample.dev/v1 Page in a");

@@ -23,7 +23,8 @@ use super::asking::{Asker, Asking};
 use super::declared::{Declared, Environment, KindAt, Kinds, Sites};
 use super::late::{Failing, Places};
 use super::plan::{self, Planned};
-use super::rights::{Lost, Rights};
+use super::renamed::Watched;
+use super::rights::{Lost, Rights, lost};
 use crate::client::{ApiServer, Identity, Kind, Within};
 use crate::clusters::Site;
 use crate::informer::pool::{Pool, Subscription};
@@ -62,8 +63,10 @@ struct Watching {
     /// Its informers, within these bounds.
     places: Mutex<(Arc<Bounds>, Arc<Places>)>,
     _asking: Asking,
-    /// Looks after the rights of the operator's account.
-    rights: Option<AbortOnDropHandle<()>>,
+    /// Whether it is read by the rights of the operator's account.
+    by_account: bool,
+    /// Looks after those, and after its kind.
+    _ends: AbortOnDropHandle<()>,
 }
 
 /// Returns the place for what the runs of a version of a controller register.
@@ -143,7 +146,8 @@ impl Registrar {
             self.sites.kind(&KindAt::of(&bounds.spec, bounds.spec.cluster.as_ref(), gvk)).await.map_err(away)?;
         }
         let planned = self.plan(&bounds, &name, &declared)?;
-        let rights = self.rights(&planned, revoke).await?;
+        let rights = self.rights(&planned).await?;
+        let (by_account, ends) = (rights.is_some(), self.ends(&planned, rights, revoke));
         let source = Source::new(planned.spec.clone()).charging(|| self.guest.lasting()).beside(&self.primaries);
         let source = Arc::new(source);
         let asking = self.asker.begin(&source);
@@ -152,7 +156,7 @@ impl Registrar {
         let places = Mutex::new((bounds, self.places(all)));
         let (registrar, source) = (self, Arc::clone(&source));
         let begun = Arc::clone(&source);
-        let watching = Watching { registrar, declared, source, places, _asking: asking, rights };
+        let watching = Watching { registrar, declared, source, places, _asking: asking, by_account, _ends: ends };
         Ok(Begun { source: begun, watch: Box::new(watching) })
     }
 
@@ -183,8 +187,8 @@ impl Registrar {
         Arc::new(Places::new(all, move || queue.event_for_all(Instant::now())))
     }
 
-    /// Asks whether the operator's account may read all that a source would watch, and goes on asking until what it returns is dropped.
-    async fn rights(&self, planned: &Planned, revoke: Revoke) -> Result<Option<AbortOnDropHandle<()>>, Refused> {
+    /// Asks whether the operator's account may read all that a source would watch; none if the daemon reads for itself.
+    async fn rights(&self, planned: &Planned) -> Result<Option<Rights>, Refused> {
         let watched = planned.scopes.iter().map(|(scope, kind)| (scope, kind, Needed::Always));
         let Some(rights) = Rights::to_read((&self.who, self.within.clone()), watched, &self.api) else {
             return Ok(None);
@@ -198,16 +202,29 @@ impl Registrar {
                 return Err(CallError::new(CallReason::Rejected, why).into());
             }
         }
+        Ok(Some(rights))
+    }
+
+    /// Ends a source once a right is lost that it had, or its kind is another, until what this returns is dropped.
+    fn ends(&self, planned: &Planned, rights: Option<Rights>, revoke: Revoke) -> AbortOnDropHandle<()> {
         let (queue, name) = (self.queue.clone(), Arc::clone(&planned.spec.name));
-        let until_lost = async move {
-            let Lost { why, .. } = rights.lost().await;
-            tracing::error!(source = %name, %why, "a registered source ends with a right that it had");
+        let watched = Watched::new(planned.scopes.iter().map(|(_, kind)| (&self.api, kind)));
+        let until = async move {
+            tokio::select! {
+                biased;
+                Lost { why, .. } = lost(rights.as_ref()) => {
+                    tracing::error!(source = %name, %why, "a registered source ends with a right that it had");
+                }
+                why = watched.renamed() => {
+                    tracing::warn!(source = %name, %why, "a registered source ends, for its kind was made anew");
+                }
+            }
             if revoke.revoke() {
                 // Whoever registers it again is told why not.
                 queue.event_for_all(Instant::now());
             }
         };
-        Ok(Some(AbortOnDropHandle::new(self.asker.spawn(until_lost.in_current_span()))))
+        AbortOnDropHandle::new(self.asker.spawn(until.in_current_span()))
     }
 }
 
@@ -224,7 +241,7 @@ impl Watch for Watching {
     }
 
     fn follow(&self) -> bool {
-        let Self { registrar, declared, source, places, rights, .. } = self;
+        let Self { registrar, declared, source, places, by_account, .. } = self;
         let left: Vec<_> = {
             let mut places = places.lock();
             let (bounds, before) = &*places;
@@ -240,7 +257,7 @@ impl Watch for Watching {
             let (mut all, left): (Vec<_>, Vec<_>) = before.all().iter().cloned().partition(stays);
             let come: Vec<_> = scopes.iter().filter(|(scope, _)| !is_there(scope)).collect();
             // What the operator's account may read is asked for whoever registers.
-            if rights.is_some() && !(come.is_empty() && left.is_empty()) {
+            if *by_account && !(come.is_empty() && left.is_empty()) {
                 return false;
             }
             // Left only after the others have been joined: in between, nobody else would be told of what comes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::Cache;
@@ -283,7 +283,7 @@ async fn what_comes_while_a_controller_is_prepared_anew_for_it_does_not_begin_th
 
 #[tokio::test(start_paused = true)]
 async fn sources_are_listed_in_the_order_of_their_priority_and_what_has_none_last_each_in_its_time() {
-    // ES-2, IE-1: by how long the lists of colours and themes take, when each list begins
+    // ES-2, IE-1, LC-11: by how long the lists of colours and themes take, when each list begins
     let ends = Duration::from_secs;
     let never = Duration::from_hours(1);
     for (colours, themes, begins) in
@@ -606,6 +606,47 @@ async fn what_has_no_attempts_left_runs_again_once_a_kind_that_was_missing_is_th
     sleep(Duration::from_mins(10)).await;
     assert_eq!(*handle.without.lock(), None);
     assert!(*runs.lock() > before, "nothing has told it");
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_comes_to_live_in_namespaces_is_watched_in_those_of_the_manifest_and_nobody_runs_before() {
+    // IN-6
+    let (anew, ends) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let (environment, asked) = environment_of({
+        let (anew, ends) = (Arc::clone(&anew), Arc::clone(&ends));
+        move |path| {
+            let anew = anew.load(Ordering::Relaxed);
+            match path {
+                "/apis/sample.dev/v1" => {
+                    let kind = json!({ "name": "pages", "kind": "Page", "namespaced": anew });
+                    Some(vec![Body::Comes(json!({ "resources": [kind] }).to_string())])
+                }
+                // There is one in a namespace that is not the manifest's.
+                _ if path.starts_with("/apis/sample.dev/v1/pages?") => Some(if anew {
+                    vec![added("Page", "a", 9, None), Body::Comes(end_of_list(9)), Body::Silent]
+                } else {
+                    vec![Body::Comes(end_of_list(7)), Body::Awaits(Arc::clone(&ends))]
+                }),
+                _ => None,
+            }
+        }
+    });
+    let handle = Arc::new(Handle::new(pages("[m]", &environment), &environment));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(run(Arc::clone(&handle), Arc::clone(&environment), stop.clone()));
+    sleep(Duration::from_mins(1)).await;
+    let places = || environment.pool.states().into_iter().map(|seen| seen.scope.namespace).collect::<Vec<_>>();
+    assert_eq!((phase(&handle), places()), (Phase::Running, vec![None]));
+    anew.store(true, Ordering::Relaxed);
+    ends.notify_one();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((phase(&handle), places()), (Phase::Running, vec![Some("m".into())]));
+    let watches = |path: &str| asked.lock().iter().filter(|asked| asked.starts_with(path)).count();
+    assert_eq!(watches("/apis/sample.dev/v1/namespaces/m/pages?watch=true"), 1);
+    sleep(Duration::from_mins(2)).await;
+    assert_eq!((handle.queue.len(), places()), (0, vec![Some("m".into())]));
     stop.cancel();
     task.await.unwrap();
 }
@@ -1011,7 +1052,7 @@ impl Session for Asked {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_polls_before_it_runs_and_each_period_and_after_a_swap_until_it_is_stopped() {
-    // PP-1
+    // PP-1, LC-11
     let (environment, _) = environment();
     let asked = Asked::hanging(0);
     let handle = Arc::new(Handle::new(asked.declared("one", &environment), &environment));

@@ -71,7 +71,7 @@ impl Shared {
             return Some(join);
         }
         // What it goes on from may have been shown with fewer fields.
-        subscriber.source.awaits(self.scope.namespace.as_deref());
+        subscriber.source.awaits(self.scope().namespace.as_deref());
         subscribers.waiting.push((number, subscriber));
         None
     }
@@ -114,7 +114,7 @@ impl Join {
                 let subscribers = shared.subscribers.read();
                 let stays = subscribers.joining.iter().any(|joining| joining.number == *number);
                 if stays {
-                    let namespace = shared.scope.namespace.as_deref();
+                    let namespace = shared.scope().namespace.as_deref();
                     *stage = Stage::Under(subscriber.source.begin_attach(namespace, cache.clone()));
                 }
                 return stays;
@@ -154,7 +154,7 @@ impl Join {
         }
         subscriber.tell(source.attached(attaching));
         if shared.listing.load(Ordering::Relaxed) {
-            source.before_list(shared.scope.namespace.as_deref());
+            source.before_list(shared.scope().namespace.as_deref());
         }
         subscribers.joining.swap_remove(at);
         subscribers.present.push((*number, subscriber.clone()));

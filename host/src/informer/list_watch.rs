@@ -1,25 +1,22 @@
 //! Turns the API server's list and watch answers into objects, one line at a time, so that a long list is never held twice.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
 use capstan_core::object::fields::Fields;
 use capstan_core::object::shard::Shard;
-use capstan_core::object::{Managers, Object, ObjectRef, Version};
+use capstan_core::object::{Managers, Object, ObjectRef, Scope as ObjectScope, Version};
 use capstan_core::text::{LONGEST, said_within};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::lines::Lines;
+use super::page::{Page, PageSize};
 use crate::backoff::Chance;
 use crate::client::request::{self, Asked, Form, Selection};
 use crate::client::transit::{Transit, Unread};
@@ -40,7 +37,7 @@ const DOUBT: Duration = Duration::from_secs(2);
 const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The longest page of a list.
-const PAGE_BYTES: usize = 64 << 20;
+pub(super) const PAGE_BYTES: usize = 64 << 20;
 
 /// The longest event of a watch: one object, which is never longer than 3 MiB.
 const EVENT: usize = 16 << 20;
@@ -74,11 +71,6 @@ pub struct Selectors {
     /// By the hash of something.
     pub shard: Option<Shard>,
 }
-
-/// How many objects a page of a list has. It does not change what is watched: scopes that differ in nothing else are equal, and the
-/// first of those who share an informer decides (`PO-1`).
-#[derive(Clone, Copy, Debug)]
-pub struct PageSize(pub u32);
 
 /// One kind in one scope, at the API server.
 pub(crate) struct ListWatch {
@@ -215,7 +207,7 @@ impl ListWatch {
             self.api.pulse().heard();
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|e| self.unusable(&e))?;
             for raw in page.items {
-                self.object(raw.get(), false, Item::Listed).into_iter().for_each(&mut *sink);
+                self.object(raw.get(), false, Item::Listed)?.into_iter().for_each(&mut *sink);
             }
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
@@ -298,9 +290,9 @@ impl ListWatch {
         let event: Event<'_> = serde_json::from_slice(line).map_err(|e| self.unusable(&e))?;
         match event.kind {
             "ADDED" | "MODIFIED" => {
-                self.object(event.object.get(), false, Item::Applied).into_iter().for_each(sink);
+                self.object(event.object.get(), false, Item::Applied)?.into_iter().for_each(sink);
             }
-            "DELETED" => self.object(event.object.get(), true, Item::Deleted).into_iter().for_each(sink),
+            "DELETED" => self.object(event.object.get(), true, Item::Deleted)?.into_iter().for_each(sink),
             "BOOKMARK" => {
                 let mark: Mark<'_> = serde_json::from_str(event.object.get()).map_err(|e| self.unusable(&e))?;
                 let version = Version::parse(&mark.metadata.resource_version).map_err(|e| self.unusable(&e))?;
@@ -325,14 +317,35 @@ impl ListWatch {
     }
 
     /// Reads an object; none if it is of another shard, of which an API server that knows no shards tells, too.
-    fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Option<Item> {
+    ///
+    /// # Errors
+    /// [`Reason::UnknownKind`] if it lives where no object of its kind did.
+    fn object(&self, json: &str, gone: bool, item: impl FnOnce(Object) -> Item) -> Result<Option<Item>, Error> {
         match Object::parse_fields(json, &self.kind.gvk, &self.managers, &self.fields) {
             Ok(object) => {
+                self.belongs(object.key())?;
                 let ours = self.scope.selectors.shard.as_ref().is_none_or(|shard| shard.takes(object.header()));
-                ours.then(|| item(object))
+                Ok(ours.then(|| item(object)))
             }
-            Err(error) => Some(Item::Unreadable { key: Object::name_of(json), gone, error }),
+            Err(error) => Ok(Some(Item::Unreadable { key: Object::name_of(json), gone, error })),
         }
+    }
+
+    /// Checks that an object lives where its kind does. If the kind was made anew meanwhile, nobody is told of its objects before it is
+    /// watched as it is: they may be in namespaces that the manifest does not name (`IN-6`).
+    fn belongs(&self, key: &ObjectRef) -> Result<(), Error> {
+        let (scope, gvk) = (self.kind.scope, &self.kind.gvk);
+        if key.namespace.is_some() == (scope == ObjectScope::Namespaced) {
+            return Ok(());
+        }
+        self.api.doubt(gvk);
+        let [was, is] = match scope {
+            ObjectScope::Namespaced => ["in namespaces", "in none"],
+            ObjectScope::Cluster => ["in no namespace", "in namespaces"],
+        };
+        let message =
+            format!("watch {gvk}: the kind lived {was}, and lives {is} now: it is watched as it is once that is known");
+        Err(Error::new(Reason::UnknownKind, 0, message))
     }
 
     fn broken(&self, text: &dyn fmt::Display) -> Error {
@@ -364,52 +377,6 @@ struct MarkMeta<'a> {
     resource_version: String,
     #[serde(borrow, default)]
     annotations: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    metadata: PageMeta,
-    #[serde(borrow, default, deserialize_with = "items")]
-    items: Vec<&'a RawValue>,
-}
-
-/// A page has no more objects than this: each takes some hundred bytes at least.
-const MOST_ITEMS: usize = PAGE_BYTES / 256;
-
-/// Reads the objects of a page, unless there are too many; some servers write no list for none.
-fn items<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a RawValue>, D::Error> {
-    struct Items<'a>(PhantomData<&'a ()>);
-    impl<'de: 'a, 'a> Visitor<'de> for Items<'a> {
-        type Value = Vec<&'a RawValue>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST_ITEMS} objects")
-        }
-
-        fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Self::Value, S::Error> {
-            let mut found = Vec::new();
-            while let Some(item) = items.next_element()? {
-                if found.len() == MOST_ITEMS {
-                    return Err(S::Error::invalid_length(MOST_ITEMS + 1, &self));
-                }
-                found.push(item);
-            }
-            Ok(found)
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
-        }
-    }
-    deserializer.deserialize_any(Items(PhantomData))
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PageMeta {
-    resource_version: Option<String>,
-    #[serde(rename = "continue")]
-    next: Option<String>,
 }
 
 impl Scope {
@@ -463,38 +430,6 @@ impl fmt::Display for Scope {
             write!(f, " for {source} alone")?;
         }
         Ok(())
-    }
-}
-
-// === impl PageSize ===
-
-impl Default for PageSize {
-    fn default() -> Self {
-        Self(500)
-    }
-}
-
-impl PartialEq for PageSize {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for PageSize {}
-
-impl Hash for PageSize {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-impl PartialOrd for PageSize {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PageSize {
-    fn cmp(&self, _: &Self) -> Ordering {
-        Ordering::Equal
     }
 }
 
@@ -558,24 +493,6 @@ pub(crate) mod tests {
         )
     }
 
-    #[test]
-    fn a_page_has_no_more_objects_than_could_be_real() {
-        let page = |items: usize| format!(r#"{{"metadata":{{}},"items":[{}1]}}"#, "1,".repeat(items - 1));
-        let (whole, beyond) = (page(MOST_ITEMS), page(MOST_ITEMS + 1));
-        assert_eq!(serde_json::from_str::<Page<'_>>(&whole).unwrap().items.len(), MOST_ITEMS);
-        let error = serde_json::from_str::<Page<'_>>(&beyond).map(drop).unwrap_err().to_string();
-        assert!(error.contains("expected a list of at most 262144 objects"), "{error}");
-    }
-
-    #[test]
-    fn a_page_without_a_list_is_empty() {
-        for items in ["", r#","items":null"#, r#","items":[]"#] {
-            let page = format!(r#"{{"metadata":{{"resourceVersion":"1"}}{items}}}"#);
-            assert_eq!(serde_json::from_str::<Page<'_>>(&page).unwrap().items.len(), 0, "{page}");
-        }
-        assert!(serde_json::from_str::<Page<'_>>(r#"{"metadata":{},"items":{}}"#).is_err());
-    }
-
     #[tokio::test(start_paused = true)]
     async fn what_comes_in_waits_for_memory_and_is_given_up_or_asked_for_in_less_at_once_if_there_is_none() {
         let memory = Memory::new(0, 0);
@@ -624,6 +541,40 @@ pub(crate) mod tests {
             let ended = list_watch.watch(Version(1), &mut |item| items.push(item)).await;
             assert!(matches!(ended, Ok(End::Closed)), "{ended:?}");
             assert!(matches!(items.as_slice(), [Item::Connected, Item::Applied(_)]), "{items:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_told_of_objects_that_live_where_those_of_their_kind_did_not() {
+        // IN-6
+        let spaced = map("a", 2);
+        let bare = spaced.replace(r#""namespace":"n","#, "");
+        let event = |kind: &str, object: &str| format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+        for (lives, object, told) in [
+            (ObjectScope::Namespaced, &spaced, true),
+            (ObjectScope::Namespaced, &bare, false),
+            (ObjectScope::Cluster, &spaced, false),
+            (ObjectScope::Cluster, &bare, true),
+        ] {
+            let page = format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{object}]}}"#);
+            let events = ["ADDED", "MODIFIED", "DELETED"].map(|kind| event(kind, object));
+            let (client, _) = scripted(move |path| match path {
+                path if path.contains("watch=true") => Answer(Some(200), vec![Step::Comes(events.concat())]),
+                _ => Answer(Some(200), vec![Step::Comes(page.clone())]),
+            });
+            let api = Arc::new(ApiServer::new(client, Managers::default()));
+            let kind = Kind { scope: lives, ..config_maps() };
+            let list_watch = ListWatch::new((api, transit()), kind, scope());
+            let mut objects = 0;
+            let mut count = |item| match item {
+                Item::Listed(_) | Item::Applied(_) | Item::Deleted(_) => objects += 1,
+                Item::Connected | Item::Synced(_) | Item::Bookmark(_) | Item::Unreadable { .. } => {}
+            };
+            let ends = [list_watch.list(&mut count).await, list_watch.watch(Version(1), &mut count).await.map(drop)];
+            assert_eq!(objects, if told { 4 } else { 0 }, "{lives:?}: {object}");
+            for end in ends {
+                assert_eq!(end.map_err(|error| error.reason).err(), (!told).then_some(Reason::UnknownKind));
+            }
         }
     }
 
@@ -725,6 +676,7 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn watches_that_began_together_do_not_end_together() {
+        // IN-5
         let mut seconds = BTreeSet::new();
         let mut silence = BTreeSet::new();
         for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! Shares informers: one per kind, namespace and selector, however many sources want it, and as long as one wants it (PO rules).
+//! Shares informers: one per kind as it is called, namespace and selector, however many sources want it, and as long as one wants it (PO rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Running {
-    informers: BTreeMap<Scope, Entry>,
+    /// By what they watch, and what that is called: a kind that was made anew may be another.
+    informers: BTreeMap<(Scope, Kind), Entry>,
     tasks: JoinSet<()>,
     /// The number of the last member.
     number: u64,
@@ -119,8 +120,8 @@ impl Pool {
 
     /// Keeps an informer going for somebody who needs this, and starts it if it does not run yet; nobody is told of what it sees.
     pub fn keep(&self, scope: &Scope, kind: &Kind, need: Need) -> Subscription {
-        let (subscription, stop) = self.0.admit(scope, need);
-        self.start(&subscription.shared, kind, stop);
+        let (subscription, stop) = self.0.admit((scope, kind), need);
+        self.start(&subscription.shared, stop);
         subscription
     }
 
@@ -128,7 +129,7 @@ impl Pool {
     pub fn rest(&self, scope: &Scope, kind: &Kind, need: Need) -> Subscription {
         let mut subscription = self.keep(scope, kind, need);
         subscription.rests = true;
-        if let Some(entry) = self.0.running.lock().informers.get_mut(scope) {
+        if let Some(entry) = self.0.running.lock().informers.get_mut(&subscription.shared.id) {
             entry.resting += 1;
         }
         subscription
@@ -137,22 +138,22 @@ impl Pool {
     /// Counts a subscriber in, and begins to tell it.
     fn begin(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> (Subscription, Option<Join>) {
         let need = Need::of(subscriber.source.spec());
-        let (subscription, stop) = self.0.admit(scope, need);
+        let (subscription, stop) = self.0.admit((scope, kind), need);
         let Subscription { shared, number, .. } = &subscription;
         let join = shared.subscribe(*number, subscriber);
-        self.start(shared, kind, stop);
+        self.start(shared, stop);
         (subscription, join)
     }
 
     /// Starts an informer if it does not run yet.
-    fn start(&self, shared: &Arc<Shared>, kind: &Kind, stop: CancellationToken) {
+    fn start(&self, shared: &Arc<Shared>, stop: CancellationToken) {
         let Self(inner) = self;
         // Taken once, by the first member.
         let writer = shared.writer.lock().take();
         if let Some(writer) = writer {
-            let server = (Arc::clone(&inner.api), inner.memory.transit(shared.scope.account()));
-            let informer = Informer::new(Arc::clone(shared), server, kind.clone(), writer);
-            let informing = named(format!("the informer of {}", shared.scope), informer.run(stop));
+            let server = (Arc::clone(&inner.api), inner.memory.transit(shared.scope().account()));
+            let informer = Informer::new(Arc::clone(shared), server, writer);
+            let informing = named(format!("the informer of {}", shared.scope()), informer.run(stop));
             let mut running = inner.running.lock();
             running.tasks.spawn_on(informing, &inner.runtime);
         }
@@ -164,7 +165,7 @@ impl Pool {
         let may_have = |scope: &Scope, only: &Option<Arc<str>>| {
             only.is_none() || scope.namespace.is_none() || *only == scope.namespace
         };
-        for (scope, entry) in &self.0.running.lock().informers {
+        for ((scope, _), entry) in &self.0.running.lock().informers {
             if kinds.iter().any(|(kind, only)| *kind == scope.gvk && may_have(scope, only)) {
                 entry.shared.list_again();
             }
@@ -174,7 +175,7 @@ impl Pool {
     /// Returns how each informer is.
     pub fn states(&self) -> Vec<Seen> {
         let running = self.0.running.lock();
-        let one = |(scope, entry): (&Scope, &Entry)| {
+        let one = |((scope, _), entry): (&(Scope, Kind), &Entry)| {
             let Entry { shared, .. } = entry;
             Seen {
                 scope: scope.clone(),
@@ -196,13 +197,13 @@ impl Pool {
 
 impl Inner {
     /// Counts a member in, and returns what ends the informer.
-    fn admit(self: &Arc<Self>, scope: &Scope, need: Need) -> (Subscription, CancellationToken) {
+    fn admit(self: &Arc<Self>, which: (&Scope, &Kind), need: Need) -> (Subscription, CancellationToken) {
         let mut running = self.running.lock();
         // Those that have ended since are let go.
         while running.tasks.try_join_next().is_some() {}
         running.number += 1;
         let number = running.number;
-        let entry = running.entry(scope, self);
+        let entry = running.entry(which, self);
         entry.members += 1;
         if entry.shared.kept.add(number, &need) {
             entry.shared.list_again();
@@ -224,12 +225,13 @@ impl Inner {
 }
 
 impl Running {
-    fn entry(&mut self, scope: &Scope, inner: &Inner) -> &mut Entry {
-        self.informers.entry(scope.clone()).or_insert_with(|| {
+    fn entry(&mut self, (scope, kind): (&Scope, &Kind), inner: &Inner) -> &mut Entry {
+        let id = (scope.clone(), kind.clone());
+        self.informers.entry(id.clone()).or_insert_with(|| {
             let writer = inner.memory.writer(&scope.account(), &scope.share());
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {
-                scope: scope.clone(),
+                id,
                 cache: writer.cache(),
                 bound: inner.memory.each(),
                 writer: Mutex::new(Some(writer)),
@@ -252,12 +254,12 @@ impl Running {
 impl Subscription {
     /// Returns what its informer watches.
     pub fn scope(&self) -> &Scope {
-        &self.shared.scope
+        self.shared.scope()
     }
 
     /// Returns the same for messages.
     pub fn name(&self) -> Arc<str> {
-        self.shared.scope.to_string().into()
+        self.shared.scope().to_string().into()
     }
 
     /// Returns how it is, as far as this subscriber is concerned.
@@ -304,7 +306,7 @@ impl Subscription {
             self.shared.untold.lock().remove(&self.number);
             let waits = |source| subscribers.waiting.iter().any(|(_, other)| Arc::ptr_eq(&other.source, source));
             for (_, gone) in gone.iter().filter(|(_, gone)| !waits(&gone.source)) {
-                gone.source.gives_up(self.shared.scope.namespace.as_deref());
+                gone.source.gives_up(self.shared.scope().namespace.as_deref());
             }
         }
     }
@@ -313,9 +315,9 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.leave();
-        let scope = &self.shared.scope;
+        let scope = self.shared.scope();
         let mut running = self.pool.running.lock();
-        let Some(entry) = running.informers.get_mut(scope) else {
+        let Some(entry) = running.informers.get_mut(&self.shared.id) else {
             return;
         };
         entry.members = entry.members.saturating_sub(1);
@@ -328,7 +330,7 @@ impl Drop for Subscription {
         }
         if entry.members == 0 {
             entry.stop.cancel();
-            running.informers.remove(scope);
+            running.informers.remove(&self.shared.id);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             self.pool.metrics.informers.forget(&kind, namespace, scope.cluster.as_deref());
         }
@@ -373,7 +375,7 @@ pub(super) mod tests {
         let pool = Pool::new(Arc::new(api), Arc::default(), Memory::new(1 << 20, u64::MAX), CancellationToken::new());
         drop(entered);
         let member = runtime.block_on(async { pool.keep(&scope, &config_maps(), Need::all(Fields::whole())) });
-        let shared = Arc::clone(&pool.0.running.lock().informers[&scope].shared);
+        let shared = Arc::clone(&pool.0.running.lock().informers[&(scope.clone(), config_maps())].shared);
         Place { pool, scope, shared, member: Some(member), runtime }
     }
 
@@ -409,7 +411,7 @@ pub(super) mod tests {
     /// Returns an informer that has listed all, whose events the test gives.
     pub(in super::super) fn shared(writer: &Writer) -> Arc<Shared> {
         Arc::new(Shared {
-            scope: super::super::list_watch::tests::scope(),
+            id: (super::super::list_watch::tests::scope(), config_maps()),
             cache: writer.cache(),
             bound: 1 << 20,
             writer: Mutex::new(None),
@@ -540,6 +542,27 @@ pub(super) mod tests {
         let mut join = shared.subscribe(1, late).unwrap();
         while join.step() {}
         assert_eq!((shared.cache.len(), told_of.lock().len()), (1, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_called_otherwise_by_now_is_watched_beside_what_it_was_called_before() {
+        // IN-6
+        let (client, asked) = scripted(|_| Answer(Some(200), vec![Step::Comes(end_of_list(1)), Step::Silent]));
+        let (api, stop) = (ApiServer::new(client, Managers::default()), CancellationToken::new());
+        let pool = Pool::new(Arc::new(api), Arc::default(), Memory::new(1 << 20, u64::MAX), stop);
+        let scope = super::super::list_watch::tests::scope();
+        let plates = Kind { plural: "plates".into(), ..config_maps() };
+        let keep = |kind: &Kind| pool.keep(&scope, kind, Need::all(Fields::whole()));
+        let members = [config_maps(), plates.clone(), config_maps()].map(|kind| keep(&kind));
+        sleep(Duration::from_secs(1)).await;
+        let paths = asked.lock().iter().map(|path| path.split('?').next().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!(paths, ["/api/v1/configmaps", "/api/v1/plates"]);
+        assert!(members.iter().all(Subscription::is_filled));
+        let [one, other, another] = members;
+        drop((one, another));
+        assert_eq!((pool.states().len(), other.is_filled()), (1, true));
+        drop(other);
+        assert_eq!(pool.states().len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_informer_goes_on_from_where_it_was_and_pauses_for_longer_each_time_it_fails() {
-        // IE-2, IE-3
+        // IE-2, IE-3, IN-5
         let whole = Held { synced: true, complete: true, version: Version(7) };
         let partial = Held { complete: false, ..whole };
         let broken = Held { synced: false, ..whole };

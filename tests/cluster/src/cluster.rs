@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::api::Api;
 use crate::audit::{Audit, AuditScope, MARKER};
+use crate::connect::{Connection, connect};
 use crate::identity::{self, ADMIN, User, VISITOR};
 use crate::namespace::Namespace;
 use crate::start::{self, Running};
@@ -211,6 +212,14 @@ impl Cluster {
     /// Returns the certificate authority of the API server.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
+    }
+
+    /// Opens a connection to the API server.
+    ///
+    /// # Errors
+    /// If it can't be reached.
+    pub fn connect(&self) -> Result<Connection> {
+        connect(&self.about.url, &self.ca_pem)
     }
 
     /// Returns the folder with the logs and all other files; another process can attach to it.

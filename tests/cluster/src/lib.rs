@@ -1,8 +1,8 @@
 //! Decides nothing about Capstan: gives tests, benchmarks and the demo a real control plane of local processes.
 //!
 //! In reading order: [`tools`] finds or builds the binaries, [`cluster`] is the control plane to its user, `start`
-//! and `keeper` run its processes, [`identity`] has its users, [`api`] and kubectl talk to it, [`audit`] shows the
-//! requests that it has seen, [`namespace`] keeps tests apart, [`wait`] waits for conditions.
+//! and `keeper` run its processes, [`identity`] has its users, [`api`] and kubectl talk to it, [`connect`] leads to it, [`audit`]
+//! shows the requests that it has seen, [`namespace`] keeps tests apart, [`wait`] waits for conditions.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -28,6 +28,7 @@ use anyhow::{Result, anyhow};
 pub mod api;
 pub mod audit;
 pub mod cluster;
+pub mod connect;
 pub mod identity;
 mod keeper;
 pub mod namespace;

@@ -12,6 +12,8 @@ use cluster::{Cluster, User, wait};
 
 use crate::SOON;
 
+pub mod meddler;
+
 /// The interval at which a connection that is held back checks if it may continue.
 const HELD: Duration = Duration::from_millis(20);
 

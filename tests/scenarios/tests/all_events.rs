@@ -19,7 +19,7 @@ fn seen(daemon: &Daemon, name: &str, key: &str) -> Vec<Value> {
 
 #[test]
 fn s078_finalizers_are_the_components_own_and_each_deletion_is_run_for_with_the_last_known_object() {
-    // AE-1, AE-2
+    // AE-1, AE-2, ES-6
     let place = Place::new("s078");
     let daemon = place.daemon(&manifest(&place, "finalizer: probes.test.capstan.dev/finalizer\n"));
     let with = json!([

@@ -271,7 +271,7 @@ fn a_write_that_is_forbidden_is_quoted_with_verb_and_kind() {
 
 #[test]
 fn s103_rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_back() {
-    // IE-4, IE-5
+    // IE-4, IE-5, ES-5, HE-1
     let place = Place::new("lost");
     let account = account(&place);
     let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());

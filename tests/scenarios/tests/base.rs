@@ -221,6 +221,7 @@ fn s063_failures_are_retried_until_they_cease() {
 
 #[test]
 fn s065_retries_end_after_the_last_attempt() {
+    // EP-31
     let place = Place::new("s065");
     let retry = "retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 3 }\n";
     let daemon = place.daemon(&place.probe_manifest(retry));
@@ -230,6 +231,8 @@ fn s065_retries_end_after_the_last_attempt() {
     assert_eq!(daemon.runs(), FINALIZER_RUN + 4);
     let failures = daemon.log().matches("never works").count();
     assert_eq!(failures, 4, "each failure is told once");
+    let counted = ["failure", "retries"].map(|what| daemon.count(&format!("capstan_reconciliations_{what}_total"), ""));
+    assert_eq!(counted, [4, 3]);
 }
 
 #[test]

@@ -393,17 +393,39 @@ fn a_kind_that_the_other_cluster_does_not_serve_fails_by_name_and_is_watched_onc
     // IE-1, CU-7
     let pair = Pair::new("unserved");
     pair.put("edge", &pair.kubeconfig());
-    let kind = "apiVersion: sample.capstan.dev/v1, kind: WebPage";
+    let namespace = pair.place.namespace.name();
+    let group = format!("{namespace}.test.capstan.dev");
+    let kind = format!("apiVersion: {group}/v1, kind: Note");
     let manifest = pair
         .manifest(&["edge"], BRIEFLY)
         .replace("apiVersion: v1, kind: ConfigMap, cluster", &format!("{kind}, cluster"));
     let daemon = pair.start(&manifest);
     pair.reader("p");
     pair.bystander("b");
-    await_failure(&daemon, "p", "sample.capstan.dev/v1 WebPage");
+    await_failure(&daemon, "p", &format!("{group}/v1 Note"));
     pair.await_bystander("b");
-    daemon.await_lacking(&["WebPage of cluster"]);
+    daemon.await_lacking(&["Note of cluster"]);
     assert_eq!(daemon.get("/readyz").1, "ok\n", "it is no matter of the daemon's");
+    let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let version = json!({ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": anything } });
+    let definition = json!({
+        "metadata": { "name": format!("notes.{group}") },
+        "spec": { "group": group, "names": { "kind": "Note", "plural": "notes" }, "scope": "Namespaced", "versions": [version] },
+    });
+    let api = pair.other.api();
+    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).unwrap();
+    let notes = format!("/apis/{group}/v1/namespaces/{namespace}/notes");
+    wait::until_ok(LATER, "the kind to be served", || api.get(&notes)).unwrap();
+    let mut note = pair.place.map_of("p", "m", json!({ "message": "at last" }));
+    note["apiVersion"] = format!("{group}/v1").into();
+    note["kind"] = "Note".into();
+    api.create(&notes, &note).unwrap();
+    pair.await_message("p", "at last");
+    wait::until_ok(LATER, "nothing to be missing", || match daemon.get("/readyz?verbose").1 {
+        told if told.contains("Note of cluster") => Err(told),
+        _ => Ok(()),
+    })
+    .unwrap();
 }
 
 #[test]

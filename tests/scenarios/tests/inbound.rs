@@ -135,14 +135,17 @@ fn a_request_with_the_token_wakes_the_primary_whose_run_sees_what_it_says() {
     let nowhere = Door { path: format!("/other/{}/hooks", place.namespace.name()), address: door.address.clone() };
     assert_eq!(nowhere.post(json!({})).0, 404, "another operator has no such controller");
     let large = "x".repeat(10 << 20);
-    for (token, status) in [(TOKEN, [413, 0]), ("wrong-wrong-wrong-wrong", [401, 0])] {
-        let (found, why) = door.send("POST", "", Some(token), &large);
+    for (token, status) in [(Some(TOKEN), [413, 0]), (Some("wrong-wrong-wrong-wrong"), [401, 0]), (None, [401, 0])] {
+        let (found, why) = door.send("POST", "", token, &large);
         assert!(status.contains(&found), "{found} {why}");
     }
     let announced = format!(
         "POST {} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 10485760\r\n\r\n",
         door.path
     );
+    // Nothing of the body is sent, nor waited for.
+    let unnamed = announced.replace(&format!("authorization: Bearer {TOKEN}\r\n"), "");
+    assert_eq!(door.raw(&unnamed, b"").0, 401);
     let (status, why) = door.raw(&announced, b"");
     assert_eq!((status, &*why), (413, "the body has more than 2048 bytes (bodySize)\n"));
     let chunked = announced.replace("content-length: 10485760", "transfer-encoding: chunked");
@@ -267,14 +270,18 @@ fn a_flood_without_token_is_nothing_to_the_component_and_one_with_it_is_slowed_d
     // IB-3, IB-4
     let place = Place::new("inbound-flood");
     let _secret = Secret::new(&place);
-    let (daemon, door) = Door::of(&place, &manifest(&place, "requestsPerSecond: 2"));
+    let own = "rateLimit: none\n      labelSelector: own\n";
+    let own = manifest(&place, "requestsPerSecond: 2").replace("rateLimit: none\n", own);
+    let other = place.renamed(&place.probe_manifest("labelSelector: other\n"), "other");
+    let (daemon, door) = Door::of(&place, &format!("{own}---\n{other}"));
+    place.labelled_probe("b", "other", json!({}));
     // Each call of the component would fail, and be counted.
     let body = json!({ "do": [{ "fail": "a call" }] });
     let calls = || daemon.count("capstan_callback_failures_total", "callback=\"inbound\"");
     assert_eq!((door.post(body.clone()).0, calls()), (500, 1));
     let (wrong, text) = (Some("wrong-wrong-wrong-wrong"), body.to_string());
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        let flood = |_| {
             scope.spawn(|| {
                 for _ in 0..500 {
                     assert_eq!(door.send("POST", "", wrong, &text).0, 401);
@@ -282,7 +289,14 @@ fn a_flood_without_token_is_nothing_to_the_component_and_one_with_it_is_slowed_d
                 assert_eq!(door.send("POST", "", None, &text).0, 401);
                 assert_eq!(door.send("POST", "x", Some(TOKEN), &text).0, 404);
                 assert_eq!(door.send("PUT", "", Some(TOKEN), &text).0, 405);
-            });
+            })
+        };
+        let floods: Vec<_> = (0..4).map(flood).collect();
+        // Another operator goes on meanwhile, from an event to the status.
+        for n in 1..=3 {
+            place.merge(&place.probes(), "b", &json!({ "spec": { "reconcile": { "status": { "n": n } } } }));
+            place.await_object(&place.probes(), "b", "a run beside the flood", |probe| probe["status"]["n"] == n);
+            assert!(n > 1 || floods.iter().any(|flood| !flood.is_finished()), "it waited for the end of the flood");
         }
     });
     assert_eq!((calls(), daemon.get("/readyz").0), (1, 200));

@@ -16,16 +16,31 @@ const THIRTY_SECONDS: Duration = Duration::from_secs(30);
 struct Things<'a> {
     place: &'a Place,
     group: String,
+    plural: &'static str,
+    /// As its definition has it.
+    scope: &'static str,
 }
 
 impl<'a> Things<'a> {
     const DEFINITIONS: &'static str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
     fn new(place: &'a Place, versions: &[&str]) -> Self {
-        let things = Self { place, group: format!("{}.test.capstan.dev", place.namespace.name()) };
+        Self::called(place, versions, ("things", "Namespaced"))
+    }
+
+    fn called(place: &'a Place, versions: &[&str], (plural, scope): (&'static str, &'static str)) -> Self {
+        let things = Self { place, group: format!("{}.test.capstan.dev", place.namespace.name()), plural, scope };
         place.cluster.api().create(Self::DEFINITIONS, &things.definition(versions)).unwrap();
         things.await_served(versions);
         things
+    }
+
+    /// Returns the kind as it is made anew, with this plural and in this scope, once nothing is left of it.
+    fn made_anew(self, plural: &'static str, scope: &'static str) -> Self {
+        let (place, name) = (self.place, self.name());
+        drop(self);
+        place.await_gone(Self::DEFINITIONS, &name);
+        Self::called(place, &["v1"], (plural, scope))
     }
 
     fn definition(&self, versions: &[&str]) -> Value {
@@ -39,15 +54,15 @@ impl<'a> Things<'a> {
             })
         };
         let versions: Vec<_> = versions.iter().map(version).collect();
-        let names = json!({ "kind": "Thing", "plural": "things" });
+        let names = json!({ "kind": "Thing", "plural": self.plural });
         json!({
             "metadata": { "name": self.name() },
-            "spec": { "group": self.group, "names": names, "scope": "Namespaced", "versions": versions },
+            "spec": { "group": self.group, "names": names, "scope": self.scope, "versions": versions },
         })
     }
 
     fn name(&self) -> String {
-        format!("things.{}", self.group)
+        format!("{}.{}", self.plural, self.group)
     }
 
     fn change(&self, versions: &[&str]) {
@@ -63,7 +78,18 @@ impl<'a> Things<'a> {
     }
 
     fn path(&self, version: &str) -> String {
-        self.place.namespace.path(&format!("{}/{version}", self.group), "things")
+        let api = format!("{}/{version}", self.group);
+        match self.scope {
+            "Cluster" => format!("/apis/{api}/{}", self.plural),
+            _ => self.place.namespace.path(&api, self.plural),
+        }
+    }
+
+    /// Makes one, and waits until it has been reconciled.
+    fn is_run(&self, name: &str) {
+        self.create("v1", name, seen());
+        let is_seen = |thing: &Value| thing["status"]["seen"] == true;
+        self.place.await_within(LATER, &self.path("v1"), name, "its status", is_seen);
     }
 
     fn create(&self, version: &str, name: &str, fields: Value) {
@@ -75,6 +101,11 @@ impl<'a> Things<'a> {
         let primary = format!("{{ apiVersion: {}/{version}, kind: Thing }}", self.group);
         self.place.manifest("probe", &primary, "", fields)
     }
+}
+
+/// Returns what has a run say that there was one.
+fn seen() -> Value {
+    json!({ "spec": { "reconcile": { "status": { "seen": true } } } })
 }
 
 impl Drop for Things<'_> {
@@ -139,6 +170,72 @@ fn s122_a_dependent_is_active_while_its_kind_is_defined_and_nobody_waits_for_it_
         daemon.await_quiet();
         assert_eq!((daemon.get("/readyz").0, failed() - before), (200, 0));
     }
+}
+
+#[test]
+fn a_kind_that_is_made_anew_with_another_plural_or_scope_is_watched_as_it_is_then() {
+    // IN-6
+    let place = Place::new("renamed");
+    let mut things = Things::new(&place, &["v1"]);
+    let daemon = place.daemon(&things.manifest("v1", ""));
+    things.is_run("first");
+    for (plural, scope, name) in [("items", "Namespaced", "second"), ("items", "Cluster", "third")] {
+        things = things.made_anew(plural, scope);
+        things.is_run(name);
+        daemon.await_quiet();
+        assert_eq!(daemon.get("/readyz").0, 200, "{plural} {scope}");
+        let finalizers = place.find(&things.path("v1"), name).unwrap()["metadata"]["finalizers"].clone();
+        assert_eq!(finalizers, json!([format!("{}/finalizer", things.name())]), "that of its name");
+    }
+}
+
+#[test]
+fn objects_of_a_kind_that_lives_in_namespaces_by_now_are_run_in_those_of_the_manifest_alone() {
+    // IN-1, IN-6
+    let place = Place::new("moved");
+    let other = place.cluster.namespace("moved-other").unwrap();
+    let things = Things::called(&place, &["v1"], ("things", "Cluster"));
+    let daemon = place.daemon(&things.manifest("v1", ""));
+    things.is_run("first");
+    let things = things.made_anew("things", "Namespaced");
+    let api = format!("{}/v1", things.group);
+    let elsewhere = other.path(&api, "things");
+    place.create(&api, "Thing", &elsewhere, "elsewhere", seen());
+    things.is_run("here");
+    daemon.await_quiet();
+    let untouched = place.find(&elsewhere, "elsewhere").unwrap();
+    assert_eq!([&untouched["status"], &untouched["metadata"]["finalizers"]], [&Value::Null; 2]);
+    assert_eq!(daemon.runs_of("elsewhere"), 0);
+    let scope = format!("{api} Thing in {}", place.namespace.name());
+    let informers = daemon.informers(place.namespace.name());
+    assert!(informers.iter().any(|informer| informer["scope"] == scope.as_str()), "{informers:?}");
+}
+
+#[test]
+fn a_kind_that_is_not_served_for_a_while_is_watched_again() {
+    // IN-6, IE-2
+    let place = Place::new("unserved");
+    let things = Things::new(&place, &["v1"]);
+    let daemon = place.daemon(&things.manifest("v1", "retry: none\n"));
+    things.is_run("before");
+    daemon.await_quiet();
+    let runs = daemon.runs_of("before");
+    let serve = |served: bool| {
+        let patch = json!([{ "op": "replace", "path": "/spec/versions/0/served", "value": served }]);
+        let definition = format!("{}/{}", Things::DEFINITIONS, things.name());
+        place.cluster.api().call(&definition, Call::JsonPatch(&patch)).unwrap();
+        wait::until(LATER, "the definition to hold", || {
+            (place.cluster.api().get(&things.path("v1")).is_ok() == served).then_some(())
+        })
+        .unwrap();
+    };
+    serve(false);
+    wait::until(LATER, "that to be told", || daemon.get("/readyz?verbose").1.contains("HTTP 404").then_some(()))
+        .unwrap();
+    serve(true);
+    things.is_run("after");
+    daemon.await_quiet();
+    assert_eq!((daemon.get("/readyz").0, daemon.runs_of("before")), (200, runs), "nothing has changed for it");
 }
 
 #[test]
@@ -248,7 +345,7 @@ fn s019_a_condition_is_written_to_a_deployment() {
 
 #[test]
 fn s039_two_controllers_divide_primaries_by_selectors() {
-    // IN-3
+    // IN-3, CF-8
     let place = Place::new("s039");
     let manifest = |selector: &str| place.probe_manifest(&format!("labelSelector: {selector}\n"));
     let second = place.renamed(&manifest("reconciler!=1"), "second");
@@ -264,6 +361,17 @@ fn s039_two_controllers_divide_primaries_by_selectors() {
     daemon.await_quiet();
     // The first run of each adds the finalizer.
     assert_eq!((daemon.runs_of("one"), daemon.runs_of("other")), (2, 2));
+    // What leaves the one selection is as deleted there, without its clean-up, and is new in the other.
+    place.merge(&place.probes(), "one", &json!({ "metadata": { "labels": { "reconciler": "2" } } }));
+    let moved = place.await_object(&place.probes(), "one", "the other's status", |p| {
+        p["status"]["settings"]["controller"]["name"] == format!("{own}-second")
+    });
+    let finalizers = json!(["probes.test.capstan.dev/finalizer", "second.test.capstan.dev/finalizer"]);
+    assert_eq!(moved["metadata"]["finalizers"], finalizers);
+    daemon.await_quiet();
+    let primaries = [own.to_owned(), format!("{own}-second")]
+        .map(|name| daemon.count("capstan_custom_resources", &format!("controller=\"{name}\"")));
+    assert_eq!(primaries, [0, 2]);
 }
 
 #[test]

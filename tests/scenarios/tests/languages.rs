@@ -279,6 +279,7 @@ fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
     let line = await_line(&daemon, "asked");
     assert_eq!((&line["level"], &line["call"]), (&json!("INFO"), &json!("reconcile")));
     assert_eq!(line["fields"], json!({ "word": WORD, "generation": "1" }));
+    // ER-1
     assert_eq!(events(&place), expected_events(place.namespace.name()));
     place.await_gone(&place.config_maps(), "p-1-two");
     let one = place.find(&place.config_maps(), "p-1-one").unwrap();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cluster::wait;
 use scenarios::proxy::Line;
+use scenarios::proxy::meddler::{Fault, Meddler, Sort};
 use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -204,6 +205,54 @@ fn writes_that_fail_for_one_operator_alone_keep_the_daemon_ready() {
     assert_eq!(daemon.get("/readyz"), (200, "ok\n".to_owned()));
     drop(outage);
     place.await_within(LATER, &place.probes(), "p", "its status", |probe| probe["status"]["t"] == 2);
+    daemon.until_ready();
+}
+
+#[test]
+fn whatever_the_api_server_answers_each_change_of_a_primary_gets_its_run_and_no_storm_follows() {
+    /// Three changes take no more requests than this, whatever is wrong.
+    const MOST: usize = 60;
+    // EP-34, IE-2, IE-3
+    let place = Place::new("meddled");
+    let (meddler, folder) = (Meddler::to(place.cluster), tempfile::tempdir().unwrap());
+    let kubeconfig = meddler.kubeconfig(place.cluster.user(cluster::ADMIN).unwrap(), &folder);
+    let daemon = Start::new(&place.probe_manifest(ONE_ATTEMPT)).kubeconfig(kubeconfig).run(&place).until_ready();
+    let spec = |n: usize| json!({ "reconcile": { "status": { "n": n } } });
+    let await_run = |n: usize, what: &str| {
+        place.await_within(LATER, &place.probes(), "p", what, |probe| probe["status"]["n"] == n);
+    };
+    place.probe("p", spec(0));
+    await_run(0, "the first run");
+    let soon = "retry-after: 1\r\n";
+    for (row, (fault, least)) in [
+        (Fault::Answers(Sort::Write, 429, soon, 2), 2),
+        (Fault::Answers(Sort::Write, 500, "", 2), 2),
+        // More often than a request is sent again.
+        (Fault::Answers(Sort::Write, 503, "", 6), 6),
+        (Fault::Answers(Sort::Watch, 410, "", 3), 1),
+        (Fault::Answers(Sort::Watch, 429, soon, 3), 1),
+        (Fault::Answers(Sort::Watch, 500, "", 3), 1),
+        (Fault::WatchesEnd, 2),
+        (Fault::HalfClosed, 1),
+        (Fault::Drips, 3),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = meddler.requests();
+        meddler.meddle(Some(fault));
+        for n in 3 * row + 1..=3 * row + 3 {
+            place.merge(&place.probes(), "p", &json!({ "spec": spec(n) }));
+            await_run(n, &format!("run {n}, {fault:?}"));
+        }
+        let met = || if meddler.spoiled() >= least { Ok(()) } else { Err(meddler.spoiled()) };
+        wait::until_ok(LATER, &format!("{fault:?} to be met"), met).unwrap();
+        meddler.meddle(None);
+        daemon.await_quiet();
+        let requests = meddler.requests() - before;
+        assert!(requests <= MOST, "{fault:?}: {requests} requests");
+    }
+    assert!(!daemon.log().contains("no retries left"), "no attempt is used up: {}", daemon.log());
     daemon.until_ready();
 }
 

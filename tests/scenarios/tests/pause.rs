@@ -45,12 +45,12 @@ fn a_primary_is_left_alone_while_its_annotation_says_so_and_runs_once_afterwards
     await_text(&place, "q", "second");
     daemon.await_quiet();
     await_text(&place, "p", "first");
-    let runs = daemon.runs();
+    let runs = ["p", "q"].map(|name| daemon.runs_of(name));
     pause(&place, "p", Value::Null);
     await_text(&place, "p", "second");
     daemon.await_quiet();
     await_paused(&daemon, 0);
-    assert!(daemon.runs() > runs);
+    assert_eq!(["p", "q"].map(|name| daemon.runs_of(name)), [runs[0] + 1, runs[1]]);
 }
 
 #[test]
@@ -108,13 +108,22 @@ fn a_controller_that_its_manifest_pauses_does_nothing_until_it_does_not_and_then
     let daemon = folder.daemon(&place);
     place.probe("p", spec("first"));
     await_paused(&daemon, 1);
+    daemon.await_quiet();
     let left = place.find(&place.probes(), "p").unwrap();
     assert!(left["status"].is_null() && left["metadata"]["finalizers"].is_null(), "{left}");
+    let runs = daemon.runs_of("p");
     folder.put("operator.yaml", manifest(""));
     await_text(&place, "p", "first");
+    daemon.await_quiet();
+    assert_eq!(daemon.runs_of("p"), runs + 2, "the first adds the finalizer");
     folder.put("operator.yaml", manifest("paused: true\n"));
     await_paused(&daemon, 1);
     place.merge(&place.probes(), "p", &json!({ "spec": spec("second") }));
     daemon.await_quiet();
     await_text(&place, "p", "first");
+    let runs = daemon.runs_of("p");
+    folder.put("operator.yaml", manifest(""));
+    await_text(&place, "p", "second");
+    daemon.await_quiet();
+    assert_eq!(daemon.runs_of("p"), runs + 1);
 }

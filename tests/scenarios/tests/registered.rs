@@ -185,7 +185,7 @@ capabilities:
 
 #[test]
 fn a_deregistered_source_wakes_nobody_and_its_informer_ends_with_its_last_user() {
-    // ES-4, PO-1
+    // ES-4, PO-1, PO-2
     let place = Place::new("ending");
     let name = place.namespace.name();
     let daemon = place.daemon(&place.manifest("probe", PROBES, GRANTS, ""));

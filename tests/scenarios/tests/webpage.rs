@@ -265,6 +265,7 @@ fn s145_a_reconciler_can_write_everything_itself() {
         pages,
         ["/livez", "/readyz?verbose", "/metrics", "/debug/controllers", "/debug/workflows", "/debug/plugins"]
     );
+    // HE-2
     for page in pages {
         assert_eq!(daemon.get(page).0, 200, "{page}");
     }

@@ -226,7 +226,7 @@ impl State {
             if !waits || entry.flight != Flight::Idle {
                 continue;
             }
-            let at = Outage::place(key, now);
+            let at = Outage::place(key, now).max(entry.left_alone().unwrap_or(now));
             if entry.due.is_none_or(|due| due.at > at) {
                 timetable.put(key, entry, at);
             }

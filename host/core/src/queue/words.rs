@@ -123,7 +123,8 @@ pub enum Failure {
 pub struct Blame {
     /// The class.
     pub class: FailureClass,
-    /// When the component wants the retry; a delay is no shorter than the policy's `min_reschedule` (`RT-5`).
+    /// When the component wants the retry; a delay is no shorter than the policy's `min_reschedule` (`RT-5`). Of an outage, how long the
+    /// API server asks to be left alone (`EP-34`).
     pub next: NextRetry,
 }
 

@@ -116,7 +116,7 @@ impl Controller {
             Err(Unwritten::Refused(error)) if error.is_outage() && ended.error.is_none() => Ended {
                 exceeded: ended.exceeded,
                 recalled: ended.recalled,
-                ..Ended::failed(error.message, queue::Failure::Outage, FailureClass::Other)
+                ..Ended::failed(error.message, queue::Failure::Outage, FailureClass::Other).heeding(error.retry_after)
             },
             Err(error) => {
                 tracing::warn!(%error, "the conditions of the status are not written");

@@ -51,8 +51,17 @@ impl Ended {
     /// Success; only the deletion event is awaited.
     pub(super) const FINALIZER_REMOVED: Self = Self::well(Finished::Done { finalizer_removed: true, again: None });
 
+    pub(super) fn unread(error: &cluster::Error) -> Self {
+        let message = format!("reading the primary: {error}");
+        Self::of(Failed { message, ..Failed::of_write(error) }).heeding(error.retry_after)
+    }
+
+    pub(super) fn not_added(error: &cluster::Error) -> Self {
+        Self::of(Failed::of_finalizer("adding", error)).heeding(error.retry_after)
+    }
+
     pub(super) fn not_removed(error: &cluster::Error) -> Self {
-        Self::of(Failed::of_finalizer("removing", error))
+        Self::of(Failed::of_finalizer("removing", error)).heeding(error.retry_after)
     }
 
     pub(super) const fn well(finished: Finished) -> Self {
@@ -77,6 +86,13 @@ impl Ended {
             | Finished::Postponed { .. }) => other,
         };
         Self { finished, ..self }
+    }
+
+    /// Returns the same, with how long the API server asks to be left alone, if that is why it failed (`EP-34`).
+    pub(super) fn heeding(self, asked: Option<Duration>) -> Self {
+        let is_outage = self.finished == Finished::Failed(queue::Failure::Outage);
+        let next = asked.filter(|_| is_outage).map_or(self.blame.next, NextRetry::After);
+        Self { blame: Blame { next, ..self.blame }, ..self }
     }
 
     pub(super) fn of(failed: Failed) -> Self {

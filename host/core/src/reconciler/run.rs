@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -39,6 +40,8 @@ pub(super) struct Run {
     pub(crate) budget: Mutex<Budget>,
     /// True if the API server was away at a request of this run, or has not shown what was written.
     outage: AtomicBool,
+    /// How long it asked to be left alone then, at the longest.
+    left_alone: Mutex<Option<Duration>>,
     /// When what it does now is given up, if that is known.
     pub(super) until: Mutex<Option<Instant>>,
     /// True if the guest has gone while it waited.
@@ -84,6 +87,7 @@ impl Run {
             recalled: AtomicU32::new(0),
             budget: Mutex::new(budget),
             outage: AtomicBool::new(false),
+            left_alone: Mutex::default(),
             until: Mutex::default(),
             asker_gone: AtomicBool::new(false),
             kept: Mutex::default(),
@@ -136,10 +140,19 @@ impl Run {
         let mut waiting = Waiting { run: self, answered: false };
         let answer = answer.await;
         waiting.answered = true;
-        if matches!(&answer, Err(error) if error.is_outage()) {
+        if let Err(error) = &answer
+            && error.is_outage()
+        {
             self.missed_server();
+            let mut left_alone = self.left_alone.lock();
+            *left_alone = error.retry_after.max(*left_alone);
         }
         answer
+    }
+
+    /// Returns how long the API server asks to be left alone.
+    pub(super) fn left_alone(&self) -> Option<Duration> {
+        *self.left_alone.lock()
     }
 
     /// Remembers that the API server was away when something was needed of it.

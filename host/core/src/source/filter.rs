@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn an_update_passes_with_a_new_generation_or_a_mark() {
-        // CF-2 (b) (c), CF-7, PA-3
+        // CF-2 (b) (c), CF-7, PA-3; AE-5: with no finalizer, as in all-events mode
         let generation = |number: u64| format!(r#""generation":{number}"#);
         let none = r#""labels":{}"#;
         let made_again = [r#""generation":5,"uid":"1""#, r#""generation":1,"uid":"2""#];

@@ -75,9 +75,48 @@ impl TouchedKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::cache::{Event, Writer};
+    use crate::manifest::Filters;
+    use crate::object::fields::Fields;
+    use crate::object::{Gvk, Managers, Object};
+    use crate::source::filter::{Filter, PrimaryFilter};
+    use crate::source::{Role, Spec};
+
+    #[tokio::test]
+    async fn each_change_is_noted_whatever_the_filter_says() {
+        // CF-6
+        let touched = Arc::<Touched>::default();
+        let keys = touched.subscribe();
+        let spec = Spec {
+            name: "primaries".into(),
+            gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(),
+            cluster: None,
+            role: Role::Primary,
+            filter: Filter::primary(PrimaryFilter { generation_aware: true, finalizer: None }, Filters::default()),
+            indexes: BTreeMap::new(),
+            fields: Fields::whole(),
+            bounded: None,
+            packed: false,
+            faults: Arc::default(),
+        };
+        let gvk = spec.gvk.clone();
+        let (source, mut writer) = (Source::new(spec).touching(&touched), Writer::default());
+        source.attach(None, writer.cache());
+        for (version, passes) in [(1, true), (2, false)] {
+            let labelled = format!(
+                r#"{{"metadata":{{"name":"a","uid":"u","generation":1,"resourceVersion":"{version}","labels":{{"v":"{version}"}}}}}}"#
+            );
+            let object = Object::parse(&labelled, &gvk, &Managers::default()).unwrap();
+            let triggers = source.on(writer.apply(Event::Applied(object)).unwrap());
+            assert_eq!(triggers.len(), usize::from(passes), "{version}");
+            assert_eq!(keys.take().now_or_never(), Some([ObjectRef::cluster("a")].into()), "{version}");
+        }
+    }
 
     #[tokio::test]
     async fn each_waiter_gets_a_primary_once_however_often_it_changes() {

@@ -33,7 +33,7 @@ use crate::{
     Change, Cleaner, Deletion, Dependents, Error, ErrorHandler, FailedRun, Failure, FailureClass, Handled, Initializer,
     Json, Keys, Match, Met, NextRetry, Origin, PrimaryThings, Problem, Received, Reconciler, Request, Result,
     RetryPolicy, Things, Update, Validator, bulks, cache, conditions, config, context, dependents, filters, mappers,
-    matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, system,
+    matchers, memo, pollers, receivers, resource_pollers, secondaries, secondary, secondary_mappers, sources, system,
 };
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -936,6 +936,23 @@ fn what_is_expected_is_checked_and_set() {
         expectations::clear("ready")
     });
     assert_eq!((recorded.answer, recorded.expectation), (true, None));
+}
+
+#[test]
+fn a_source_that_is_registered_is_there_until_it_is_deregistered() {
+    // ES-4
+    let declared = |kind: &str| json!({ "informer": { "apiVersion": "v1", "kind": kind } });
+    let recorded = with(Run::new().registered("keys", declared("Secret")), || {
+        assert_eq!(sources::register("keys", &declared("ConfigMap")), Ok(false));
+        assert_eq!(sources::register("maps", &declared("ConfigMap")), Ok(true));
+        for _ in 0..2 {
+            assert_eq!(sources::deregister("keys"), Ok(()), "what is not there is no error");
+        }
+        assert_eq!(sources::register("keys", &declared("Pod")), Ok(true));
+        sources::deregister("maps")
+    });
+    assert_eq!(recorded.answer, Ok(()));
+    assert_eq!(recorded.registered, BTreeMap::from([("keys".to_owned(), declared("Pod"))]));
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(super) struct History {
     window: Option<Window>,
     /// The number of runs in a row that failed for an outage of the API server.
     outages: u32,
+    /// Until when the API server asks to be left alone by it, since the last of them.
+    left_alone: Option<Instant>,
 }
 
 /// The known state of the primary.
@@ -264,7 +266,13 @@ impl Entry {
         let finished =
             if flight == Flight::Superseded { Finished::DONE } else { finished.no_sooner_than(policy.min_reschedule) };
         let (outcome, next) = match finished {
-            Finished::Failed(Failure::Outage) => self.wait(|failures| outage.pause(key, failures)),
+            Finished::Failed(Failure::Outage) => {
+                let asked = match blame.next {
+                    NextRetry::After(asked) => Some(asked),
+                    NextRetry::Declared | NextRetry::Stop => None,
+                };
+                self.wait((asked, now), |failures| outage.pause(key, failures))
+            }
             Finished::Failed(failure) => self.fail(policy, flight, (failure, blame), (key, now)),
             Finished::Done { .. } | Finished::NoRetry { .. } | Finished::Gone | Finished::Postponed { .. } => {
                 (Outcome::Succeeded, self.succeed(flight, finished, (policy.mode, policy.max_interval)))
@@ -312,15 +320,20 @@ impl Entry {
         removed && self.life == Life::Exists && !self.renewed
     }
 
-    /// Waits for the API server. No attempt of the key is consumed, as the key is not the cause. An event during the
-    /// run does not shorten the pause.
-    fn wait(&mut self, outage: impl FnOnce(u32) -> Duration) -> (Outcome, Next) {
+    /// Waits for the API server, for as long as that has asked for at least. No attempt of the key is consumed, as the key is not the
+    /// cause. An event during the run does not shorten the pause.
+    fn wait(
+        &mut self,
+        (asked, now): (Option<Duration>, Instant),
+        outage: impl FnOnce(u32) -> Duration,
+    ) -> (Outcome, Next) {
         self.mark_as(Urgency::Replayed);
-        let outages = &mut self.history.get_or_insert_default().outages;
+        let History { outages, left_alone, .. } = &mut **self.history.get_or_insert_default();
         *outages = outages.saturating_add(1);
+        *left_alone = asked.map(|asked| now + asked.min(super::super::FOREVER));
         // One warning is enough: further failures in a row belong to the same outage.
         let level = if *outages == 1 { Level::Warning } else { Level::Debug };
-        (Outcome::Failed(level), Next::Outage(outage(*outages)))
+        (Outcome::Failed(level), Next::Outage(outage(*outages).max(asked.unwrap_or_default())))
     }
 
     /// Decides what follows a failure, and at which level it is logged (EP-30 … EP-36).
@@ -394,6 +407,11 @@ impl Entry {
         if let Some(history) = &mut self.history {
             history.outages = 0;
         }
+    }
+
+    /// Returns until when the API server asks to be left alone by it.
+    pub(super) fn left_alone(&self) -> Option<Instant> {
+        self.history.as_ref().and_then(|history| history.left_alone)
     }
 
     /// Returns true if its last run failed for an outage of the API server.

@@ -517,6 +517,27 @@ fn an_outage_leaves_the_attempts_before_it_as_they_were() {
 }
 
 #[test]
+fn who_is_asked_to_leave_the_api_server_alone_waits_so_long_though_others_get_through() {
+    // EP-34
+    let minute = Duration::from_mins(1);
+    let asked = |after| Blame { next: NextRetry::After(after), ..Blame::default() };
+    let mut script = Script::in_flight(Policy::default());
+    assert_eq!(script.finish_as(asked(minute), OUTAGE).next, Next::Outage(minute));
+    script.now += millis(1000);
+    script.state.resume(script.now);
+    assert_eq!(script.wakes(), Some(60_000));
+    script.at(60_000).taken();
+    // Its own pause may be longer, and what was asked for then counts no more.
+    let Next::Outage(pause) = script.finish_as(asked(millis(1)), OUTAGE).next else { panic!("no outage") };
+    assert!(pause >= millis(250), "{pause:?}");
+    script.state.resume(script.now);
+    assert!(script.wakes().unwrap() <= 62_000);
+    // What has changed is worth a try.
+    script.event(RELATED);
+    assert_eq!(script.take(), Some("a".to_owned()));
+}
+
+#[test]
 fn an_event_during_an_outage_wakes_who_waits_and_not_who_has_just_failed() {
     let mut script = Script::in_flight(Policy::default());
     script.event(RELATED);
