@@ -163,6 +163,9 @@ fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
     let file = shop.folder.path().join("pulled.wasm").display().to_string();
     let (code, _) = shop.capstan(&["pull", &format!("{reference}@{digest}"), "-o", &file, "--ca", &ca]);
     assert_eq!((code, fs::read(&file).unwrap()), (0, fs::read(component("webpage")).unwrap()));
+    // SG-8
+    let told = shop.capstan(&["inspect", &file, "--against", &reference, "--ca", &ca]);
+    assert_eq!(told, (0, "no difference\n".to_owned()));
     let manifest = shop.folder.path().join("operator.yaml");
     fs::write(&manifest, shop.manifest()).unwrap();
     let manifest = manifest.display().to_string();
