@@ -12,7 +12,7 @@ use scenarios::{capstan, component, repository};
 const PAGES: [&str; 3] = ["1-templates.md", "2-component.md", "3-database.md"];
 
 /// A daemon goes on beside what follows, until the next one, or the end; its log is shown if something fails.
-const PROLOGUE: &str = r#"set -e
+const PROLOGUE: &str = r#"set -eo pipefail
 daemon=
 ended() { code=$?; [ -z "$daemon" ] || { kill -INT "$daemon"; wait "$daemon"; } || true; [ $code = 0 ] || cat daemon.log; exit $code; }
 trap ended EXIT
