@@ -343,7 +343,7 @@ impl Tally<'_> {
     }
 
     fn permit(&mut self, gvk: &Gvk, subresource: Option<&str>, namespaces: &Namespaces, verbs: &[Verb]) {
-        let plural = plural(self.kinds, gvk);
+        let plural = plural_by(self.kinds, gvk);
         let resource = match subresource {
             Some(subresource) => format!("{plural}/{subresource}"),
             None => plural,
@@ -394,7 +394,7 @@ impl Tally<'_> {
 }
 
 /// Returns the plural of a kind, guessed unless it is known.
-fn plural(kinds: &Kinds, gvk: &Gvk) -> String {
+fn plural_by(kinds: &Kinds, gvk: &Gvk) -> String {
     kinds.plurals.get(&kind_name(gvk)).cloned().unwrap_or_else(|| plural_of(gvk))
 }
 

@@ -152,6 +152,7 @@ pub(crate) fn run(
     symlink(workspace.daemon(), programs.join("capstan"))?;
     symlink(cluster.kubectl_path(), programs.join("kubectl"))?;
     let before = files::fingerprint(&sdk, &[&sdk])?;
+    let _read_only = ReadOnly::new(&sdk)?;
     let page = files::text(&workspace.root.join(PAGE))?;
     let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk, registry };
     let mut hours = Vec::new();
@@ -164,6 +165,30 @@ pub(crate) fn run(
     }
     ensure!(files::fingerprint(&sdk, &[&sdk])? == before, "building has changed the packages of the SDKs");
     Ok(hours)
+}
+
+/// A folder that nobody may write to meanwhile, as packages may be installed.
+struct ReadOnly<'a>(&'a Path);
+
+impl<'a> ReadOnly<'a> {
+    fn new(folder: &'a Path) -> Result<Self> {
+        let this = Self(folder);
+        this.mode("a-w")?;
+        Ok(this)
+    }
+
+    fn mode(&self, mode: &str) -> Result<()> {
+        let status = Command::new("chmod").args(["-R", mode]).arg(self.0).status().context("run chmod")?;
+        ensure!(status.success(), "chmod -R {mode} {} has failed", self.0.display());
+        Ok(())
+    }
+}
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        // Else the folder can't be removed, which is all that is lost.
+        drop(self.mode("u+w"));
+    }
 }
 
 impl Hour<'_> {

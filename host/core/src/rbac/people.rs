@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kinds, Resources, Rule, plural, rules};
+use super::{Kinds, Resources, Rule, plural_by, rules};
 use crate::kinds::Verb;
 use crate::manifest::Operator;
 
@@ -23,7 +23,7 @@ pub fn of_primaries(operators: &[Operator], kinds: &Kinds, collector: Collector)
     let mut found = Resources::new();
     let here = operators.iter().flat_map(|operator| operator.controllers.values()).filter(|c| c.cluster.is_none());
     for primary in here.map(|controller| &controller.primary).filter(|primary| is_custom(&primary.group)) {
-        let plural = plural(kinds, primary);
+        let plural = plural_by(kinds, primary);
         found.insert((primary.group.clone(), format!("{plural}/status")), BTreeSet::from([Verb::Get]));
         found.insert((primary.group.clone(), plural), collector.verbs());
     }
