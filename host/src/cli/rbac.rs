@@ -104,9 +104,12 @@ fn collected(args: &Rbac, name: &str, rules: impl Fn(Collector) -> Vec<Rule>) ->
     let labelled = |by: Collector| {
         let rules = Some(rules(by)).filter(|rules| !rules.is_empty())?;
         let label = format!("aggregate-to-{}", by.name());
+        let labels = json!({ (format!("{GROUP}/{label}")): "true" });
         let holder = Holder { role: format!("{name}:{label}"), own, account: &args.service_account, namespace: own };
         let mut object = role(&holder, &Reach::Cluster, &rules);
-        object["metadata"]["labels"] = json!({ (format!("{GROUP}/{label}")): "true" });
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("labels".to_owned(), labels);
+        }
         Some(object)
     };
     collectors.into_iter().filter_map(labelled).collect()

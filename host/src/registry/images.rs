@@ -31,7 +31,6 @@ use super::kept::{InUse, Kept, Known, Place, Right};
 use super::{Patience, Proxies, Session, Way, interfaces};
 use crate::names::Names;
 use crate::plugin::Outside;
-use crate::read;
 use facts::Facts;
 use remembered::Asker;
 
