@@ -94,6 +94,13 @@ fn wrong(arguments: &[String], named: bool) -> Option<String> {
     is_wrong.then(|| error.to_string())
 }
 
+/// Returns a text of the chart with something in place of what Helm fills in.
+fn filled(text: &str) -> String {
+    let rest = |part: &str| part.split_once("}}").map_or_else(String::new, |(_, rest)| format!("x{rest}"));
+    let mut parts = text.split("{{");
+    parts.next().unwrap_or_default().to_owned() + &parts.map(rest).collect::<String>()
+}
+
 /// Returns the lines of a document's fences for a shell, each with those that it goes on in; and what it has in backquotes elsewhere.
 fn written(document: &str) -> (Vec<String>, Vec<String>) {
     let (mut lines, mut named) = (Vec::new(), Vec::new());
@@ -124,7 +131,7 @@ fn each_command_line_of_the_documents_is_one() {
         let (lines, named) = if name.ends_with(".md") {
             written(&text)
         } else {
-            (text.lines().map(str::to_owned).collect(), Vec::new())
+            (filled(&text).lines().map(str::to_owned).collect(), Vec::new())
         };
         let all = lines.iter().map(|line| (line, false)).chain(named.iter().map(|line| (line, true)));
         for (line, named) in all {
