@@ -61,7 +61,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
             Piece::Redirect => true,
             Piece::Word(word) => {
                 // What is left out stands for anything.
-                if !is_file && !word.contains('…') {
+                if !is_file && word != "…" {
                     commands.last_mut().unwrap().push(word);
                 }
                 false
@@ -85,7 +85,8 @@ fn called(words: &[String]) -> Option<Vec<String>> {
 fn wrong(arguments: &[String], named: bool) -> Option<String> {
     let error = Cli::try_parse_from(std::iter::once("capstan").chain(arguments.iter().map(String::as_str))).err()?;
     // A variable, or what the reader has to fill in, is no value yet.
-    let is_open = arguments.iter().any(|word| word.contains('$') || word.chars().any(|c| c.is_ascii_uppercase()));
+    let is_open =
+        arguments.iter().any(|word| word.contains(['$', '…']) || word.chars().any(|c| c.is_ascii_uppercase()));
     let is = |kinds: &[ErrorKind]| kinds.contains(&error.kind());
     let is_asked = is(&[ErrorKind::DisplayHelp, ErrorKind::DisplayVersion]);
     let is_unknown = is(&[ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand]);
