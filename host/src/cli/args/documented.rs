@@ -125,15 +125,13 @@ fn each_command_line_of_the_documents_is_one() {
     for entry in walk.build().map(Result::unwrap) {
         let path = entry.path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if !path.is_file() || !(name.ends_with(".md") || name == "NOTES.txt") {
+        let is_document = path.extension().is_some_and(|end| end == "md");
+        if !path.is_file() || !(is_document || name == "NOTES.txt") {
             continue;
         }
         let text = fs::read_to_string(path).unwrap();
-        let (lines, named) = if name.ends_with(".md") {
-            written(&text)
-        } else {
-            (filled(&text).lines().map(str::to_owned).collect(), Vec::new())
-        };
+        let (lines, named) =
+            if is_document { written(&text) } else { (filled(&text).lines().map(str::to_owned).collect(), Vec::new()) };
         let all = lines.iter().map(|line| (line, false)).chain(named.iter().map(|line| (line, true)));
         for (line, named) in all {
             for arguments in calls(line) {
