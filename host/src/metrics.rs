@@ -67,6 +67,8 @@ metrics! {
         started: Counter, "reconciliations_started", "Runs started";
         succeeded: Counter, "reconciliations_success", "Runs that ended well";
         failed: Counter, "reconciliations_failure", "Runs that failed";
+        handled: Counter, "reconciliations_handled",
+            "Runs that failed, where the component has dealt with the failure, be they retried or not";
         retried: Counter, "reconciliations_retries", "Runs that were retries";
         outages: Counter, "reconciliations_outage_retries",
             "Runs that failed because the API server was away, and are repeated";

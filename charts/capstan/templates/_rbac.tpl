@@ -187,6 +187,51 @@ subjects:
 {{- end }}
 {{- end -}}
 
+{{/* The verbs of those for whom a role of Kubernetes collects others: `view`, `edit` or `admin`. */}}
+{{- define "capstan.rbac.people" -}}
+{{- $read := list "get" "list" "watch" -}}
+{{- toJson (ternary $read (concat $read (list "create" "update" "patch" "delete")) (eq . "view")) -}}
+{{- end -}}
+
+{{/* Returns the rules for the primaries of the values' operators, as JSON, from a dict of root and verbs. Kinds of Kubernetes itself are left out. */}}
+{{- define "capstan.rbac.primaries" -}}
+{{- $verbs := .verbs -}}
+{{- $table := .root.Files.Get "files/rbac.yaml" | fromYaml -}}
+{{- $tally := dict "found" dict "table" $table "rbac" .root.Values.rbac "own" .root.Release.Namespace -}}
+{{- range $operator := .root.Values.operators -}}
+{{- range default dict $operator.manifest.spec.controllers -}}
+{{- $group := include "capstan.rbac.group" .primary -}}
+{{- if and (not .cluster) (contains "." $group) (not (hasSuffix ".k8s.io" $group)) -}}
+{{- $permit := dict "tally" $tally "object" .primary "namespaces" "all" -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" $verbs) $permit) -}}
+{{- include "capstan.rbac.permit" (merge (dict "verbs" (list "get") "subresource" "status") $permit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "capstan.rbac.rules" (dict "found" $tally.found "table" $table) -}}
+{{- end -}}
+
+{{/* Returns a role for people that a role of Kubernetes collects, from a dict of root, role, collector and its resources with their verbs. */}}
+{{- define "capstan.rbac.collected" -}}
+{{- if .resources }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ include "capstan.rbac.name" (dict "root" .root "role" (printf "%s:aggregate-to-%s" .role .collector) "reach" "") | quote }}
+  labels:
+    rbac.authorization.k8s.io/aggregate-to-{{ .collector }}: "true"
+    {{- include "capstan.labels" .root | nindent 4 }}
+rules:
+  {{- range $resource, $verbs := .resources }}
+  {{- $parts := splitn " " 2 $resource }}
+  - apiGroups: [{{ $parts._0 | quote }}]
+    resources: [{{ $parts._1 | quote }}]
+    verbs: [{{ join ", " $verbs }}]
+  {{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Adds the rules of a controller to the tally. */}}
 {{- define "capstan.rbac.controller" -}}
 {{- $tally := .tally -}}

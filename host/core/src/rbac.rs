@@ -17,6 +17,8 @@ use crate::manifest::{
 };
 use crate::object::{Gvk, Scope};
 
+pub mod people;
+
 /// The namespace or cluster in which a rule holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
@@ -341,7 +343,7 @@ impl Tally<'_> {
     }
 
     fn permit(&mut self, gvk: &Gvk, subresource: Option<&str>, namespaces: &Namespaces, verbs: &[Verb]) {
-        let plural = self.plural(gvk);
+        let plural = plural_by(self.kinds, gvk);
         let resource = match subresource {
             Some(subresource) => format!("{plural}/{subresource}"),
             None => plural,
@@ -372,11 +374,6 @@ impl Tally<'_> {
         }
     }
 
-    fn plural(&self, gvk: &Gvk) -> String {
-        let known = self.kinds.plurals.get(&kind_name(gvk));
-        known.cloned().unwrap_or_else(|| plural_of(gvk))
-    }
-
     fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
         self.kinds.cluster_scoped.contains(&kind_name(gvk)) || kinds::scope(gvk) == Some(Scope::Cluster)
     }
@@ -394,6 +391,11 @@ impl Tally<'_> {
         let found = self.found.into_iter().map(|(reach, resources)| (reach, rules(resources)));
         found.filter(|(_, rules)| !rules.is_empty()).collect()
     }
+}
+
+/// Returns the plural of a kind, guessed unless it is known.
+fn plural_by(kinds: &Kinds, gvk: &Gvk) -> String {
+    kinds.plurals.get(&kind_name(gvk)).cloned().unwrap_or_else(|| plural_of(gvk))
 }
 
 /// The caller of a workflow.

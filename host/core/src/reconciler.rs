@@ -394,7 +394,6 @@ async fn handle(run: &Arc<Run>, session: &dyn Session, failed: Failed, ticket: &
     if outage || origin == FailureOrigin::Invalid {
         return Ended::failed(message, sort, class).from(origin);
     }
-    tracing::info!(error = %message, "the run failed, and the component has dealt with it");
     // EC-5: without a retry, the failure is handled, and the run counts as a success.
     let finished = match next {
         NextStep::Retry => Finished::Failed(queue::Failure::Handled),

@@ -494,6 +494,9 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
+mod documented;
+
+#[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
 

@@ -1,6 +1,5 @@
 //! `capstan dev`: decides what follows a change of an operator's folder: build, check, apply, swap; the last good version goes on.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -18,6 +17,7 @@ use tokio::time::Instant;
 mod apply;
 pub(in crate::cli) mod build;
 mod deployed;
+mod lookout;
 mod place;
 pub(in crate::cli) mod project;
 mod sources;
@@ -34,7 +34,7 @@ use crate::supervisor::held::Held;
 use crate::supervisor::supply::Supply;
 use apply::Applier;
 use build::Built;
-use deployed::Place as Where;
+use lookout::Lookout;
 use place::Place;
 use project::Project;
 use sources::Sources;
@@ -64,8 +64,8 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let applier = Applier::new(Arc::clone(&api), &place.namespace);
     let applier = args.takeover.is_none().then_some(applier);
     let check = checked(&daemon(&args, &project)?);
-    let alone = BTreeSet::new();
-    let mut author = Author { project, check, client: client.clone(), applier, alone, built: None, log: log.clone() };
+    let lookout = applier.is_some().then(|| Lookout::new(client.clone(), log.clone()));
+    let mut author = Author { project, check, lookout: lookout.clone(), applier, built: None, log: log.clone() };
     let begun = async {
         let seen = author.first().await?;
         let manifest = author.project.manifest.clone();
@@ -91,12 +91,19 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
             None => std::future::pending().await,
         }
     };
+    let joined = async {
+        match &lookout {
+            Some(lookout) => lookout.joined().await,
+            None => std::future::pending().await,
+        }
+    };
     let mut hangup = signal(SignalKind::hangup()).context("listen to signals")?;
     let ended = tokio::select! {
         // The daemon obeys the signals, and ends in order.
         ended = run::run_with(daemon, log, (holder, supply)) => ended,
         failed = author.go_on(seen, &released) => failed.map(|()| ExitCode::SUCCESS),
         failed = held => Err(failed),
+        failed = joined => Err(failed),
         failed = closed(&mut hangup) => Err(failed),
     };
     // Only now, for nothing is written any more.
@@ -114,23 +121,6 @@ async fn closed(hangup: &mut Signal) -> anyhow::Error {
         return anyhow::Error::new(error).context("end after the terminal was closed");
     }
     std::future::pending().await
-}
-
-/// Makes sure that no daemon which is deployed there works on primaries at the same places, as far as that can be seen.
-async fn alone(client: &kube::Client, places: &BTreeSet<Where>, log: &Log) -> anyhow::Result<()> {
-    match deployed::find(client, places).await {
-        Ok(found) if found.is_empty() => Ok(()),
-        Ok(found) => anyhow::bail!(
-            "{}, and would write what this one writes: scale it to 0, or take some of its primaries by --takeover KEY=VALUE",
-            found.join("; ")
-        ),
-        Err(error) => {
-            log.say(&format!(
-                "whether a daemon for the same primaries is deployed there can't be found out: {error:#}"
-            ));
-            Ok(())
-        }
-    }
 }
 
 /// Returns the daemon's arguments: what `capstan run` has if nothing else is said.
@@ -164,11 +154,10 @@ fn checked(daemon: &Run) -> Check {
 struct Author {
     project: Project,
     check: Check,
-    client: kube::Client,
+    /// Looks for others who work on the same primaries; `None`: those are held for this daemon.
+    lookout: Option<Lookout>,
     /// Applies CRDs and examples; `None`: what is there is worked on.
     applier: Option<Applier>,
-    /// Where primaries are, by the last manifest of which it is known that nobody else works on them.
-    alone: BTreeSet<Where>,
     /// Of what the component was built last.
     built: Option<Sources>,
     log: Log,
@@ -238,25 +227,20 @@ impl Author {
         same
     }
 
-    /// Makes sure that nobody else works on the primaries that the manifest names, unless they are those of the last time, or held for this
-    /// daemon.
+    /// Makes sure that nobody else works on the primaries that the manifest names, unless they are held for this daemon.
     ///
     /// # Errors
     /// Who does.
-    async fn is_alone(&mut self) -> anyhow::Result<()> {
-        if self.applier.is_none() {
+    async fn is_alone(&self) -> anyhow::Result<()> {
+        let Some(lookout) = &self.lookout else {
             return Ok(());
-        }
-        let places = takeover::places(&operators::valid(std::slice::from_ref(&self.project.manifest))?);
-        if !places.is_subset(&self.alone) {
-            alone(&self.client, &places, &self.log).await?;
-        }
-        self.alone = places;
-        Ok(())
+        };
+        let operators = operators::valid(std::slice::from_ref(&self.project.manifest))?;
+        lookout.is_alone(takeover::places(&operators)).await
     }
 
     /// The same for a further version; tells of what is wrong.
-    async fn stays_alone(&mut self) -> bool {
+    async fn stays_alone(&self) -> bool {
         match self.is_alone().await {
             Ok(()) => true,
             Err(error) => {
@@ -392,6 +376,23 @@ spec:
 
     /// Returns the author of a folder with these files, and how often it was looked whether somebody else works on its primaries.
     fn author(files: &[(&str, &str)]) -> (tempfile::TempDir, Author, Arc<parking_lot::Mutex<Vec<String>>>) {
+        author_beside(files, |_| nothing())
+    }
+
+    fn list(items: &[serde_json::Value]) -> Answer {
+        let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
+        Answer(Some(200), vec![Step::Comes(list.to_string())])
+    }
+
+    fn nothing() -> Answer {
+        list(&[])
+    }
+
+    /// The same, where the API server answers so.
+    fn author_beside(
+        files: &[(&str, &str)],
+        answer: impl FnMut(&str) -> Answer + Send + 'static,
+    ) -> (tempfile::TempDir, Author, Arc<parking_lot::Mutex<Vec<String>>>) {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in files {
             fs::write(folder.path().join(file), text).unwrap();
@@ -400,12 +401,12 @@ spec:
         let line = ["capstan", "dev", folder.path().to_str().unwrap()];
         let Command::Dev(args) = Cli::parse_from(line).command else { panic!("another command") };
         let check = checked(&daemon(&args, &project).unwrap());
-        let nothing = json!({ "kind": "DeploymentList", "apiVersion": "apps/v1", "metadata": {}, "items": [] });
-        let (client, asked) = scripted(move |_| Answer(Some(200), vec![Step::Comes(nothing.to_string())]));
+        let (client, asked) = scripted(answer);
         let api = Arc::new(ApiServer::new(client.clone(), Managers::default()));
         let applier = Some(Applier::new(api, "default"));
         let log = Log::default();
-        (folder, Author { project, check, client, applier, alone: BTreeSet::new(), built: None, log }, asked)
+        let lookout = Some(Lookout::new(client, log.clone()));
+        (folder, Author { project, check, lookout, applier, built: None, log }, asked)
     }
 
     #[tokio::test(start_paused = true)]
@@ -434,7 +435,7 @@ spec:
 
     #[tokio::test]
     async fn whether_somebody_else_works_on_the_primaries_is_looked_at_again_when_these_are_others() {
-        let (folder, mut author, asked) = author(&[("dev.yaml", ""), ("operator.yaml", MANIFEST)]);
+        let (folder, author, asked) = author(&[("dev.yaml", ""), ("operator.yaml", MANIFEST)]);
         let site = MANIFEST.replace("kind: Page", "kind: Site");
         let listed = site.replace("kind: Site }", "kind: Site }\n      namespaces: [a]");
         for (manifest, looks) in
@@ -445,5 +446,31 @@ spec:
             let lists = asked.lock().iter().filter(|path| path.starts_with("/apis/apps/v1/deployments")).count();
             assert_eq!(lists, looks, "{manifest}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_is_deployed_later_is_noticed() {
+        let labels = json!({ "helm.sh/chart": "capstan-1.0.0", "app.kubernetes.io/instance": "capstan" });
+        let daemon = json!({
+            "metadata": { "name": "capstan", "namespace": "b", "labels": labels },
+            "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": "capstan", "args": ["run"] }] } } },
+        });
+        let mut looks = 0;
+        let (_folder, author, _) = author_beside(&[("dev.yaml", ""), ("operator.yaml", MANIFEST)], move |path| {
+            if path.starts_with("/apis/apps/v1/deployments") {
+                looks += 1;
+                return if looks < 3 { nothing() } else { list(std::slice::from_ref(&daemon)) };
+            }
+            assert!(path.starts_with("/api/v1/namespaces/b/configmaps"), "{path}");
+            list(&[json!({ "metadata": { "name": "m" }, "data": { "pages.yaml": MANIFEST } })])
+        });
+        assert!(author.stays_alone().await);
+        let begun = Instant::now();
+        let who = timeout(Duration::from_mins(5), author.lookout.unwrap().joined()).await.unwrap().to_string();
+        assert!(
+            who.starts_with("deployment capstan in namespace b runs operator pages for sample.dev/v1 Page"),
+            "{who}"
+        );
+        assert_eq!(begun.elapsed(), Duration::from_mins(1));
     }
 }

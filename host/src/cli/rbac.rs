@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
+use capstan_core::rbac::people::{self, Collector};
 use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
@@ -23,11 +24,13 @@ pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
         let operators = operators::valid_with(&Manifests::new(&args.manifests, args.defaults.as_deref())?)?;
         let kinds = kinds(args, &rbac::kind_names(&operators))?;
         printed.extend(objects(args, &args.name, &rbac::rights(&operators, &args.namespace, &kinds)));
+        printed.extend(collected(args, &args.name, |by| people::of_primaries(&operators, &kinds, by)));
     }
     if let Some(file) = &args.ceilings {
         let name = format!("{}:operators", args.name);
         let ceilings = operators::ceilings_of_others(file, &args.namespace)?;
         printed.extend(objects(args, &name, &rbac::of_ceilings(&ceilings, &args.namespace)));
+        printed.extend(collected(args, &name, people::of_operators));
     }
     crate::print(&text(args.output, &printed)?)
 }
@@ -92,6 +95,24 @@ fn objects(args: &Rbac, name: &str, rights: &Rights) -> Vec<Value> {
         objects.push(binding(&reading, &reach));
     }
     objects
+}
+
+/// Returns the roles for people that roles of Kubernetes collect, as far as there is anything that they permit.
+fn collected(args: &Rbac, name: &str, rules: impl Fn(Collector) -> Vec<Rule>) -> Vec<Value> {
+    let own = args.namespace.as_str();
+    let collectors: BTreeSet<_> = args.aggregate_to.iter().copied().collect();
+    let labelled = |by: Collector| {
+        let rules = Some(rules(by)).filter(|rules| !rules.is_empty())?;
+        let label = format!("aggregate-to-{}", by.name());
+        let labels = json!({ (format!("{GROUP}/{label}")): "true" });
+        let holder = Holder { role: format!("{name}:{label}"), own, account: &args.service_account, namespace: own };
+        let mut object = role(&holder, &Reach::Cluster, &rules);
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("labels".to_owned(), labels);
+        }
+        Some(object)
+    };
+    collectors.into_iter().filter_map(labelled).collect()
 }
 
 /// Reads the flags about kinds. A kind that no manifest names is an error, as it must be misspelt.
@@ -192,6 +213,7 @@ mod tests {
             namespace: "home".to_owned(),
             service_account: "account".to_owned(),
             name: "operator".to_owned(),
+            aggregate_to: Vec::new(),
             plurals: Vec::new(),
             cluster_scoped: Vec::new(),
             subresources: Vec::new(),

@@ -30,6 +30,15 @@ pub struct LastError {
     pub message: String,
 }
 
+/// Whether it is known already what a component has dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handled {
+    /// The primary's last run did not fail for that, or there is no room to know it.
+    New,
+    /// Its last run failed for the same, and the component dealt with it.
+    Again,
+}
+
 /// The failures of a controller's runs.
 #[derive(Default)]
 pub(super) struct Failing(Mutex<State>);
@@ -39,6 +48,8 @@ struct State {
     errors: HashMap<ObjectRef, LastError>,
     /// Whose run failed last of those that still fail.
     last: Option<ObjectRef>,
+    /// What the component has dealt with in the last run.
+    handled: HashMap<ObjectRef, String>,
 }
 
 impl LastError {
@@ -68,10 +79,29 @@ impl Failing {
         }
     }
 
+    /// Takes in what of a run's failure the component has dealt with, if it has, and returns whether that is known already (`EC-5`).
+    pub(super) fn handled(&self, key: &ObjectRef, message: Option<&str>) -> Option<Handled> {
+        let mut state = self.0.lock();
+        let Some(message) = message else {
+            state.handled.remove(key);
+            return None;
+        };
+        let message = said_within(message, LONGEST);
+        let before = state.handled.get(key);
+        if before.is_some_and(|before| *before == message) {
+            return Some(Handled::Again);
+        }
+        if before.is_some() || state.handled.len() < MOST {
+            state.handled.insert(key.clone(), message.into_owned());
+        }
+        Some(Handled::New)
+    }
+
     /// Forgets all primaries but these.
     pub(super) fn retain(&self, stays: impl Fn(&ObjectRef) -> bool) {
         let mut state = self.0.lock();
         state.errors.retain(|key, _| stays(key));
+        state.handled.retain(|key, _| stays(key));
         if state.last.as_ref().is_some_and(|last| !stays(last)) {
             state.last = None;
         }
@@ -132,6 +162,31 @@ mod tests {
         assert_eq!((failing.count(), last().as_deref()), (2, Some("b")), "the newest that still fails");
         failing.retain(|key| &*key.name == "a");
         assert_eq!((failing.count(), last().as_deref(), failing.of(&key("b"))), (1, Some("a"), None));
+    }
+
+    #[test]
+    fn what_a_component_deals_with_is_new_once_for_each_cause() {
+        // EC-5
+        let failing = Failing::default();
+        let handled = |name: &str, message: Option<&str>| failing.handled(&key(name), message);
+        for (name, message, expected) in [
+            ("a", Some("full"), Some(Handled::New)),
+            ("a", Some("full"), Some(Handled::Again)),
+            ("b", Some("full"), Some(Handled::New)),
+            ("a", Some("away"), Some(Handled::New)),
+            ("a", Some("away"), Some(Handled::Again)),
+            // It ends well, or fails otherwise.
+            ("a", None, None),
+            ("a", Some("away"), Some(Handled::New)),
+        ] {
+            assert_eq!(handled(name, message), expected, "{name} {message:?}");
+        }
+        failing.retain(|_| false);
+        assert_eq!(handled("b", Some("full")), Some(Handled::New));
+        for number in 0..=MOST {
+            handled(&number.to_string(), Some("full"));
+        }
+        assert_eq!(handled(&MOST.to_string(), Some("full")), Some(Handled::New), "there is no room to know it");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use capstan_core::reconciler::{self, Controller, Ended};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::failing::LastError;
+use super::failing::{Handled, LastError};
 use super::handle::Handle;
 use crate::logging::runs;
 use crate::metrics::ControllerRuns;
@@ -57,6 +57,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     if let Some(last) = last.filter(|_| !controller.queue.awaits_deletion_run(&key)) {
         controller.verdicts.departed.forget(&last);
     }
+    let handled = handle.failing.handled(&key, error.as_deref().filter(|_| finished.is_handled()));
     let failed = |error: &String| LastError::new(error, blame.class, what.retry.map_or(0, |retry| retry.attempt));
     handle.failing.ended(&key, error.as_ref().filter(|_| what.next != Next::Dropped).map(failed));
     if what.next == Next::Dropped {
@@ -70,6 +71,9 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
         handle.gone.notify_one();
     }
     metrics.count_paused(controller.verdicts.paused());
+    if handled.is_some() {
+        metrics.counts.handled.inc();
+    }
     if matches!(what.next, Next::Outage(_)) {
         metrics.counts.outages.inc();
     }
@@ -78,7 +82,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     if !controller.verdicts.is_paused(&key) {
         runs::ended(error.as_deref(), &next(&what.next), took);
     }
-    log(&what, error.as_deref().map(|error| (error, blame.class)), took);
+    log(&what, error.as_deref().map(|error| (error, blame.class)), handled, took);
 }
 
 /// Counts the end of a run, also of one that is dropped.
@@ -100,19 +104,25 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Logs how a run ended, in one line (`EP-36`).
-fn log(what: &Settled, error: Option<(&str, FailureClass)>, took: Duration) {
+/// Logs how a run ended, in one line (`EP-36`, `EC-5`).
+fn log(what: &Settled, error: Option<(&str, FailureClass)>, handled: Option<Handled>, took: Duration) {
     let next = next(&what.next);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     let (error, class) = error.unwrap_or(("ended without a result", FailureClass::Other));
     let class = class.name();
-    match what.outcome {
-        Outcome::Succeeded => tracing::debug!(?took, %next, "reconciled"),
-        Outcome::Ignored => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
-        Outcome::Failed(Level::Debug) => tracing::debug!(%error, class, attempt, %next, "the run failed"),
-        Outcome::Failed(Level::Info) => tracing::info!(%error, class, attempt, %next, "the run failed"),
-        Outcome::Failed(Level::Warning) => tracing::warn!(%error, class, attempt, %next, "the run failed"),
-        Outcome::Failed(Level::Error) => tracing::error!(%error, class, attempt, %next, "the run failed"),
+    match (what.outcome, handled) {
+        (Outcome::Succeeded | Outcome::Failed(Level::Warning), Some(Handled::New)) => {
+            tracing::warn!(%error, class, attempt, %next, handled = true, "the run failed");
+        }
+        (Outcome::Succeeded | Outcome::Failed(Level::Warning), Some(Handled::Again)) => {
+            tracing::debug!(%error, class, attempt, %next, handled = true, "the run failed");
+        }
+        (Outcome::Succeeded, None) => tracing::debug!(?took, %next, "reconciled"),
+        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
+        (Outcome::Failed(Level::Debug), _) => tracing::debug!(%error, class, attempt, %next, "the run failed"),
+        (Outcome::Failed(Level::Info), _) => tracing::info!(%error, class, attempt, %next, "the run failed"),
+        (Outcome::Failed(Level::Warning), None) => tracing::warn!(%error, class, attempt, %next, "the run failed"),
+        (Outcome::Failed(Level::Error), _) => tracing::error!(%error, class, attempt, %next, "the run failed"),
     }
 }
 

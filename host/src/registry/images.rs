@@ -31,10 +31,12 @@ use super::kept::{InUse, Kept, Known, Place, Right};
 use super::{Patience, Proxies, Session, Way, interfaces};
 use crate::names::Names;
 use crate::plugin::Outside;
-use crate::read;
 use facts::Facts;
+use remembered::Asker;
 
 mod facts;
+mod pulling;
+mod remembered;
 
 /// How many questions one registry is asked at once.
 const AT_ONCE: usize = 2;
@@ -226,12 +228,12 @@ impl Shared {
     }
 
     /// Takes in what is remembered of an image, so that it stays.
-    fn hold(&self, key: &Key, right: &Right, component: Option<&Digest>) {
+    fn hold(&self, key: &Key, asker: &Asker<'_>, known: Option<&Known>) {
         if let Some(entry) = self.all.lock().get_mut(key) {
             let held = entry.held.get_or_insert_with(|| Held { rights: BTreeSet::new(), component: None });
-            held.rights.insert(right.clone());
-            if let Some(component) = component {
-                held.component = Some(component.clone());
+            held.rights.extend(asker.held(known));
+            if let Some(known) = known {
+                held.component = Some(known.component.clone());
             }
         }
     }
@@ -293,7 +295,7 @@ impl Shared {
 
     /// Asks for an image once. What is remembered of it counts where the registry gives nothing (`OC-7`).
     async fn look(&self, key: &Key, facts: &Facts) -> Looked {
-        let (_, image) = key;
+        let (operator, image) = key;
         let kept = match self.kept() {
             Ok(kept) => kept,
             Err(error) => return Looked::failed(unkept(error)),
@@ -304,54 +306,68 @@ impl Shared {
             Ok(credentials) => credentials,
             Err(failure) => return Looked::failed(failure),
         };
-        let right = Right::of(&image.reference, image.insecure, &credentials);
+        let asker = Asker { operator, image, credentials: &credentials };
         let demands = image.demands(self.rules.floor.as_ref());
-        // What was signed well enough then, by keys that are still good for it, needs no registry (`SG-4`).
-        let met = |known: &Known| demands.are_met(&image.reference, &known.signed);
-        let remembered = kept.known(&right).filter(met);
-        self.hold(key, &right, remembered.as_ref().map(|known| &known.component));
-        if let Some(known) = remembered.clone().filter(|_| image.reference.digest().is_some()) {
-            return Looked { known: Some(known), ..Looked::default() };
+        let remembered = asker.recall(kept, |known| demands.are_met(&image.reference, &known.signed));
+        self.hold(key, &asker, remembered.as_ref().map(|found| &found.known));
+        if let Some(found) = remembered.as_ref().filter(|found| found.is_given()) {
+            asker.remember(kept, found);
+            if image.reference.digest().is_some() {
+                return Looked { known: Some(found.known.clone()), ..Looked::default() };
+            }
         }
         let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
-        let pinned = |digest| Right::of(&image.reference.at(digest), image.insecure, &credentials);
+        // Who else asks for the same and has nothing of it is given what the first one has pulled.
+        let first = remembered.is_none().then(|| self.turn(&asker.right().name(), 1));
         let asked = async {
-            // Who else asks for the same and has nothing of it is given what the first one has pulled.
-            let first = self.turn(&right.name(), 1);
-            let _first = if remembered.is_none() { Some(first.acquire().await) } else { None };
-            let mut failures = Vec::new();
-            for (place, who) in places.iter().zip(&credentials) {
-                let pulled = async {
-                    let session = self.session((image, place), facts, who.clone())?;
-                    let turn = self.turn(place.registry(), AT_ONCE);
-                    let _turn = turn.acquire().await;
-                    // Somebody else may have been given it meanwhile.
-                    let remembered = kept.known(&right).filter(met);
-                    self.pull(session, (kept, &right), (remembered.as_ref(), &demands)).await
-                };
-                match pulled.await {
-                    Ok(known) => return Ok((known, place)),
-                    Err(failure) => failures.push((place.clone(), failure)),
-                }
-            }
-            Err(mirror::failed(failures).unwrap_or_else(|| Failure::new(Kind::Away, "nobody is asked")))
+            let _first = match &first {
+                Some(first) => Some(first.acquire().await),
+                None => None,
+            };
+            self.asked(&asker, &places, (kept, facts, &demands)).await
         };
         let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
         match timeout(limit, asked).await.map_err(late).flatten() {
-            Ok((known, place)) => {
-                // Whoever remembers what was in force names it by its digest (`OP-5`).
-                let pinned = pinned(&known.digest);
-                if kept.known(&pinned).as_ref() != Some(&known) {
-                    kept.remember(&pinned, &known);
-                }
-                self.hold(key, &pinned, Some(&known.component));
+            Ok((known, mirror)) => {
+                self.hold(key, &asker, Some(&known));
                 self.make_room(kept);
-                let mirror = (*place != image.reference).then(|| place.registry().into());
                 Looked { known: Some(known), mirror, problem: None }
             }
-            Err(problem) => Looked { known: remembered, problem: Some(problem), mirror: None },
+            Err(problem) => {
+                let known = remembered.and_then(|found| found.without(&problem));
+                Looked { known, problem: Some(problem), mirror: None }
+            }
         }
+    }
+
+    /// Asks each place for an image until one says what it is, and returns that with the mirror that has said so.
+    async fn asked(
+        &self,
+        asker: &Asker<'_>,
+        places: &[Reference],
+        (kept, facts, demands): (&Kept, &Facts, &Demands),
+    ) -> Result<(Known, Option<Arc<str>>), Failure> {
+        let Asker { image, credentials, .. } = *asker;
+        let mut failures = Vec::new();
+        for (place, who) in places.iter().zip(credentials) {
+            let pulled = async {
+                let session = self.session((image, place), facts, who.clone())?;
+                let turn = self.turn(place.registry(), AT_ONCE);
+                let _turn = turn.acquire().await;
+                // Somebody else may have been given it meanwhile. What was signed well enough then, by keys that are still good for it, needs no
+                // registry (`SG-4`).
+                let remembered = asker.recall(kept, |known| demands.are_met(&image.reference, &known.signed));
+                let found = pulling::pull(session, kept, (remembered.as_ref(), demands)).await?;
+                asker.remember(kept, &found);
+                Ok(found.known)
+            };
+            match pulled.await {
+                Ok(known) => return Ok((known, (*place != image.reference).then(|| place.registry().into()))),
+                Err(failure) => failures.push((place.clone(), failure)),
+            }
+        }
+        Err(mirror::failed(failures).unwrap_or_else(|| Failure::new(Kind::Away, "nobody is asked")))
     }
 
     /// Returns a session with the registry of an image, or with a mirror of that: how one is reached is for the platform to say.
@@ -381,39 +397,6 @@ impl Shared {
             way = trusting.map_err(|why| Failure::new(Kind::Denied, format!("ca: {why}")))?;
         }
         Ok(Session::new(way, place, (credentials, Access::Pull), is_insecure).in_place_of(reference))
-    }
-
-    /// Finds out what an image is, and pulls that if it is not here. What is here was pulled for somebody, perhaps for others: these have it
-    /// once the registry has sent it to them, too (`OC-8`).
-    async fn pull(
-        &self,
-        mut session: Session,
-        (kept, right): (&Kept, &Right),
-        (remembered, demands): (Option<&Known>, &Demands),
-    ) -> Result<Known, Failure> {
-        if let Some(known) = remembered {
-            match session.still_names(&known.digest).await {
-                Ok(true) => return Ok(known.clone()),
-                Err(failure) if failure.after.is_some() => return Err(failure),
-                Ok(false) | Err(_) => {}
-            }
-        }
-        let resolved = session.resolve(read::COMPONENT).await?;
-        let signed = session.signed(&resolved, demands).await?;
-        let layer = &resolved.artifact.layer;
-        let is_given = remembered.is_some_and(|known| known.component == layer.digest);
-        match (kept.has(&layer.digest), is_given) {
-            (true, true) => {}
-            (true, false) => session.blob(layer, &mut io::sink()).await?,
-            (false, _) => {
-                let draft = kept.draft().map_err(unkept)?;
-                session.blob(layer, &mut draft.file()).await?;
-                Kept::keep(draft, &layer.digest).map_err(unkept)?;
-            }
-        }
-        let known = Known { digest: resolved.digest, component: resolved.artifact.layer.digest, signed };
-        kept.remember(right, &known);
-        Ok(known)
     }
 
     /// Returns the turns of questions to a registry, or for what somebody has a right to: one that hangs holds up no others.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use capstan_core::registry::signature::Signed;
 use capstan_core::registry::{Credentials, Digest, Reference};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -52,8 +53,17 @@ pub struct Known {
     pub signed: Vec<Signed>,
 }
 
-/// Who may have what: a reference, as these credentials were given it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What an operator has of a reference, and by which right it was given that last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// What it has.
+    pub known: Known,
+    /// The right of all who asked as it did then.
+    pub by: Right,
+}
+
+/// Who may have what: a reference, as these credentials, or this operator, were given it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Right(Digest);
 
 /// What does not go for want of room.
@@ -78,14 +88,23 @@ impl Kept {
 
     /// Returns what a reference named last for those who had this right, if that component is still here.
     pub fn known(&self, right: &Right) -> Option<Known> {
-        let text = self.folder.read(&right.name(), read::TEXT).ok()??;
-        let known: Known = serde_json::from_slice(&text).ok()?;
-        self.has(&known.component).then_some(known)
+        self.remembered(right).filter(|known: &Known| self.has(&known.component))
     }
 
-    /// Remembers what a reference names for those who have this right.
-    pub fn remember(&self, right: &Right, known: &Known) {
-        let text = serde_json::to_vec(known).unwrap_or_default();
+    /// Returns what the operator with this right of its own has, if that component is still here.
+    pub fn own(&self, right: &Right) -> Option<Own> {
+        self.remembered(right).filter(|own: &Own| self.has(&own.known.component))
+    }
+
+    /// Returns what is remembered of a right, whether or not the component is still here.
+    pub(super) fn remembered<T: DeserializeOwned>(&self, right: &Right) -> Option<T> {
+        let text = self.folder.read(&right.name(), read::TEXT).ok()??;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Remembers what a reference names for those who have this right: [`Known`], or [`Own`] if it is one operator's.
+    pub fn remember<T: Serialize>(&self, right: &Right, what: &T) {
+        let text = serde_json::to_vec(what).unwrap_or_default();
         if let Err(error) = self.folder.write(&right.name(), &text) {
             warn!(%error, "what a reference names is not remembered: without the registry, the daemon can't start it again");
         }
@@ -135,6 +154,12 @@ impl Right {
         let who: Vec<_> = credentials.iter().map(|who| who.basic().unwrap_or_default()).collect();
         let text = format!("{reference}\n{is_insecure}\n{}", who.join("\n"));
         Self(Digest::sha256(text.as_bytes()))
+    }
+
+    /// Returns the right of an operator to what it has of a reference, whatever its pull secret says by now; one that names no pull secret has
+    /// nothing of one that does.
+    pub fn of_operator(operator: &str, reference: &Reference, (is_insecure, has_secret): (bool, bool)) -> Self {
+        Self(Digest::sha256(format!("operator {operator}\n{reference}\n{is_insecure}\n{has_secret}").as_bytes()))
     }
 
     /// Returns the name of its file.

@@ -6,11 +6,12 @@ use std::fs;
 use capstan::plugin::Plugin;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error};
-use capstan_core::guest::Names;
+use capstan_core::guest::{Cause, Guest as _, Names};
 use capstan_core::manifest::{Operator, parse};
 use tempfile::TempDir;
 
 use crate::guests::Guest;
+use crate::runs::script;
 
 const RECONCILE: &str =
     r#"(func (export "capstan:operator/reconciler@0.1.0#reconcile") (param i32 i32) (result i32) i32.const 1024)"#;
@@ -26,6 +27,11 @@ type Entry<'a> = (&'a str, Option<&'a [&'a str]>);
 
 /// Returns a component that describes itself so.
 fn described(entries: &[Entry<'_>]) -> Vec<u8> {
+    described_by(DESIRED, entries)
+}
+
+/// The same with this function for desired states.
+fn described_by(desired: &str, entries: &[Entry<'_>]) -> Vec<u8> {
     let mut memory = vec![0; 12 + 32 * entries.len()];
     let put = |memory: &mut Vec<u8>, at: usize, number: usize| {
         let number = u32::try_from(number).unwrap();
@@ -55,13 +61,17 @@ fn described(entries: &[Entry<'_>]) -> Vec<u8> {
     }
     let bytes = memory.iter().fold(String::new(), |text, byte| text + &format!("\\{byte:02x}"));
     let describe = format!("i32.const {AT}");
-    describing(&describe, &format!("(data (i32.const {AT}) \"{bytes}\")"))
+    component(desired, &describe, &format!("(data (i32.const {AT}) \"{bytes}\")"))
 }
 
 /// Returns a component that does this to describe itself.
 fn describing(describe: &str, more: &str) -> Vec<u8> {
+    component(DESIRED, describe, more)
+}
+
+fn component(desired: &str, describe: &str, more: &str) -> Vec<u8> {
     let text = format!(
-        "{RECONCILE}\n{DESIRED}\n{more}\n(func (export \"capstan:operator/description@0.1.0#describe\") (result i32) {describe})"
+        "{RECONCILE}\n{desired}\n{more}\n(func (export \"capstan:operator/description@0.1.0#describe\") (result i32) {describe})"
     );
     Guest { world: WORLD, text: &text, ..Guest::default() }.build()
 }
@@ -139,6 +149,18 @@ async fn a_component_that_has_all_names_or_leaves_them_open_is_loaded_and_so_is_
         ..Guest::default()
     };
     assert_eq!(load(&silent.build(), "").await.unwrap().description(), None);
+}
+
+// LC-15
+#[tokio::test]
+async fn a_component_that_describes_what_it_does_not_have_fails_where_it_is_asked_for_that_and_nowhere_else() {
+    let (ends, traps) = ("i32.const 1024)", "unreachable)");
+    let lies = DESIRED.replace(ends, traps);
+    let wasm = described_by(&lies, &[("dependent", Some(&["config-map"])), ("reconciler", None)]);
+    let plugin = load(&wasm, "").await.unwrap();
+    let failure = plugin.open(script()).desired("config-map", "{}").await.unwrap_err();
+    assert_eq!(failure.cause, Cause::Trap);
+    assert!(plugin.open(script()).reconcile("{}").await.is_ok());
 }
 
 // LC-15

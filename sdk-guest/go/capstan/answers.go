@@ -87,7 +87,7 @@ const (
 	FromElsewhere Origin = "other"
 )
 
-// Handled says how a failure is dealt with: it is logged quietly, and retried as the manifest says unless a field says otherwise. A function that
+// Handled says how a failure is dealt with: it is logged once for each cause, and retried as the manifest says unless a field says otherwise. A function that
 // returns nil has not dealt with it, as if it were not there. Stop, Reschedule and RetryAfter exclude each other.
 type Handled struct {
 	// Status is written as the status.

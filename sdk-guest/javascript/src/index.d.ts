@@ -233,7 +233,7 @@ export interface Deletion {
 }
 
 /**
- * How `handleError` has dealt with a failure: it is logged quietly, and retried unless this says otherwise. `stop`, `retryAfter` and `reschedule`
+ * How `handleError` has dealt with a failure: it is logged once for each cause, and retried unless this says otherwise. `stop`, `retryAfter` and `reschedule`
  * exclude each other.
  */
 export interface Handled<P = KubernetesObject> {

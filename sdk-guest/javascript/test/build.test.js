@@ -13,12 +13,17 @@ after(() => rmSync(folder, { recursive: true }));
 
 /** Writes files, and runs the command there. */
 function capstan(files, ...args) {
+  return capstanBy([], files, ...args);
+}
+
+/** The same with these options of Node. */
+function capstanBy(options, files, ...args) {
   for (const [name, text] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
     writeFileSync(join(folder, name), text);
   }
   const program = fileURLToPath(new URL("../bin/capstan-js.js", import.meta.url));
-  const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], { cwd: folder, encoding: "utf8" });
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...options, program, ...args], { cwd: folder, encoding: "utf8" });
   return { status, stdout, stderr };
 }
 
@@ -95,4 +100,12 @@ test("the command says how it is used", () => {
     [["build", "none.js"], 1, "capstan-js build: there is no file none.js\n"],
   ];
   for (const [args, status, stderr] of table) assert.deepEqual(capstan({}, ...args), { status, stdout: "", stderr });
+});
+
+test("a Node that is too old is told in one line, before anything is loaded", () => {
+  for (const version of ["18.20.4", "12.22.12"]) {
+    const old = { "old.cjs": `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "${version}" } });` };
+    const stderr = `capstan-js: this is Node ${version}; expected Node 20 or newer\n`;
+    assert.deepEqual(capstanBy(["--require", "./old.cjs"], old, "build", "none.js"), { status: 1, stdout: "", stderr });
+  }
 });

@@ -160,7 +160,7 @@ impl Created {
     }
 }
 
-/// How a failure is dealt with: it is logged quietly, and retried as the manifest says unless something else is said. `None` in its place
+/// How a failure is dealt with: it is logged once for each cause, and retried as the manifest says unless something else is said. `None` in its place
 /// says that it was not dealt with, as if there were no error handler. Of `stop`, `retry_after` and `reschedule` one is said; two are an error.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "it is returned from `handle_error`"]

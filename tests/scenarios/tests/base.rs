@@ -251,6 +251,20 @@ fn an_error_handler_writes_the_status_and_stops_the_retries() {
     assert_eq!(probe["status"]["failure"]["origin"], "reconciler");
     daemon.await_quiet();
     assert_eq!(daemon.runs(), FINALIZER_RUN + 1);
+    // EC-5: seen where people look, once for each cause.
+    let warnings = || {
+        let lines = daemon.lines().into_iter().filter(|line| line["level"] == "WARN");
+        lines.filter(|line| line["message"] == "the run failed" && line["handled"] == true).count()
+    };
+    let counted =
+        || ["handled", "failure"].map(|end| daemon.count(&format!("capstan_reconciliations_{end}_total"), ""));
+    assert_eq!((warnings(), counted()), (1, [1, 0]));
+    for times in [2, 3] {
+        place.merge(&place.probes(), "p", &json!({ "spec": { "anything": times } }));
+        daemon.await_runs(FINALIZER_RUN + times);
+        daemon.await_quiet();
+        assert_eq!((warnings(), counted()), (1, [times, 0]));
+    }
 }
 
 #[test]

@@ -1,18 +1,20 @@
-//! The pages of `docs/guide`: each command is run as it stands there, one page after the other, on a control plane of its own.
+//! The pages of `docs/guide`, and how the chart is installed by `docs/install.md` and README.md: each command is run as it stands there, on a control
+//! plane of its own.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use cluster::{Cluster, Options};
+use cluster::{Cluster, Options, Tool};
 use scenarios::mariadb::{MariaDb, PASSWORD};
 use scenarios::{capstan, component, repository};
 
 const PAGES: [&str; 3] = ["1-templates.md", "2-component.md", "3-database.md"];
 
 /// A daemon goes on beside what follows, until the next one, or the end; its log is shown if something fails.
-const PROLOGUE: &str = r#"set -e
+const PROLOGUE: &str = r#"set -eo pipefail
 daemon=
 ended() { code=$?; [ -z "$daemon" ] || { kill -INT "$daemon"; wait "$daemon"; } || true; [ $code = 0 ] || cat daemon.log; exit $code; }
 trap ended EXIT
@@ -22,6 +24,20 @@ trap ended EXIT
 fn commands(page: &str) -> Vec<&str> {
     let fences = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     fences.flat_map(str::lines).collect()
+}
+
+/// What of the installation is not run, by its first words.
+const LEFT: [(&str, &str); 4] = [
+    ("cargo xtask plugins", "the component is built already"),
+    ("helm test", "nobody runs pods here; what the chart's pod does is a test of its own"),
+    ("cargo xtask image", "an image is a test of its own"),
+    ("skopeo copy", "there is no registry of images"),
+];
+
+/// Returns the commands in the fences of a document, each in one line and without what is said of it.
+fn whole(document: &str) -> Vec<String> {
+    let document = document.replace("\\\n", "");
+    commands(&document).into_iter().map(|line| line.split(" #").next().unwrap().trim_end().to_owned()).collect()
 }
 
 /// Returns a script that says and runs each command until one fails.
@@ -75,4 +91,50 @@ fn every_command_of_the_guide_does_what_its_page_says() {
     }
     let left = server.query("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE '%orders'");
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn every_command_of_the_installation_is_run_or_has_a_reason_why_not() {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
+    let page = read("docs/install.md");
+    let commands = whole(&page);
+    // README.md says the same in short.
+    let readme = read("README.md");
+    let short = readme.split("\n## ").find(|section| section.starts_with("Install it\n")).unwrap();
+    for command in whole(short) {
+        assert!(commands.contains(&command), "{command}");
+    }
+    for (begins, why) in LEFT {
+        assert!(commands.iter().any(|command| command.starts_with(begins)), "{begins}: {why}");
+    }
+    let cluster = Cluster::start(&scenarios::options()).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    lay_out(home.path(), &cluster);
+    let helm = cluster::prepare(&BTreeSet::from([Tool::Helm]), &cluster::tools::to_stderr).unwrap();
+    symlink(helm.path(Tool::Helm).unwrap(), home.path().join("bin/helm")).unwrap();
+    symlink(repository().join("charts"), home.path().join("charts")).unwrap();
+    // What a reader has of their own.
+    let values = page.split("```yaml\n").find(|fence| fence.starts_with("# operators.yaml\n")).unwrap();
+    fs::write(home.path().join("operators.yaml"), values.split("```").next().unwrap()).unwrap();
+    fs::copy(component("webpage"), home.path().join("pages.wasm")).unwrap();
+    for manifest in ["pages.yaml", "webpage.yaml"] {
+        fs::copy(component("webpage").with_extension("yaml"), home.path().join(manifest)).unwrap();
+    }
+    for namespace in ["team-a", "team-b"] {
+        cluster.kubectl(&["create", "namespace", namespace]).unwrap();
+    }
+    let is_run = |command: &&str| !LEFT.iter().any(|(begins, _)| command.starts_with(begins));
+    let run: Vec<&str> = commands.iter().map(String::as_str).filter(is_run).collect();
+    let mut shell = Command::new("bash");
+    let path = format!("{}:{}", home.path().join("bin").display(), std::env::var("PATH").unwrap());
+    shell.arg("-c").arg(script(&run)).current_dir(home.path()).env("PATH", &path).env_remove("RUST_LOG");
+    shell.env("KUBECONFIG", cluster.admin_kubeconfig());
+    for part in ["CACHE", "CONFIG", "DATA"] {
+        shell.env(format!("HELM_{part}_HOME"), home.path().join(part));
+    }
+    let ended = shell.output().unwrap();
+    let [out, err] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(ended.status.success(), "{out}\n{err}");
+    // All of it was installed, and is gone.
+    assert_eq!(cluster.kubectl(&["get", "deployments", "-n", "capstan", "-o", "name"]).unwrap(), "");
 }

@@ -36,6 +36,7 @@ mod external;
 mod field_validation;
 mod fit;
 mod following;
+mod generated;
 mod guide;
 mod identity;
 mod image;

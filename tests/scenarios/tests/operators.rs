@@ -181,6 +181,30 @@ fn an_operator_is_applied_changed_refused_and_deleted_as_an_object() {
 }
 
 #[test]
+fn an_operator_that_is_deleted_and_made_anew_at_once_is_told_and_runs_whether_or_not_it_says_the_same() {
+    // OP-3
+    let desk = Desk::new("op-anew");
+    let (place, name) = (&desk.place, desk.name());
+    let daemon = desk.daemon();
+    desk.apply(&desk.operator(name, "one"));
+    let mut former = desk.await_state(name, "Active");
+    place.probe("first", json!({}));
+    desk.await_map("first", "one");
+    for says in ["one", "two"] {
+        // Nobody waits for the end of the former one.
+        place.delete(&desk.operators(), name);
+        desk.apply(&desk.operator(name, says));
+        let next = desk.await_state(name, "Active");
+        assert_ne!(next["metadata"]["uid"], former["metadata"]["uid"]);
+        assert_eq!((&next["metadata"]["generation"], &next["status"]["inForce"]["generation"]), (&json!(1), &json!(1)));
+        desk.wait_for("Ready", name);
+        desk.await_map("first", says);
+        former = next;
+    }
+    daemon.stop();
+}
+
+#[test]
 fn a_folder_of_manifests_may_be_empty_beside_objects_and_is_not_missed_if_only_the_environment_names_it() {
     // OP-1
     let desk = Desk::new("op-env");

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 const OLD: &str = "nginx:1.29";
 const NEW: &str = "nginx:1.30";
 
+/// Where the daemon is.
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
 /// A registry, and a place whose operator has its component there.
 struct Shop {
     place: Place,
@@ -24,14 +27,19 @@ struct Shop {
 impl Shop {
     fn new(prefix: &str) -> Self {
         let (place, registry) = (Place::new(prefix), Registry::start());
+        let shop = Self { place, registry, folder: tempfile::tempdir().unwrap(), key: None };
+        shop.permit(&shop.registry.login());
+        shop
+    }
+
+    /// Makes the pull secret, with what `docker login` writes.
+    fn permit(&self, login: &str) {
         let secret = json!({
             "type": "kubernetes.io/dockerconfigjson",
             "metadata": { "labels": { "capstan.dev/config-for": "webpage" } },
-            "stringData": { ".dockerconfigjson": registry.login() },
+            "stringData": { ".dockerconfigjson": login },
         });
-        // The daemon is in this namespace.
-        place.create("v1", "Secret", "/api/v1/namespaces/default/secrets", place.namespace.name(), secret);
-        Self { place, registry, folder: tempfile::tempdir().unwrap(), key: None }
+        self.place.create("v1", "Secret", SECRETS, self.place.namespace.name(), secret);
     }
 
     fn reference(&self) -> String {
@@ -151,6 +159,34 @@ fn an_operator_from_a_registry_is_swapped_by_a_push_and_starts_without_the_regis
 }
 
 #[test]
+fn a_pull_secret_that_is_deleted_and_made_anew_at_once_is_read_and_what_is_in_force_goes_on() {
+    // OC-3, OC-7
+    let shop = Shop::new("registry-anew");
+    let first = shop.push(OLD);
+    let daemon = shop.daemon();
+    daemon.await_plugin("webpage", "active", 1);
+    let anew = |login: &str| {
+        shop.place.delete(SECRETS, shop.place.namespace.name());
+        shop.permit(login);
+    };
+    let until = |what: &str, is: &dyn Fn(&Value) -> bool| {
+        wait::until_ok(LATER, what, || {
+            let plugin = daemon.plugin("webpage").unwrap();
+            assert_eq!((&plugin["state"], &plugin["version"]), (&json!("active"), &json!(1)), "{plugin}");
+            if is(&plugin["registry"]["problem"]) { Ok(plugin) } else { Err(plugin.to_string()) }
+        })
+        .unwrap()
+    };
+    anew(&shop.registry.login().replace("dXNlcjpwYXNz", "dXNlcjp3cm9uZw=="));
+    until("a wrong password to be refused", &|problem| problem.as_str().is_some_and(|told| told.contains("(401)")));
+    anew(&shop.registry.login());
+    let plugin = until("the right one to be taken", &Value::is_null);
+    assert_eq!(plugin["registry"]["digest"], first);
+    shop.push(NEW);
+    daemon.await_plugin("webpage", "active", 2);
+}
+
+#[test]
 fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
     // OC-2, OC-3, OC-5
     let shop = Shop::new("registry");
@@ -164,6 +200,9 @@ fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
     let file = shop.folder.path().join("pulled.wasm").display().to_string();
     let (code, _) = shop.capstan(&["pull", &format!("{reference}@{digest}"), "-o", &file, "--ca", &ca]);
     assert_eq!((code, fs::read(&file).unwrap()), (0, fs::read(component("webpage")).unwrap()));
+    // SG-8
+    let told = shop.capstan(&["inspect", &file, "--against", &reference, "--ca", &ca]);
+    assert_eq!(told, (0, "no difference\n".to_owned()));
     let manifest = shop.folder.path().join("operator.yaml");
     fs::write(&manifest, shop.manifest()).unwrap();
     let manifest = manifest.display().to_string();

@@ -58,14 +58,16 @@ const TYPED: &str = "crd.yaml: says already what the types say";
 /// The command that goes on until it is told to end.
 const DAEMON: &str = "capstan dev";
 
-/// Ends the daemon with the script, and shows its log if something has failed. `told` waits until the daemon has said something, `until_ok` until
-/// a command succeeds.
-const PROLOGUE: &str = r#"set -e
-daemon= registry=
+/// Ends the daemon with the script, and shows its log if something has failed. `told` waits until the daemon has said something since the last `mark`,
+/// `until_ok` until a command succeeds.
+const PROLOGUE: &str = r#"set -eo pipefail
+daemon= registry= seen=0
 ended() { code=$?; for one in $daemon $registry; do kill "$one"; wait "$one" || true; done; [ $code = 0 ] || cat "$HOUR/daemon.log" 2>/dev/null; exit $code; }
 trap ended EXIT
 until_ok() { for _ in $(seq 1200); do if "$@" >/dev/null 2>&1; then return 0; fi; [ -z "$daemon" ] || kill -0 "$daemon" || return 1; sleep 0.5; done; echo "never: $*"; return 1; }
-told() { until_ok grep -q -- "$1" "$HOUR/daemon.log"; }
+mark() { seen=$(wc -c < "$HOUR/daemon.log"); }
+gained() { grep -q -- "$1" <(tail -c +$((seen + 1)) "$HOUR/daemon.log"); }
+told() { until_ok gained "$1"; }
 component() { sed -n 's/.*component: { path: \(.*\) }.*/\1/p' operator.yaml; }
 "#;
 
@@ -74,11 +76,12 @@ component() { sed -n 's/.*component: { path: \(.*\) }.*/\1/p' operator.yaml; }
 const CHANGES: &str = r#"if [ -n "$FIELD" ]; then
   echo '- the definition says something else than the types'
   sed -i 's/maxLength: 63/maxLength: 64/' crd.yaml
-  ! capstan crd --check > "$HOUR/drift"
+  if capstan crd --check > "$HOUR/drift"; then echo 'nothing was found'; exit 1; fi
   grep -q 'v1alpha1: spec.name: found maxLength 64; the types say 63' "$HOUR/drift"
   capstan crd
   echo '- a type has one more field'
   cp "$SOURCE" "$HOUR/good"
+  mark
   sed -i "$FIELD" "$SOURCE"
   told 'crd.yaml has changed, as the types have'
   until_ok sh -c 'kubectl explain greeting.spec.loud | grep -q "Whether it is said loudly"'
@@ -86,8 +89,10 @@ const CHANGES: &str = r#"if [ -n "$FIELD" ]; then
   until_ok capstan crd --check
 fi
 echo '- the source changes'
+mark
 sed -i 's/{name} is missing/{name} is awaited/' "$SOURCE"
 told 'run ok .*there is a new version'
+mark
 sed -i 's/Hello, {name}!/Hello!/' example.yaml
 told 'spec.greeting: {name} is awaited'
 cp "$(component)" "$HOUR/second.wasm"
@@ -95,15 +100,19 @@ sed -i 's/Hello!/Hello, {name}!/' example.yaml
 until_ok kubectl wait --for=condition=Ready -f example.yaml --timeout=1s
 echo '- the source is broken'
 cp "$SOURCE" "$HOUR/good"
+mark
 printf '\n) this is no program (\n' >> "$SOURCE"
 told 'the last good version goes on'
-grep -q "$(basename "$SOURCE")" "$HOUR/daemon.log"
+echo '- and its file and line are told'
+gained "$(basename "$SOURCE")[^0-9]\{1,9\}$(wc -l < "$SOURCE")\([^0-9]\|\$\)"
 kubectl delete configmap hello
 until_ok kubectl get configmap hello
 echo '- the manifest names what the component does not have'
 cp "$HOUR/good" "$SOURCE"
+mark
 sed -i 's/          configmap:/          configmaps:/' operator.yaml
 told 'configmaps'
+told 'the last good version goes on'
 kubectl delete configmap hello
 until_ok kubectl get configmap hello
 sed -i 's/          configmaps:/          configmap:/' operator.yaml
@@ -143,6 +152,7 @@ pub(crate) fn run(
     symlink(workspace.daemon(), programs.join("capstan"))?;
     symlink(cluster.kubectl_path(), programs.join("kubectl"))?;
     let before = files::fingerprint(&sdk, &[&sdk])?;
+    let _read_only = ReadOnly::new(&sdk)?;
     let page = files::text(&workspace.root.join(PAGE))?;
     let hour = Hour { workspace, cluster, page: &page, programs: &programs, sdk: &sdk, registry };
     let mut hours = Vec::new();
@@ -155,6 +165,30 @@ pub(crate) fn run(
     }
     ensure!(files::fingerprint(&sdk, &[&sdk])? == before, "building has changed the packages of the SDKs");
     Ok(hours)
+}
+
+/// A folder that nobody may write to meanwhile, as packages may be installed.
+struct ReadOnly<'a>(&'a Path);
+
+impl<'a> ReadOnly<'a> {
+    fn new(folder: &'a Path) -> Result<Self> {
+        let this = Self(folder);
+        this.mode("a-w")?;
+        Ok(this)
+    }
+
+    fn mode(&self, mode: &str) -> Result<()> {
+        let status = Command::new("chmod").args(["-R", mode]).arg(self.0).status().context("run chmod")?;
+        ensure!(status.success(), "chmod -R {mode} {} has failed", self.0.display());
+        Ok(())
+    }
+}
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        // Else the folder can't be removed, which is all that is lost.
+        drop(self.mode("u+w"));
+    }
 }
 
 impl Hour<'_> {

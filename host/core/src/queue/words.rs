@@ -153,7 +153,7 @@ pub enum Outcome {
 /// The level at which a failure is logged (`EP-36`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The error handler has handled the failure.
+    /// It is known already: an outage goes on.
     Debug,
     /// A conflict, which the next try resolves: one line.
     Info,
@@ -270,6 +270,17 @@ impl Finished {
             Self::NoRetry { again } => Self::NoRetry { again: later(again) },
             Self::Failed(Failure::Delayed(after)) => Self::Failed(Failure::Delayed(after.max(least))),
             Self::Failed(_) | Self::Gone | Self::Postponed { .. } => self,
+        }
+    }
+
+    /// Returns true if the run failed, and the component has dealt with the failure (`EC-5`).
+    pub fn is_handled(self) -> bool {
+        match self {
+            Self::Failed(Failure::Handled | Failure::Delayed(_)) | Self::NoRetry { .. } => true,
+            Self::Failed(Failure::Unhandled | Failure::Conflict | Failure::Outage)
+            | Self::Done { .. }
+            | Self::Gone
+            | Self::Postponed { .. } => false,
         }
     }
 

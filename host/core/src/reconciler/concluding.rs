@@ -72,7 +72,7 @@ impl Controller {
             Found::Failure(next) => Some(next),
         };
         let keeps = self.spec.keeps_conditions() && self.conditions.is_known_to_be().await;
-        let records = next.is_some() && self.spec.events.of_failures && !ended.is_dealt_with();
+        let records = next.is_some() && self.spec.events.of_failures && !ended.finished.is_handled();
         if !keeps && !records {
             return ended;
         }
@@ -219,17 +219,6 @@ fn lacks<'a>(spec: Option<manifest::Node<'_>>, node: &'a NodeResult, budget: &mu
 }
 
 impl Ended {
-    /// Returns true if the component has dealt with the failure.
-    fn is_dealt_with(&self) -> bool {
-        match self.finished {
-            Finished::Failed(queue::Failure::Handled | queue::Failure::Delayed(_)) | Finished::NoRetry { .. } => true,
-            Finished::Failed(queue::Failure::Unhandled | queue::Failure::Conflict | queue::Failure::Outage)
-            | Finished::Done { .. }
-            | Finished::Gone
-            | Finished::Postponed { .. } => false,
-        }
-    }
-
     /// Returns what the run has found out (`SC-1`).
     fn found(&self, ticket: &Ticket) -> Found {
         let last = ticket.retry_if(self.blame.class).last || self.blame.next == NextRetry::Stop;

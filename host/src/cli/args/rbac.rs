@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use capstan_core::rbac::people::Collector;
 use clap::Args;
 
 use super::{Documents, label, name, pair, segment};
@@ -12,6 +13,7 @@ use super::{Documents, label, name, pair, segment};
 Examples:
   capstan rbac -m webpage.yaml --namespace capstan | kubectl apply -f -
   capstan rbac --ceilings ceilings.yaml --namespace capstan
+  capstan rbac -m webpage.yaml --aggregate-to view,edit      who may read, and write, pages: all who have these roles
   capstan rbac -m operators/ --plural Gateway.example.com=gateways --cluster-scoped Tenant.example.com
 
 No cluster is asked: plurals are guessed as kubectl guesses them, and kinds of others are taken to live in namespaces. Kinds are
@@ -38,6 +40,11 @@ pub struct Rbac {
     /// The name of roles and bindings; before it stands the daemon's namespace, except for those that are there.
     #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = segment)]
     pub name: String,
+    /// Also roles of the cluster for people, which these roles of Kubernetes collect (`rbac.authorization.k8s.io/aggregate-to-…`), separated by commas: who has
+    /// `view` reads primaries of the manifests, who has `edit` or `admin` writes them, too. With --ceilings the same for operators that are objects, whose
+    /// versions `admin` approves. Primaries of kinds of Kubernetes itself are left out.
+    #[arg(long, value_parser = collector, value_name = "view|edit|admin", value_delimiter = ',')]
+    pub aggregate_to: Vec<Collector>,
     /// A plural that can't be guessed; may be given several times.
     #[arg(long = "plural", value_name = "KIND=NAME", value_parser = pair)]
     pub plurals: Vec<(String, String)>,
@@ -48,4 +55,9 @@ pub struct Rbac {
     /// several times.
     #[arg(long = "subresource", value_name = "KIND=NAME", value_parser = pair)]
     pub subresources: Vec<(String, String)>,
+}
+
+fn collector(text: &str) -> Result<Collector, String> {
+    let all = [Collector::View, Collector::Edit, Collector::Admin];
+    all.into_iter().find(|one| one.name() == text).ok_or_else(|| "expected view, edit or admin".to_owned())
 }

@@ -66,7 +66,8 @@ Examples:
   capstan inspect webpage.wasm --against ghcr.io/org/webpage:1.2     what is new in it: imports, exports, contract, size
   capstan inspect new.yaml --against webpage.yaml     what a manifest gives its operator beside another one: rights, hosts, limits
 
-What wants more than there was comes first, and says so. Of a reference, the component itself is not pulled.
+What wants more than there was comes first, and says so. Without --against, what a reference names is not pulled: its imports and exports are
+those that its config says, so who has pushed it; with --against, those of the component itself.
 Exit status: 0 success, 1 there is no component (the message says why), 2 wrong usage.")]
 pub struct Inspect {
     /// A component's file, or a reference; with --against also a manifest (*.yaml, *.yml) of one operator.

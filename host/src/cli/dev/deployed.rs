@@ -6,7 +6,7 @@ use std::path::Path;
 use capstan_core::manifest::{self, Operator};
 use capstan_core::object::Gvk;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Container};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectList};
 
 use super::takeover;
@@ -18,13 +18,17 @@ const CAPSTAN: &str = "capstan-";
 /// Which release an object belongs to.
 const RELEASE: &str = "app.kubernetes.io/instance";
 
+/// Where the chart puts the manifests that are in `ConfigMap`s of the release, and the image looks for them.
+const OPERATORS: &str = "/etc/capstan/operators";
+
 /// A kind, everywhere (`None`) or in a namespace.
 pub(super) type Place = (Gvk, Option<String>);
 
 /// Returns the daemons that have controllers for primaries at any of these places, each as it is told to people: as far as one may look.
 ///
 /// # Errors
-/// If there is none where one may look, and one may not look everywhere, or the API server does not answer.
+/// If there is none where one may look, and one may not look everywhere, a daemon has manifests that are nowhere in the cluster, or the API server
+/// does not answer.
 pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> anyhow::Result<Vec<String>> {
     let of_chart = ListParams::default().labels(CHART);
     let deployments = Api::<Deployment>::all(client.clone()).list(&of_chart).await?;
@@ -41,13 +45,17 @@ pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> any
         };
         let of_release = ListParams::default().labels(&format!("{RELEASE}={}", label(RELEASE).unwrap_or_default()));
         objects |= takes_objects(&deployment);
+        let name = format!("deployment {} in namespace {namespace}", metadata.name.as_deref().unwrap_or_default());
+        if let Some(path) = hidden(&deployment) {
+            unseen.get_or_insert_with(|| {
+                anyhow::anyhow!("{name} takes manifests from {path}, which can't be seen from here")
+            });
+        }
         let manifests = Api::<ConfigMap>::namespaced(client.clone(), namespace).list(&of_release).await;
         let manifests = seen(manifests, &mut unseen);
         let texts = manifests.iter().flat_map(|map| map.data.iter().flatten());
         let same = texts.flat_map(|(file, text)| same(file, text, places));
-        found.extend(same.map(|what| {
-            format!("deployment {} in namespace {namespace} runs {what}", metadata.name.as_deref().unwrap_or_default())
-        }));
+        found.extend(same.map(|what| format!("{name} runs {what}")));
     }
     if objects {
         let all = Api::<DynamicObject>::all_with(client.clone(), &operators()).list(&ListParams::default()).await;
@@ -61,27 +69,56 @@ pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> any
         }
     }
     match unseen {
-        Some(error) if found.is_empty() => Err(error.into()),
+        Some(error) if found.is_empty() => Err(error),
         Some(_) | None => Ok(found),
     }
 }
 
 /// Returns what is in a list; nothing if it can't be had, and the first reason for that.
-fn seen<T: Clone>(list: kube::Result<ObjectList<T>>, unseen: &mut Option<kube::Error>) -> Vec<T> {
+fn seen<T: Clone>(list: kube::Result<ObjectList<T>>, unseen: &mut Option<anyhow::Error>) -> Vec<T> {
     match list {
         Ok(list) => list.items,
         Err(error) => {
-            unseen.get_or_insert(error);
+            unseen.get_or_insert(error.into());
             Vec::new()
         }
     }
 }
 
 /// Whether a daemon runs the operators that are objects of the cluster.
-fn takes_objects(Deployment { spec, .. }: &Deployment) -> bool {
-    let containers = spec.template.spec.iter().flat_map(|pod| &pod.containers);
-    let mut arguments = containers.flat_map(|container| container.args.iter().flatten());
-    arguments.any(|argument| argument == "--operators=cluster")
+fn takes_objects(deployment: &Deployment) -> bool {
+    containers(deployment).any(|container| told(container, &["--operators"], "CAPSTAN_OPERATORS").contains(&"cluster"))
+}
+
+/// Returns a path of manifests that are not those of the release.
+fn hidden(deployment: &Deployment) -> Option<&str> {
+    let manifests = |container| told(container, &["--manifest", "-m"], "CAPSTAN_MANIFESTS");
+    containers(deployment).flat_map(manifests).find(|path| !Path::new(path).starts_with(OPERATORS))
+}
+
+fn containers(Deployment { spec, .. }: &Deployment) -> impl Iterator<Item = &Container> {
+    spec.template.spec.iter().flat_map(|pod| &pod.containers)
+}
+
+/// Returns the values that a container is given by one of these flags, else by a variable; one that is elsewhere is told by its name.
+fn told<'a>(container: &'a Container, flags: &[&str], variable: &'a str) -> Vec<&'a str> {
+    let mut arguments = container.command.iter().chain(&container.args).flatten().map(String::as_str);
+    let mut values = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let rest = flags.iter().find_map(|flag| argument.strip_prefix(flag));
+        match rest.map(|rest| (rest, rest.strip_prefix('='))) {
+            Some(("", _)) => values.extend(arguments.next()),
+            Some((_, Some(value))) => values.push(value),
+            Some((_, None)) | None => {}
+        }
+    }
+    let set = || container.env.iter().flatten().find(|set| set.name == variable);
+    if values.is_empty()
+        && let Some(set) = set()
+    {
+        values.push(set.value.as_deref().unwrap_or(variable));
+    }
+    values.into_iter().flat_map(|value| value.split(',')).collect()
 }
 
 /// Returns the kind of operators.
@@ -179,6 +216,59 @@ mod tests {
                 "{mine:?} {theirs:?}"
             );
         }
+    }
+
+    #[test]
+    fn manifests_that_do_not_belong_to_the_release_are_known_to_be_hidden() {
+        let own = "/etc/capstan/operators";
+        let deployed = |arguments: &[&str], environment: serde_json::Value| -> Deployment {
+            let container = json!({ "name": "capstan", "args": arguments, "env": environment });
+            let spec = json!({ "selector": {}, "template": { "spec": { "containers": [container] } } });
+            serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()
+        };
+        let by = |value: &str| json!([{ "name": "CAPSTAN_MANIFESTS", "value": value }]);
+        let elsewhere = json!([{ "name": "CAPSTAN_MANIFESTS", "valueFrom": {} }]);
+        for (arguments, environment, expected) in [
+            (&["run"][..], json!([]), None),
+            (&["run", "--manifest=/etc/capstan/operators"], json!([]), None),
+            (
+                &["run", "--manifest=/etc/capstan/operators", "--manifest=/etc/team/a.yaml"],
+                json!([]),
+                Some("/etc/team/a.yaml"),
+            ),
+            (&["run", "-m", "/etc/team"], json!([]), Some("/etc/team")),
+            (&["run", "--manifest", "/etc/capstan/operators/a.yaml,/b"], json!([]), Some("/b")),
+            (&["run", "--metrics-auth=token"], json!([]), None),
+            (&["run"], by(own), None),
+            (&["run"], by("/etc/capstan/operators,/etc/more"), Some("/etc/more")),
+            (&["run", "--manifest=/etc/capstan/operators"], by("/etc/more"), None),
+            (&["run"], elsewhere, Some("CAPSTAN_MANIFESTS")),
+        ] {
+            assert_eq!(hidden(&deployed(arguments, environment)), expected, "{arguments:?}");
+        }
+        let operators = |arguments: &[&str]| takes_objects(&deployed(arguments, json!([])));
+        assert!(operators(&["run", "--operators=cluster"]) && operators(&["run", "--operators", "cluster"]));
+        assert!(!operators(&["run"]) && !operators(&["run", "--operators=none"]));
+        assert!(takes_objects(&deployed(&["run"], json!([{ "name": "CAPSTAN_OPERATORS", "value": "cluster" }]))));
+    }
+
+    #[tokio::test]
+    async fn a_daemon_whose_manifests_are_hidden_is_told() {
+        let (client, _) = scripted(|path| {
+            let deployment = json!({
+                "metadata": { "name": "capstan", "namespace": "a", "labels": { CHART: "capstan-1.0.0", RELEASE: "capstan" } },
+                "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": "capstan", "args": ["run", "--manifest=/etc/team"] }] } } },
+            });
+            let items = if path.starts_with("/apis/apps/v1/deployments") { vec![deployment] } else { vec![] };
+            let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
+            Answer(Some(200), vec![Step::Comes(list.to_string())])
+        });
+        let places = BTreeSet::from([(Gvk::parse("a.dev/v1", "Page").unwrap(), None)]);
+        let error = find(&client, &places).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "deployment capstan in namespace a takes manifests from /etc/team, which can't be seen from here"
+        );
     }
 
     #[test]

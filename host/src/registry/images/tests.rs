@@ -9,9 +9,15 @@ use super::super::tests::fake::{Door, Fake, text};
 use super::super::tests::{key as signing_key, push, sign};
 use super::*;
 
+mod rotated;
+
 /// What `docker login` writes for `user` with the password `pass`.
 fn config(fake: &Fake) -> Arc<str> {
-    let auth = "dXNlcjpwYXNz";
+    config_of(fake, "dXNlcjpwYXNz")
+}
+
+/// What `docker login` writes for who is `auth` at a registry.
+fn config_of(fake: &Fake, auth: &str) -> Arc<str> {
     format!(r#"{{"auths":{{"{}":{{"auth":"{auth}"}}}}}}"#, fake.address).into()
 }
 

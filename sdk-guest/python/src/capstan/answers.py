@@ -68,7 +68,7 @@ class Deletion:
 
 @dataclass(frozen=True)
 class Handled:
-    """The answer of `@handle_error` that a failure is dealt with: it is logged quietly. `stop`, `reschedule` and `retry_after` exclude each other."""
+    """The answer of `@handle_error` that a failure is dealt with: it is logged once for each cause. `stop`, `reschedule` and `retry_after` exclude each other."""
 
     status: Any = None
     """The status to write, a dict or a dataclass."""

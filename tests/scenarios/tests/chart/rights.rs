@@ -38,11 +38,18 @@ fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
 fn installed_with(manifest: &Value, values: &Value) -> Vec<Value> {
     let mut values = values.clone();
     values["operators"]["o"] = json!({ "manifest": manifest, "components": {} });
-    let mut objects = template("rbac.yaml", "home", &values).unwrap();
-    for object in &mut objects {
-        object["metadata"].as_object_mut().unwrap().remove("labels");
+    sorted(template("rbac.yaml", "home", &values).unwrap().into_iter().map(unlabelled).collect())
+}
+
+/// Returns an object without the labels that are the chart's.
+fn unlabelled(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    let labels = metadata["labels"].as_object_mut().unwrap();
+    labels.retain(|name, _| name.starts_with("rbac.authorization.k8s.io/"));
+    if labels.is_empty() {
+        metadata.remove("labels");
     }
-    sorted(objects)
+    object
 }
 
 /// Returns objects by kind and namespace; helm has an order of its own.
@@ -302,15 +309,52 @@ fn the_chart_gives_the_rights_that_the_daemon_prints_for_ceilings() {
     let printed = sorted(list["items"].as_array().unwrap().clone());
     assert_eq!(printed.len(), 29);
     let values = json!({ "operatorObjects": { "enabled": true, "ceilings": ceilings } });
-    let mut objects = template("rbac.yaml", "home", &values).unwrap();
-    for object in &mut objects {
-        object["metadata"].as_object_mut().unwrap().remove("labels");
-    }
-    assert_eq!(sorted(objects), printed);
+    let objects = template("rbac.yaml", "home", &values).unwrap();
+    assert_eq!(sorted(objects.into_iter().map(unlabelled).collect()), printed);
     // The daemon is given the same document.
     let map = template("ceilings.yaml", "home", &values).unwrap().remove(0);
     let given: Value = serde_yaml::from_str(map["data"]["ceilings.yaml"].as_str().unwrap()).unwrap();
     assert_eq!(given, document);
+}
+
+#[test]
+fn roles_of_kubernetes_collect_what_people_may_do_with_operators_and_primaries() {
+    let tenant = json!({ "primary": { "apiVersion": "example.com/v1", "kind": "Tenant" }, "namespaces": ["a"] });
+    let mut manifest = manifest(json!({}), tenant);
+    let secrets = json!({ "plugin": "p", "primary": { "apiVersion": "v1", "kind": "Secret" }, "namespaces": ["a"] });
+    manifest["spec"]["controllers"]["secrets"] = secrets;
+    let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
+    let ceilings = json!({ "teams": { "namespaces": ["team-a"], "serviceAccounts": ["pages"], "rules": rules } });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let document =
+        json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": ceilings } });
+    fs::write(&file, document.to_string()).unwrap();
+    let flags = ["--aggregate-to", "view,edit,admin", "--plural", "Tenant.example.com=tenantry"];
+    let flags = [&flags[..], &["--ceilings", file.path().to_str().unwrap()]].concat();
+    let values = json!({
+        "operatorObjects": { "enabled": true, "ceilings": ceilings },
+        "rbac": { "aggregateTo": ["admin", "view", "edit"], "plurals": { "Tenant.example.com": "tenantry" } },
+    });
+    let is_for_people = |object: &Value| object["metadata"]["name"].as_str().unwrap().contains(":aggregate-to-");
+    let for_people = |objects: Vec<Value>| -> Vec<Value> { objects.into_iter().filter(is_for_people).collect() };
+    let printed = for_people(printed(&manifest, &flags));
+    assert_eq!(for_people(installed_with(&manifest, &values)), printed);
+    let names: Vec<_> = printed.iter().map(|role| role["metadata"]["name"].as_str().unwrap()).collect();
+    let expected = ["", "operators:"]
+        .map(|of| ["admin", "edit", "view"].map(|collector| format!("home:capstan:{of}aggregate-to-{collector}")));
+    assert_eq!(names, expected.concat());
+    assert_eq!(printed[1]["metadata"]["labels"], json!({ "rbac.authorization.k8s.io/aggregate-to-edit": "true" }));
+    // Nobody reads Secrets for that some operator works on them.
+    let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": ["example.com"], "resources": [resource], "verbs": verbs });
+    let read = ["get", "list", "watch"];
+    assert_eq!(printed[2]["rules"], json!([rule("tenantry", &read), rule("tenantry/status", &["get"])]));
+    let write = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    assert_eq!(printed[1]["rules"], json!([rule("tenantry", &write), rule("tenantry/status", &["get"])]));
+    // Who writes operators does not approve them, unless they are an admin.
+    let approves = |role: &Value| role["rules"][0]["verbs"].as_array().unwrap().contains(&json!("create"));
+    assert_eq!(printed[3..].iter().map(approves).collect::<Vec<_>>(), [true, false, false]);
+    // What nobody has asked for is not there.
+    assert!(for_people(installed_with(&manifest, &json!({ "operatorObjects": { "enabled": true } }))).is_empty());
 }
 
 #[test]

@@ -29,7 +29,7 @@ const REFUSALS: [&str; 2] =
 /// The registry in place of that in a container. What the page says in words beside `docker stop` is done there, too. The first version is the one
 /// that the page has built before; what `capstan dev` has built later is the next one.
 const PROLOGUE: &str = r#"begun=$SECONDS
-says() { kubectl get greeting hello -o yaml | grep -q -- "$1"; }
+says() { kubectl get greeting hello -o yaml | grep -- "$1" >/dev/null; }
 goes_on() { kubectl delete configmap hello; until_ok kubectl get configmap hello; }
 end_daemon() { kill -INT "$daemon"; wait "$daemon"; daemon=; }
 docker() {

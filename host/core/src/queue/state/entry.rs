@@ -390,7 +390,6 @@ impl Entry {
         };
         let level = match failure {
             Failure::Conflict if !last => Level::Info,
-            Failure::Handled | Failure::Delayed(_) if !last => Level::Debug,
             Failure::Unhandled | Failure::Handled | Failure::Delayed(_) | Failure::Conflict | Failure::Outage
                 if woken || !last =>
             {
