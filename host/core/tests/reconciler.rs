@@ -52,6 +52,7 @@ mod contests;
 mod outside;
 mod templates;
 mod tried;
+mod wanted;
 
 // === the API server ===
 
