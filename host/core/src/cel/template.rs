@@ -225,7 +225,8 @@ fn expression(text: &str, right: Right, names: Names<'_>) -> Result<Expression, 
 /// Says of what there is no such thing, and what there is.
 fn unknown(offset: usize, (what, name): (&str, &str), among: &str, known: &[&str]) -> Broken {
     let are_few = known.len() <= COMPARED;
-    let hint = match if are_few { similar(name, known) } else { None } {
+    let near = if are_few { similar(name, known) } else { None };
+    let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => "there is none".to_owned(),
         None if are_few => format!("there are {}", either(known)),

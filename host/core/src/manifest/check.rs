@@ -168,7 +168,8 @@ impl<'a> Check<'a> {
             let known: Vec<&str> = known.iter().copied().collect();
             let may_compare = *compared + known.len() <= MOST_COMPARED;
             *compared += if may_compare { known.len() } else { 0 };
-            let hint = match if may_compare { similar(name, &known) } else { None } {
+            let near = if may_compare { similar(name, &known) } else { None };
+            let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if known.is_empty() => "there is none at all".to_owned(),
                 None => format!("there are: {}", listed(&known)),

@@ -20,7 +20,9 @@ impl Check<'_> {
             };
             let gvk = &dependent.gvk;
             match first.entry((&gvk.group, &gvk.kind, called)) {
-                Entry::Vacant(free) => drop(free.insert(name)),
+                Entry::Vacant(free) => {
+                    free.insert(name);
+                }
                 Entry::Occupied(taken) => {
                     let message = format!(
                         "found a {gvk} that is always called like that of the dependent `{}`, so that each would undo what the other writes; expected another name, or a condition of which only one is met at a time",
@@ -44,8 +46,9 @@ fn always(workflow: &Workflow) -> impl Iterator<Item = &Arc<str>> {
         let conditions = workflow.node(&node.name).map(|node| node.conditions());
         let asks_nothing =
             conditions.is_some_and(|all| all.activation.is_none() && all.reconcile_precondition.is_none());
-        let mut parents = node.parents.iter().map(|parent| always.get(*parent).copied().unwrap_or_default());
-        always.push(asks_nothing && parents.all(|parent| parent));
+        let is_always = |parent: &usize| always.get(*parent).copied().unwrap_or_default();
+        let is_wanted = asks_nothing && node.parents.iter().all(is_always);
+        always.push(is_wanted);
     }
     nodes.iter().zip(always).filter(|(_, always)| *always).map(|(node, _)| &node.name)
 }
