@@ -8,6 +8,7 @@ use super::{Check, located};
 use crate::cel::Right;
 use crate::object::Gvk;
 use crate::workflow::condition;
+use crate::yaml::Located;
 
 impl Check<'_> {
     pub(super) fn condition(
