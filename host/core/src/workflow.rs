@@ -14,7 +14,6 @@ pub mod condition;
 pub mod graph;
 pub mod walk;
 
-use graph::Graph;
 use walk::Walk;
 
 /// What a workflow is run for.
@@ -104,15 +103,14 @@ pub enum Outcome {
     },
 }
 
-/// Runs a workflow: calls `visit` for each step as soon as it may begin, several at a time in the caller's task, and
+/// Runs a workflow from the beginning of its walk: calls `visit` for each step as soon as it may begin, several at a time in the caller's task, and
 /// returns what became of the dependents once no visit is left (`WF-3`, `WF-7`), and which are [settled](Walk::settled). Dropping
 /// the future drops the visits that are going on.
-pub async fn run<V, F>(graph: &Graph, mode: Mode, visit: V) -> (WorkflowResult, Vec<Arc<str>>)
+pub async fn run<V, F>(mut walk: Walk<'_>, visit: V) -> (WorkflowResult, Vec<Arc<str>>)
 where
     V: Fn(Step) -> F,
     F: Future<Output = Outcome>,
 {
-    let mut walk = Walk::new(graph, mode);
     let mut visits = FuturesUnordered::new();
     loop {
         for step in walk.ready() {
@@ -133,6 +131,7 @@ mod tests {
 
     use futures::channel::oneshot;
 
+    use super::graph::Graph;
     use super::*;
 
     /// Returns the graph of dependents with what they depend on, separated by blanks.
@@ -152,7 +151,7 @@ mod tests {
         let begun = RefCell::new(Vec::new());
         let (finish_a, a_finished) = oneshot::channel::<()>();
         let (finish_a, a_finished) = (RefCell::new(Some(finish_a)), RefCell::new(Some(a_finished)));
-        let (result, _) = run(&graph, Mode::Reconcile, |step| {
+        let (result, _) = run(Walk::new(&graph, Mode::Reconcile), |step| {
             begun.borrow_mut().push(step.name.to_string());
             let (finish_a, a_finished) = (&finish_a, &a_finished);
             async move {
@@ -176,7 +175,7 @@ mod tests {
         // WF-6
         let graph = graph(&[("a", ""), ("b", "a"), ("c", "a"), ("d", "b")]).unwrap();
         let begun = RefCell::new(Vec::new());
-        let (result, _) = run(&graph, Mode::Cleanup, |step| {
+        let (result, _) = run(Walk::new(&graph, Mode::Cleanup), |step| {
             begun.borrow_mut().push((step.name.to_string(), step.task));
             async { Outcome::Deleted { done: Vec::new(), conditions: Vec::new(), gone: true } }
         })
@@ -188,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_workflow_of_nothing_is_complete() {
-        let (result, _) = run(&graph(&[]).unwrap(), Mode::Reconcile, |_| async { ready(true) }).await;
+        let (result, _) = run(Walk::new(&graph(&[]).unwrap(), Mode::Reconcile), |_| async { ready(true) }).await;
         assert_eq!(result, WorkflowResult { nodes: Vec::new(), complete: true });
     }
 }

@@ -12,7 +12,7 @@ mod tree;
 
 pub(crate) use any::Any;
 pub(crate) use de::Reader;
-pub(crate) use diagnostic::{At, Fault, Mark, Place, either, similar};
+pub(crate) use diagnostic::{At, Fault, Faults, Mark, Place, either, listed, similar};
 pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use schema::words;
 pub(crate) use slot::{Entries, Form, Leaf, ListOr, Located, OrWord, Scalar, Slot, Word};

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use capstan_core::manifest::{
-    Ceilings, Controller, Defaults, OnStartError, parse, parse_with, schema, schema_of_ceilings, schema_of_defaults,
+    Ceilings, Controller, Defaults, OnStartError, parse, parse_object, parse_with, schema, schema_of_ceilings,
+    schema_of_defaults,
 };
 use proptest::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 #[path = "manifest/chart.rs"]
 mod chart;
@@ -56,6 +57,58 @@ fn what_a_plugin_may_have_at_once_is_capped_and_told() {
     let of = |name: &str| operator.plugins[name].limits.concurrency;
     assert_eq!([of("large"), of("usual"), operator.controllers["pages"].concurrency], [32, 8, 32]);
     assert!(operator.cap_concurrency(32).is_empty());
+}
+
+/// Returns what is told of an operator that is an object of the cluster, with these things in the `spec` of its controller `web`, or beside that.
+fn told_of(controller: Value, spec: Value) -> String {
+    let mut web = json!({ "plugin": "p", "primary": { "apiVersion": "v1", "kind": "ConfigMap" } });
+    json_patch::merge(&mut web, &controller);
+    let mut all =
+        json!({ "plugins": { "p": { "component": { "oci": "a.example/b:1" } } }, "controllers": { "web": web } });
+    json_patch::merge(&mut all, &spec);
+    let object = json!({ "metadata": { "name": "web" }, "spec": all });
+    parse_object(&object, Path::new("operators/web"), &Defaults::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn an_operator_with_very_many_mistakes_is_refused_in_few_words() {
+    // OP-2
+    let name = |number: usize| format!("{}-{number:06}", "x".repeat(50));
+    let names = |count: usize| (0..count).map(name).collect::<Vec<_>>();
+    let maps = |count: usize, depends_on: &[String]| -> Value {
+        let kind = json!({ "apiVersion": "v1", "kind": "Secret" });
+        let mut maps: Map<String, Value> = (0..count).map(|n| (format!("a{}", name(n)), kind.clone())).collect();
+        maps[&format!("a{}", name(0))]["dependsOn"] = depends_on.into();
+        json!({ "workflow": { "dependents": maps } })
+    };
+    let many = |field: &dyn Fn(usize) -> String, value: Value| -> Value {
+        (0..10_000).map(|number| (field(number), value.clone())).collect::<Map<_, _>>().into()
+    };
+    let plugin = |fields: Value| json!({ "plugins": { "p": fields } });
+    let long = json!({ "x".repeat(300_000): vec![0; 1000] });
+    let texts: Map<String, Value> = (0..2000).map(|n| (name(n), "${dependents.unknown}".into())).collect();
+    let mut templated = maps(1000, &[]);
+    templated["status"] = json!({ "template": texts });
+    for (controller, spec, told) in [
+        (maps(2000, &names(10_000)), json!({}), "found 2000 dependents in all; expected at most 1024"),
+        (maps(1000, &names(1000)), json!({}), "there are: "),
+        (maps(1000, &vec![name(1); 1000]), json!({}), "found the same a second time"),
+        (maps(2, &names(10_000)), json!({}), "found 10000 names; expected at most 1024"),
+        (templated, json!({}), "there is no dependent `unknown` in `workflow`; there are "),
+        (many(&name, 1.into()), json!({}), "… and 9936 more"),
+        (json!({ "sources": many(&name, json!({ "informer": {} })) }), json!({}), "found 10000 sources"),
+        (json!({ "indexes": many(&name, json!({ "pointer": "/a" })) }), json!({}), "found 10000 indexes"),
+        (json!({}), json!({ "controllers": many(&name, json!({ "plugin": "q" })) }), "found 10001 controllers"),
+        (json!({}), json!({ "plugins": many(&name, json!({})) }), "found 10001 plugins"),
+        (json!({}), json!({ "clusters": many(&name, json!({})) }), "found 10000 clusters"),
+        (json!({}), plugin(json!({ "capabilities": { "internal": names(1000) } })), "found 1000 hosts"),
+        (json!({}), plugin(json!({ "capabilities": { "kubernetes": vec![json!({}); 1000] } })), "found 1000 entries"),
+        (json!({}), plugin(json!({ "config": long })), "names of fields that are too long"),
+        (json!({}), plugin(json!({ "instances": "x".repeat(300_000) })), "found `xxx"),
+    ] {
+        let text = told_of(controller, spec);
+        assert!(text.contains(told) && text.len() < 40_000, "{told}: {} bytes: {:.2000}", text.len(), text);
+    }
 }
 
 fn name(file: &Path) -> &Path {

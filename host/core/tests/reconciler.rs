@@ -52,6 +52,7 @@ mod contests;
 mod outside;
 mod templates;
 mod tried;
+mod wanted;
 
 // === the API server ===
 
@@ -2905,13 +2906,14 @@ async fn what_is_usual_for_a_verb() {
 
 #[tokio::test(start_paused = true)]
 async fn a_managed_workflow_is_called_by_hand_only_if_the_manifest_leaves_it_to_the_component() {
-    // CX-2
-    for (fields, expected) in [
-        (
-            WORKFLOW,
-            "Misplaced: the managed workflow runs by itself; `invocation: explicit` in the manifest leaves it to the component",
-        ),
-        (EXPLICITLY, "done"),
+    // CX-2, WF-6
+    let refused = "Misplaced: the managed workflow runs by itself; `invocation: explicit` in the manifest leaves it to the component";
+    let kept = EXPLICITLY.replace("kind: ConfigMap", "kind: ConfigMap, garbageCollected: false");
+    let made = "create ConfigMap a";
+    for (fields, expected, writes) in [
+        (WORKFLOW, refused, &[made][..]),
+        (EXPLICITLY, "done", &[made]),
+        (&*kept, "done", &[made, "delete ConfigMap a"]),
     ] {
         let ask = |run: Arc<dyn Context>| async move {
             vec![
@@ -2919,10 +2921,12 @@ async fn a_managed_workflow_is_called_by_hand_only_if_the_manifest_leaves_it_to_
                 told(run.workflow(WorkflowCall::Cleanup(None), Instant::now()).await),
             ]
         };
-        let bench = asking("", fields, ask);
-        let (answers, _) = asked_and_written(&bench).await;
+        let mut bench = asking("", fields, ask);
+        bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }));
+        let (answers, written) = asked_and_written(&bench).await;
         let answers = answers.iter().filter(|call| *call != "desired cm");
         assert_eq!(answers.collect::<Vec<_>>(), [expected, expected]);
+        assert_eq!(written, writes, "what owner references see to stays: {fields}");
     }
 }
 

@@ -297,6 +297,52 @@ fn s103_rights_that_are_lost_later_are_told_and_watching_goes_on_once_they_are_b
 }
 
 #[test]
+fn s103_a_primary_that_may_not_be_listed_has_no_run_until_it_may() {
+    // IE-1, IE-4
+    let place = Place::new("unread");
+    let account = place.namespace.service_account("daemon").unwrap();
+    let kubeconfig = place.cluster.kubeconfig(&account).unwrap();
+    place.probe("p", json!({ "reconcile": { "status": { SEEN: true } } }));
+    let daemon = Start::new(&place.probe_manifest("cacheSyncTimeout: 1s\n")).kubeconfig(kubeconfig).run(&place);
+    daemon.await_line("the controller starts without something that it watches");
+    daemon.await_lacking(&["test.capstan.dev/v1 Probe", "403"]);
+    assert_eq!((daemon.runs(), daemon.get("/livez").0), (0, 200));
+    admit(&place, &place, &[]);
+    await_seen(&place);
+    let daemon = daemon.until_ready();
+    let controller = daemon.controller(place.namespace.name()).unwrap();
+    assert_eq!((&controller["phase"], &controller["why"]), (&json!("running"), &Value::Null));
+}
+
+#[test]
+fn s103_a_dependent_that_may_not_be_listed_any_more_is_put_right_once_it_may() {
+    // IE-4
+    let place = Place::new("lostmaps");
+    let account = place.namespace.service_account("daemon").unwrap();
+    admit(&place, &place, &[json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] })]);
+    let (line, folder) = (Line::to(place.cluster), tempfile::tempdir().unwrap());
+    let kubeconfig = line.kubeconfig(place.cluster, &account, &folder);
+    let daemon = Start::new(&place.probe_manifest(MAP)).kubeconfig(kubeconfig).run(&place).until_ready();
+    let map = json!({ "metadata": { "name": "cm" }, "data": { "v": "wanted" } });
+    place.probe("p", json!({ "dependents": { "cm": map } }));
+    let is_wanted = |map: &Value| map["data"]["v"] == "wanted";
+    place.await_within(LATER, &place.config_maps(), "cm", "it", is_wanted);
+    daemon.await_quiet();
+    let roles = place.namespace.path("rbac.authorization.k8s.io/v1", "roles");
+    let rules = place.find(&roles, "daemon").unwrap()["rules"].as_array().unwrap().clone();
+    let grant = |rules: &[Value]| place.merge(&roles, "daemon", &json!({ "rules": rules }));
+    grant(&rules[..1]);
+    line.interrupt();
+    let told = daemon.await_line("watching failed");
+    assert!(told.contains("v1 ConfigMap"), "{told}");
+    daemon.await_lacking(&["v1 ConfigMap", "403"]);
+    place.merge(&place.config_maps(), "cm", &json!({ "data": { "v": "changed" } }));
+    grant(&rules);
+    place.await_within(LATER, &place.config_maps(), "cm", "it put right", is_wanted);
+    daemon.until_ready();
+}
+
+#[test]
 fn an_api_server_that_goes_away_is_waited_for_and_nothing_is_lost() {
     let place = Place::new("cut");
     let admin = place.cluster.user(cluster::ADMIN).unwrap();

@@ -113,6 +113,7 @@ fn a_dependent_that_fails_is_named() {
     let failed = await_conditions(&place, "p", &last);
     let message = condition(&failed, "Ready")["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("failed: cm ("), "{message}");
+    assert!(message.contains("metadata.name: Invalid value"), "what the API server says: {message}");
 }
 
 #[test]

@@ -581,26 +581,38 @@ fn s095_a_dependent_reads_another_one() {
 
 #[test]
 fn s097_a_dependent_changes_between_replacing_and_applying() {
-    let place = Place::new("s097");
-    let spec = |value: &str| json!({ "dependents": { "cm": config_map("s097", &json!({ "v": value })) } });
-    place.probe("p", spec("initial"));
-    for (apply, value, operations) in [
-        (false, "initial", &["Update"][..]),
-        (true, "changed", &["Apply", "Update"][..]),
-        (false, "initial", &["Apply", "Update"][..]),
-    ] {
-        place.merge(&place.probes(), "p", &json!({ "spec": spec(value) }));
-        let line = format!("cm: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: {apply} }}");
-        let daemon = place.daemon(&manifest(&place, &line));
-        let map = await_value(&place, "s097", value);
-        daemon.await_quiet();
-        let records = map["metadata"]["managedFields"].as_array().unwrap();
-        assert!(records.iter().all(|record| record["manager"] == place.namespace.name()), "{map}");
-        let mut found: Vec<_> = records.iter().map(|record| record["operation"].as_str().unwrap()).collect();
-        found.sort_unstable();
-        assert_eq!(found, operations, "{map}");
-        assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
-        assert!(daemon.stop().success());
+    // Under one name, and under another one where it is replaced.
+    for replacing in [None, Some("capstan-replacing")] {
+        let place = Place::new("s097");
+        let own = place.namespace.name();
+        let replacing = replacing.unwrap_or(own);
+        let spec = |value: &str| json!({ "dependents": { "cm": config_map("s097", &json!({ "v": value })) } });
+        place.probe("p", spec("initial"));
+        let [update, apply] = [format!("Update {replacing}"), format!("Apply {own}")];
+        for (applies, value, operations) in [
+            (false, "initial", &[&update][..]),
+            (true, "changed", &[&apply, &update][..]),
+            (false, "initial", &[&apply, &update][..]),
+        ] {
+            place.merge(&place.probes(), "p", &json!({ "spec": spec(value) }));
+            let manager = if applies { own } else { replacing };
+            let dependent = format!("cm: {{ apiVersion: v1, kind: ConfigMap, serverSideApply: {applies} }}");
+            let fields = format!("fieldManager: {manager}\nworkflow:\n  dependents:\n    {dependent}\n");
+            let daemon = place.daemon(&place.probe_manifest(&fields));
+            await_value(&place, "s097", value);
+            daemon.await_quiet();
+            let map = place.find(&place.config_maps(), "s097").unwrap();
+            let records = map["metadata"]["managedFields"].as_array().unwrap();
+            let text = |record: &Value, field: &str| record[field].as_str().unwrap().to_owned();
+            let mut found: Vec<_> = records
+                .iter()
+                .map(|record| format!("{} {}", text(record, "operation"), text(record, "manager")))
+                .collect();
+            found.sort_unstable();
+            assert_eq!(found.iter().collect::<Vec<_>>(), operations, "{map}");
+            assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+            assert!(daemon.stop().success());
+        }
     }
 }
 
@@ -689,4 +701,34 @@ fn s118_a_deployment_that_the_component_calls_gets_more_replicas() {
     }
     daemon.await_quiet();
     assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+}
+
+#[test]
+fn an_object_goes_from_one_dependent_to_another_and_two_do_not_undo_each_other() {
+    // KD-13
+    let place = Place::new("shared");
+    let retry = "retry: { initialInterval: 100ms, multiplier: 1, maxAttempts: 3 }";
+    let dependent = |on: &str| {
+        format!("{{ apiVersion: v1, kind: ConfigMap, reconcilePrecondition: {{ cel: primary.spec.by {on} }} }}")
+    };
+    let (one, two) = (dependent("!= 'two'"), dependent("!= 'one'"));
+    let workflow = format!("workflow:\n  dependents:\n    one: {one}\n    two: {two}\n");
+    let daemon = place.daemon(&place.probe_manifest(&format!("{retry}\n{workflow}")));
+    let map = |by: &str| config_map("shared", &json!({ "v": by }));
+    place.probe("p", json!({ "by": "one", "dependents": { "one": map("one"), "two": map("two") } }));
+    let made = await_value(&place, "shared", "one");
+    for by in ["two", "one"] {
+        place.merge(&place.probes(), "p", &json!({ "spec": { "by": by } }));
+        let map = await_value(&place, "shared", by);
+        assert_eq!(map["metadata"]["uid"], made["metadata"]["uid"], "{by}");
+    }
+    daemon.await_quiet();
+    assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+    let mark = place.cluster.audit().unwrap().mark().unwrap();
+    place.merge(&place.probes(), "p", &json!({ "spec": { "by": "both" } }));
+    let line = daemon.await_line("no retries left");
+    let object = format!("ConfigMap {}/shared", place.namespace.name());
+    assert!(line.contains(&format!("two: {object} is desired by one and by two")), "{line}");
+    assert_eq!(writes(&place, mark, "configmaps"), 0, "{}", daemon.log());
+    assert!(!daemon.log().contains("others keep changing"), "{}", daemon.log());
 }

@@ -190,6 +190,71 @@ fn a_kind_that_is_made_anew_with_another_plural_or_scope_is_watched_as_it_is_the
 }
 
 #[test]
+fn a_dependent_whose_kind_goes_while_it_is_watched_fails_by_name_and_is_made_anew_once_the_kind_is_back() {
+    let place = Place::new("without");
+    let things = Things::new(&place, &["v1"]);
+    let path = things.path("v1");
+    let fields = format!(
+        "retry: {{ initialInterval: 200ms, multiplier: 1, maxAttempts: unlimited }}\nworkflow:\n  dependents:\n    cm: {{ apiVersion: v1, kind: ConfigMap }}\n    thing: {{ apiVersion: {}/v1, kind: Thing }}\n",
+        things.group
+    );
+    let daemon = place.daemon(&place.probe_manifest(&fields));
+    let spec = |value: &str| {
+        let (map, thing) = (
+            json!({ "metadata": { "name": "cm" }, "data": { "v": value } }),
+            json!({ "metadata": { "name": "t" }, "foo": value }),
+        );
+        json!({ "dependents": { "cm": map, "thing": thing }, "reconcile": { "status": { "ok": true } } })
+    };
+    place.probe("p", spec("a"));
+    place.await_within(LATER, &path, "t", "to be made", |thing| thing["foo"] == "a");
+    daemon.await_quiet();
+    drop(things);
+    let gone = || place.cluster.api().get(&path).err();
+    wait::until(LATER, "the kind to be gone", gone).unwrap();
+    place.merge(&place.probes(), "p", &json!({ "spec": spec("b") }));
+    place.await_within(LATER, &place.config_maps(), "cm", "its sibling", |map| map["data"]["v"] == "b");
+    let line = daemon.await_line("the run failed");
+    assert!(line.contains("the workflow failed: thing: "), "{line}");
+    assert_eq!(daemon.get("/livez").0, 200);
+    let _things = Things::new(&place, &["v1"]);
+    place.await_within(LATER, &path, "t", "to be made anew", |thing| thing["foo"] == "b");
+    let daemon = daemon.until_ready();
+    let failed = || daemon.count("capstan_reconciliations_failure_total", "");
+    daemon.await_quiet();
+    let before = failed();
+    place.merge(&place.probes(), "p", &json!({ "spec": spec("c") }));
+    place.await_within(LATER, &path, "t", "to be updated", |thing| thing["foo"] == "c");
+    daemon.await_quiet();
+    assert_eq!(failed(), before, "{}", daemon.log());
+}
+
+#[test]
+fn what_was_applied_as_another_version_is_applied_once_more_where_that_is_wanted() {
+    // KD-12
+    let place = Place::new("versions");
+    let things = Things::new(&place, &["v1", "v2"]);
+    place.probe("p", json!({ "dependents": { "thing": { "metadata": { "name": "t" }, "foo": "a" } } }));
+    let applied_as = |thing: &Value| {
+        let mut records = thing["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let own = records.find(|record| record["manager"] == place.namespace.name() && record["operation"] == "Apply");
+        own.map(|record| record["apiVersion"].as_str().unwrap().to_owned())
+    };
+    for (version, detects, applied) in [("v1", "true", "v1"), ("v2", "false", "v1"), ("v2", "true", "v2")] {
+        let thing = format!("apiVersion: {}/{version}, kind: Thing, detectApiVersionChange: {detects}", things.group);
+        let daemon =
+            place.daemon(&place.probe_manifest(&format!("workflow:\n  dependents:\n    thing: {{ {thing} }}\n")));
+        daemon.await_runs(1);
+        let applied = format!("{}/{applied}", things.group);
+        let thing = place.await_object(&things.path("v1"), "t", &applied, |t| applied_as(t).as_ref() == Some(&applied));
+        daemon.await_quiet();
+        let later = place.find(&things.path("v1"), "t").unwrap();
+        assert_eq!(later["metadata"]["managedFields"], thing["metadata"]["managedFields"], "once: {later}");
+        assert!(daemon.stop().success());
+    }
+}
+
+#[test]
 fn objects_of_a_kind_that_lives_in_namespaces_by_now_are_run_in_those_of_the_manifest_alone() {
     // IN-1, IN-6
     let place = Place::new("moved");

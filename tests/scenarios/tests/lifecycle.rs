@@ -65,6 +65,30 @@ fn a_run_under_way_at_the_end_sees_what_the_watches_still_show() {
 }
 
 #[test]
+fn s148_a_namespace_goes_once_its_primaries_are_cleaned_up() {
+    let place = Place::new("s148");
+    let daemon = place.daemon(&place.probe_manifest("finalizer: probes.test.capstan.dev/finalizer\n"));
+    // What the daemon needs there stays until all is done, as its rights would.
+    let held = json!({ "metadata": { "finalizers": ["test.capstan.dev/held"] } });
+    place.create("v1", "ConfigMap", &place.config_maps(), "held", held);
+    let log = |message: &str| json!({ "log": { "message": message } });
+    let cleanup = json!({ "do": [log("begins to clean up"), { "busyMs": 2000 }, log("has cleaned up")] });
+    place.probe("p", json!({ "reconcile": { "status": { "seen": true } }, "cleanup": cleanup }));
+    place.await_object(&place.probes(), "p", "its status", |p| p["status"]["seen"] == true);
+    let (namespaces, name) = ("/api/v1/namespaces", place.namespace.name());
+    place.cluster.api().delete(&format!("{namespaces}/{name}")).unwrap();
+    daemon.await_line("begins to clean up");
+    assert!(place.find(&place.probes(), "p").is_some(), "it stays until that has ended");
+    place.await_gone(&place.probes(), "p");
+    assert_eq!(daemon.log().matches("has cleaned up").count(), 1, "{}", daemon.log());
+    assert_eq!(place.find(namespaces, name).unwrap()["status"]["phase"], "Terminating");
+    place.merge(&place.config_maps(), "held", &json!({ "metadata": { "finalizers": null } }));
+    place.await_gone(namespaces, name);
+    assert_eq!(daemon.get("/livez").0, 200);
+    assert!(daemon.stop().success());
+}
+
+#[test]
 fn what_a_manifest_leaves_out_is_as_the_defaults_of_the_daemon_say() {
     let place = Place::new("defaults");
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -186,3 +186,51 @@ fn s011_all_namespaces_run_what_was_not_watched_and_nothing_else() {
     two.probe(&two.other, "late");
     two.ran(&[("first", 1), ("foreign", 1), ("second", 1), ("late", 0)]);
 }
+
+#[test]
+fn a_dependent_in_a_namespace_that_is_being_deleted_fails_by_name_and_hinders_nobody() {
+    let (place, going) = (Place::new("stays"), Place::new("going"));
+    let (own, other) = (place.namespace.name(), going.namespace.name());
+    // What is held there keeps the namespace from going.
+    let held = json!({ "metadata": { "finalizers": ["test.capstan.dev/held"] } });
+    place.create("v1", "ConfigMap", &going.config_maps(), "held", held);
+    place.cluster.api().delete(&format!("/api/v1/namespaces/{other}")).unwrap();
+    let fields = format!(
+        "labelSelector: place={own}\nretry: {{ initialInterval: 200ms, multiplier: 1, maxAttempts: unlimited }}\nworkflow:\n  dependents:\n    here: {{ apiVersion: v1, kind: ConfigMap }}\n    there: {{ apiVersion: v1, kind: ConfigMap, reconcilePrecondition: {{ cel: primary.spec.both }} }}\n"
+    );
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: ClusterProbe }";
+    let manifest = place.manifest("probe", primary, "", &fields);
+    let manifest = manifest.replace(&format!("namespaces: [{own}]"), &format!("namespaces: [{own}, {other}]"));
+    let daemon = place.daemon(&manifest);
+    let probes = "/apis/test.capstan.dev/v1/clusterprobes";
+    let probe = |name: &str, both: bool| {
+        let map =
+            |namespace: &str| json!({ "metadata": { "name": name, "namespace": namespace }, "data": { "v": "a" } });
+        let dependents = json!({ "here": map(own), "there": map(other) });
+        let spec = json!({ "both": both, "dependents": dependents, "reconcile": { "status": { "ok": true } } });
+        let probe = json!({ "metadata": { "labels": { "place": own } }, "spec": spec });
+        place.create("test.capstan.dev/v1", "ClusterProbe", probes, name, probe);
+    };
+    let [both, alone] = [format!("{own}-both"), format!("{own}-alone")];
+    probe(&both, true);
+    let told = "because it is being terminated";
+    let line = daemon.await_line(told);
+    assert!(line.contains("there: ") && line.contains(&both), "{line}");
+    place.await_object(&place.config_maps(), &both, "what is elsewhere", |_| true);
+    // It is tried again, and another primary is served meanwhile.
+    wait::until(LATER, "another try", || (daemon.log().matches(told).count() > 2).then_some(())).unwrap();
+    probe(&alone, false);
+    place.await_object(probes, &alone, "its status", |probe| probe["status"]["ok"] == true);
+    assert_eq!(daemon.get("/livez").0, 200);
+    // The namespace goes, and one of its name comes.
+    going.merge(&going.config_maps(), "held", &json!({ "metadata": { "finalizers": null } }));
+    place.await_gone("/api/v1/namespaces", other);
+    let anew = json!({ "metadata": { "name": other } });
+    place.cluster.api().create("/api/v1/namespaces", &anew).unwrap();
+    place.await_within(LATER, &going.config_maps(), &both, "it in the new namespace", |_| true);
+    place.await_within(LATER, probes, &both, "its status", |probe| probe["status"]["ok"] == true);
+    for name in [&both, &alone] {
+        place.delete(probes, name);
+        place.await_gone(probes, name);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use cluster::Query;
 use scenarios::{LATER, Place, component, repository, run};
 use serde_json::{Value, json};
 
@@ -62,8 +63,14 @@ fn s142_servers_get_the_archives_that_others_name() {
         "shop",
         json!({ "readyReplicas": 2, "artifacts": { "/sample": "http://example.com/2.war" } }),
     );
-    // Nothing is written once all is as it should be.
+    // Nothing is written once all is as it should be, though runs look at it.
     daemon.await_quiet();
+    let (since, runs) = (place.cluster.audit().unwrap().mark().unwrap(), daemon.runs());
+    place.merge(&deployments, "shop", &json!({ "metadata": { "labels": { "by": "others" } } }));
+    daemon.await_runs(runs + 1);
+    daemon.await_quiet();
+    let query = Query::since(since).user_agent("capstan/").namespace(place.namespace.name()).writes();
+    assert_eq!(place.cluster.audit().unwrap().requests(&query).unwrap(), []);
     place.delete(&tomcats, "shop");
     place.await_gone(&deployments, "shop");
     await_status(&webapps, "sample", json!({ "waitingFor": "there is no Tomcat shop" }));

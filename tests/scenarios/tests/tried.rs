@@ -29,7 +29,8 @@ fn what_can_not_be_updated_is_made_anew_if_that_is_wanted_and_possible() {
     daemon.await_line("made anew, because it can't be updated");
     // What is wrong in itself deletes nothing.
     wants(json!({ "metadata": { "name": "cm", "labels": { "a": "no label!" } } }));
-    daemon.await_line("no retries left");
+    let line = daemon.await_line("no retries left");
+    assert!(line.contains("the workflow failed: cm: ") && line.contains("metadata.labels: Invalid value"), "{line}");
     let left = place.find(&place.config_maps(), "cm").unwrap();
     assert_eq!(left["metadata"]["uid"], anew["metadata"]["uid"]);
 }
@@ -43,6 +44,7 @@ fn what_can_not_be_updated_stays_and_the_failure_says_what_would_help() {
     place.await_object(&place.config_maps(), "cm", "to be made", |_| true);
     place.merge(&place.probes(), "p", &json!({ "spec": { "dependents": { "cm": fixed("c") } } }));
     let line = daemon.await_line("no retries left");
-    assert!(line.contains("field is immutable") && line.contains("onImmutable: recreate"), "{line}");
+    assert!(line.contains("the workflow failed: cm: ") && line.contains("field is immutable"), "{line}");
+    assert!(line.contains("onImmutable: recreate"), "{line}");
     assert_eq!(place.find(&place.config_maps(), "cm").unwrap()["data"]["a"], "b");
 }

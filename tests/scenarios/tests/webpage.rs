@@ -106,8 +106,23 @@ impl Page {
         let ready = |deployment: &Value| deployment["status"]["readyReplicas"] == 1;
         let found = wait::until(LATER, "a ready replica", || self.place.find(&path, "site").filter(ready));
         found.unwrap();
+        await_endpoint(&self.place, "site");
         self.daemon.await_quiet();
     }
+}
+
+/// Waits until a service leads to something that serves.
+pub(crate) fn await_endpoint(place: &Place, service: &str) {
+    let slices = place.namespace.path("discovery.k8s.io/v1", "endpointslices");
+    let of_service = format!("{slices}?labelSelector=kubernetes.io/service-name={service}");
+    wait::until_ok(LATER, "a ready endpoint", || {
+        let slices = place.cluster.api().get(&of_service).unwrap();
+        let is_ready = |endpoint: &Value| endpoint["conditions"]["ready"] == true;
+        let mut endpoints =
+            slices["items"].as_array().into_iter().flatten().filter_map(|slice| slice["endpoints"].as_array());
+        if endpoints.any(|endpoints| endpoints.iter().any(is_ready)) { Ok(()) } else { Err(slices) }
+    })
+    .unwrap();
 }
 
 /// Returns what the author of an object decides, without what the API server chooses.
@@ -247,16 +262,7 @@ fn s145_a_reconciler_can_write_everything_itself() {
     wait::until(LATER, "ready replicas", || place.find(&deployments, "site").filter(ready)).unwrap();
     place.await_within(LATER, &place.pages(), "site", "a good status", |page| page["status"]["areWeGood"] == true);
     assert!(place.find(&services, "site").is_some());
-    let slices = place.namespace.path("discovery.k8s.io/v1", "endpointslices");
-    let of_service = format!("{slices}?labelSelector=kubernetes.io/service-name=site");
-    wait::until_ok(LATER, "a ready endpoint", || {
-        let slices = place.cluster.api().get(&of_service).unwrap();
-        let is_ready = |endpoint: &Value| endpoint["conditions"]["ready"] == true;
-        let mut endpoints =
-            slices["items"].as_array().into_iter().flatten().filter_map(|slice| slice["endpoints"].as_array());
-        if endpoints.any(|endpoints| endpoints.iter().any(is_ready)) { Ok(()) } else { Err(slices) }
-    })
-    .unwrap();
+    await_endpoint(&place, "site");
     let (_, index) = daemon.get("/");
     assert_eq!(daemon.get("/debug").1, index);
     let pages: Vec<_> =

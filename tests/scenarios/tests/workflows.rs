@@ -4,6 +4,8 @@ use cluster::{Query, wait};
 use scenarios::{Folder, LATER, Place, SOON, run};
 use serde_json::{Value, json};
 
+use crate::webpage::await_endpoint;
+
 /// A dependent of a kind that is not served.
 const NOWHERE: &str = "apiVersion: nowhere.dev/v1, kind: Route";
 const MAP: &str = "apiVersion: v1, kind: ConfigMap";
@@ -209,6 +211,7 @@ fn s147_a_site_is_a_workflow_that_the_component_calls() {
     let is_ready = |deployment: &Value| deployment["status"]["readyReplicas"] == 1;
     wait::until(LATER, "its replica", || place.find(&deployments, "site").filter(is_ready)).unwrap();
     assert!(place.find(&place.namespace.path("v1", "services"), "site").is_some());
+    await_endpoint(&place, "site");
     place.merge(&place.probes(), "p", &json!({ "spec": spec("second") }));
     let page = |title: &str| format!("<title>{title}</title>");
     place.await_object(&place.config_maps(), "site", "the title", |map| map["data"]["index.html"] == page("second"));
@@ -273,4 +276,27 @@ fn what_each_dependent_of_a_primary_came_to_is_shown_while_the_daemon_runs() {
     place.delete(&place.probes(), "p");
     let gone = || (graph(&object, "text").0 == 1).then_some(());
     wait::until(LATER, "what is known of it to be forgotten", gone).unwrap();
+}
+
+#[test]
+fn a_condition_that_traps_fails_its_dependent_by_name_and_its_sibling_is_made() {
+    // WF-7
+    let place = Place::new("trapping");
+    let nodes = [
+        ("broken", format!("{MAP}, reconcilePrecondition: {{ export: breaks }}")),
+        ("sibling", SECRET.to_owned()),
+        ("later", format!("{MAP}, dependsOn: [broken]")),
+    ];
+    let daemon = place.daemon(&manifest(&place, &nodes));
+    let dependents = json!({ "broken": named("broken", json!({})), "sibling": named("sibling", json!({})), "later": named("later", json!({})) });
+    let breaks = json!({ "do": "trap", "met": true });
+    place.probe("p", json!({ "dependents": dependents, "conditions": { "breaks": breaks } }));
+    let line = daemon.await_line("the run failed");
+    assert!(line.contains("broken: condition breaks: ") && line.contains("traps on purpose"), "{line}");
+    assert!(!line.contains("sibling:") && !line.contains("later:"), "{line}");
+    place.await_object(&place.namespace.path("v1", "secrets"), "sibling", "the other one", |_| true);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "conditions": { "breaks": true } } }));
+    for name in ["broken", "later"] {
+        place.await_object(&place.config_maps(), name, "it, once the condition is answered", |_| true);
+    }
 }

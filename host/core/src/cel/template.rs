@@ -10,15 +10,16 @@ use serde_json::Value as Json;
 
 use super::expression::{Expression, Right};
 use crate::budget::Budget;
-use crate::yaml::{Broken, either, join, similar};
+use crate::yaml::{Broken, Quoted, either, join, listed, similar};
 
 mod making;
 
 use making::Making;
 pub use making::Unmade;
 
-/// The most expressions in one text.
+/// The most expressions in one text, and the most names with which an unknown one is compared.
 const EXPRESSIONS: usize = 64;
+const COMPARED: usize = 64;
 
 /// An object with expressions in its texts.
 #[derive(Clone, PartialEq)]
@@ -223,12 +224,15 @@ fn expression(text: &str, right: Right, names: Names<'_>) -> Result<Expression, 
 
 /// Says of what there is no such thing, and what there is.
 fn unknown(offset: usize, (what, name): (&str, &str), among: &str, known: &[&str]) -> Broken {
-    let hint = match similar(name, known) {
+    let are_few = known.len() <= COMPARED;
+    let near = if are_few { similar(name, known) } else { None };
+    let hint = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.is_empty() => "there is none".to_owned(),
-        None => format!("there are {}", either(known)),
+        None if are_few => format!("there are {}", either(known)),
+        None => format!("there are {}", listed(known)),
     };
-    Broken { offset, message: format!("there is no {what} `{name}` in {among}; {hint}") }
+    Broken { offset, message: format!("there is no {what} {} in {among}; {hint}", Quoted(name)) }
 }
 
 /// Returns where an expression ends: at the first `}` that belongs neither to a map in it nor to a text.
@@ -328,6 +332,11 @@ impl Template {
     /// Returns it as it is written.
     pub fn written(&self) -> Json {
         self.root.written()
+    }
+
+    /// Returns its name and namespace alone, as they are written.
+    pub(crate) fn written_name(&self) -> Json {
+        self.name.written()
     }
 
     /// Makes the object that it stands for, as JSON, which the budget pays for.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::object::Gvk;
-use crate::yaml::{Fault, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, similar};
+use crate::yaml::{Fault, Faults, Leaf, Located, Mark, OrWord, Place, Quoted, Scalar, Slot, listed, similar};
 
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
@@ -21,6 +21,9 @@ const MOST_PLUGINS: usize = 64;
 
 /// The most dependents of all controllers of one operator, for the same reason: most have a source of their own.
 const MOST_DEPENDENTS: usize = 1024;
+
+/// The most names with which unknown ones are compared, in all of a document: each pair of letters is.
+const MOST_COMPARED: usize = 4096;
 
 /// What an operator that has more of them is told.
 const SHARED: &str = " in one operator: several operators may share a component";
@@ -35,6 +38,7 @@ mod dependent;
 mod events;
 mod fields;
 mod filters;
+mod gates;
 mod inbound;
 mod keep;
 mod namespaces;
@@ -43,6 +47,7 @@ mod plugin;
 mod polls;
 mod presence;
 mod retry;
+mod same;
 mod source;
 mod template;
 mod versions;
@@ -65,7 +70,9 @@ pub(super) struct Check<'a> {
     places: &'a [Place],
     file: &'a Path,
     written: Written,
-    faults: Vec<Fault>,
+    faults: Faults,
+    /// The names so far with which unknown ones were compared.
+    compared: usize,
     /// The operator's name, if it has one.
     operator: Option<Arc<str>>,
     /// The operator's other clusters, by name; none where there is no operator.
@@ -92,17 +99,17 @@ const MOST_ASKED: usize = 32;
 
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
-    pub(super) fn new(places: &'a [Place], (file, written): (&'a Path, Written), faults: Vec<Fault>) -> Self {
-        Self { places, file, written, faults, operator: None, clusters: None, asked: 0, templated: 0 }
+    pub(super) fn new(places: &'a [Place], (file, written): (&'a Path, Written), faults: Faults) -> Self {
+        Self { places, file, written, faults, compared: 0, operator: None, clusters: None, asked: 0, templated: 0 }
     }
 
-    /// Returns all that is wrong.
-    pub(super) fn into_faults(self) -> Vec<Fault> {
+    /// Returns what is wrong.
+    pub(super) fn into_faults(self) -> Faults {
         self.faults
     }
 
     fn fault(&mut self, place: usize, message: impl Into<String>) {
-        self.faults.push(Fault::new(place, message));
+        self.faults.add(|| Fault::new(place, message));
     }
 
     fn mark(&self, place: usize) -> Mark {
@@ -152,17 +159,23 @@ impl<'a> Check<'a> {
     }
 
     /// Finds a name that nothing has.
-    fn known<'k>(&mut self, place: usize, what: &str, name: &str, known: impl IntoIterator<Item = &'k str>) -> bool {
-        let known: Vec<&str> = known.into_iter().collect();
-        if known.contains(&name) {
+    fn known(&mut self, place: usize, what: &str, name: &str, known: &BTreeSet<&str>) -> bool {
+        if known.contains(name) {
             return true;
         }
-        let hint = match similar(name, &known) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "there is none at all".to_owned(),
-            None => format!("there are: {}", known.join(", ")),
-        };
-        self.fault(place, format!("there is no {what} `{name}` here; {hint}"));
+        let Self { faults, compared, .. } = self;
+        faults.add(|| {
+            let known: Vec<&str> = known.iter().copied().collect();
+            let may_compare = *compared + known.len() <= MOST_COMPARED;
+            *compared += if may_compare { known.len() } else { 0 };
+            let near = if may_compare { similar(name, &known) } else { None };
+            let hint = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => "there is none at all".to_owned(),
+                None => format!("there are: {}", listed(&known)),
+            };
+            Fault::new(place, format!("there is no {what} `{name}` here; {hint}"))
+        });
         false
     }
 
@@ -215,8 +228,10 @@ impl<'a> Check<'a> {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one plugin");
         }
-        self.few(named, "plugins", MOST_PLUGINS, SHARED);
         let (mut plugins, mut components) = (BTreeMap::new(), BTreeMap::new());
+        if !self.few(named.place, (named.value.0.len(), "plugins"), MOST_PLUGINS, SHARED) {
+            return (plugins, components);
+        }
         for (name, place, plugin) in self.each(&named.value) {
             let found = self.component_mark(&plugin.value.component).unwrap_or((self.mark(place), "path"));
             components.insert(Arc::clone(name), found);
@@ -235,38 +250,34 @@ impl<'a> Check<'a> {
         if named.value.0.is_empty() {
             self.fault(named.place, "found an empty mapping; expected at least one controller");
         }
-        self.few(named, "controllers", MOST_CONTROLLERS, SHARED);
-        let mut controllers = BTreeMap::new();
-        let mut marks = BTreeMap::new();
+        let (mut controllers, mut marks) = (BTreeMap::new(), BTreeMap::new());
+        let (found, dependents) = (named.value.0.len(), dependents(&named.value));
+        let few = self.few(named.place, (found, "controllers"), MOST_CONTROLLERS, SHARED);
+        if !self.few(named.place, (dependents, "dependents in all"), MOST_DEPENDENTS, SHARED) || !few {
+            return (controllers, marks);
+        }
         for (name, place, controller) in self.each(&named.value) {
             marks.insert(Arc::clone(name), self.mark(place));
             self.field_manager(name, place, &controller.value.field_manager);
-            let (raw, known) = (&controller.value, self.faults.len());
+            let (raw, known) = (&controller.value, self.faults.count());
             self.asked = 0;
             let controller = self.controller(name, controller, plugins, defaults);
             // What is wrong otherwise may be what it seems to need.
-            if let Some(controller) = controller.as_ref().filter(|_| self.faults.len() == known) {
+            if let Some(controller) = controller.as_ref().filter(|_| self.faults.count() == known) {
                 self.needs_plugin(raw, controller, place);
             }
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
-        let dependents: usize =
-            controllers.values().map(|of: &Controller| of.dependents().count() + of.outside().count()).sum();
-        if dependents > MOST_DEPENDENTS {
-            self.fault(
-                named.place,
-                format!("found {dependents} dependents in all; expected at most {MOST_DEPENDENTS}{SHARED}"),
-            );
-        }
         (controllers, marks)
     }
 
-    /// Finds a mapping with more than `most` names. `instead` ends the message.
-    fn few<T>(&mut self, named: &Located<Named<T>>, what: &str, most: usize, instead: &str) {
-        let found = named.value.0.len();
+    /// Whether there are no more than `most` of something; if so, they may be checked one by one, and against each other. `instead` ends the
+    /// message.
+    fn few(&mut self, place: usize, (found, what): (usize, &str), most: usize, instead: &str) -> bool {
         if found > most {
-            self.fault(named.place, format!("found {found} {what}; expected at most {most}{instead}"));
+            self.fault(place, format!("found {found} {what}; expected at most {most}{instead}"));
         }
+        found <= most
     }
 
     /// Finds a field manager under whose name others write: what it owned would be taken from them, or they from it.
@@ -425,6 +436,9 @@ impl<'a> Check<'a> {
             errors_to_reconciler: get(&value.errors) == Some(&raw::ErrorsTo::Reconciler),
             ..self.workflow(&value.dependents, *place, &mut scope)
         });
+        if let (Some(workflow), Some(raw)) = (&workflow, get(&raw.workflow)) {
+            self.same_objects(workflow, &raw.dependents);
+        }
         let mut standalone = BTreeMap::new();
         for (name, _, workflow) in get(&raw.standalone).map(|named| self.each(named)).unwrap_or_default() {
             let Located { value, place } = workflow;
@@ -442,4 +456,33 @@ impl<'a> Check<'a> {
 /// Returns the names of a mapping, also of entries that are wrong: what refers to them is right.
 fn names<T>(named: &Named<T>) -> BTreeSet<&str> {
     named.0.iter().filter_map(|(name, _)| name.read()).map(|name| &*name.value.0.0).collect()
+}
+
+/// Returns how many dependents controllers have, also those that are wrong.
+fn dependents(controllers: &Named<raw::Controller>) -> usize {
+    let count = |field: &Slot<Named<raw::Dependent>>| field.read().map_or(0, |named| named.value.0.len());
+    let of = |raw: &raw::Controller| {
+        let managed = get(&raw.workflow).map_or(0, |workflow| count(&workflow.dependents));
+        let standalone = get(&raw.standalone).into_iter().flat_map(|named| &named.0);
+        let standalone = standalone.filter_map(|(_, workflow)| Some(count(&workflow.read()?.value.dependents)));
+        managed + standalone.sum::<usize>()
+    };
+    controllers.0.iter().filter_map(|(_, controller)| Some(of(&controller.read()?.value))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_compared_with_some_known_ones_only() {
+        let mut check = Check::new(&[], (Path::new(""), Written::Object), Faults::default());
+        let known: Vec<String> = (0..1000).map(|number| format!("known-{number}")).collect();
+        let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
+        for number in 0..20_000 {
+            assert!(!check.known(0, "dependent", &format!("unknown-{number}"), &known));
+        }
+        // Of 20 million pairs.
+        assert_eq!((check.compared, check.into_faults().count()), (4000, 20_000));
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::raw;
 
 /// Keywords of a JSON schema that mean the same in a structural one.
-const SAME: [&str; 11] = [
+const SAME: [&str; 12] = [
     "description",
     "type",
     "enum",
@@ -19,22 +19,16 @@ const SAME: [&str; 11] = [
     "minItems",
     "maxItems",
     "minProperties",
+    "maxProperties",
 ];
 
 /// What keeps a value whole, whatever it is.
 const WHOLE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// The most controllers and plugins of one operator, which bounds what the API server takes in.
-const MOST: u32 = 64;
-
 /// Returns the definition of the kind `Operator` of `capstan.dev/v1alpha1`, as JSON.
 pub fn definition() -> Value {
     let root = raw::schema();
-    let mut spec = structural(&root, root.pointer("/properties/spec").unwrap_or(&Value::Null));
-    for named in ["plugins", "controllers"] {
-        let field = spec.pointer_mut(&format!("/properties/{named}")).and_then(Value::as_object_mut);
-        field.and_then(|field| field.insert("maxProperties".to_owned(), MOST.into()));
-    }
+    let spec = structural(&root, root.pointer("/properties/spec").unwrap_or(&Value::Null));
     let column = |name: &str, kind: &str, path: &str, says: &str| json!({ "name": name, "type": kind, "jsonPath": path, "description": says });
     let ready = ".status.conditions[?(@.type==\"Ready\")].status";
     let columns = [

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::fit::{LONGEST, Misfit, listed};
+use super::fit::{LONGEST, Misfit};
 use super::needs::{Need, needs, of_registered};
 use super::{Operator, Source};
 use crate::budget::{Budget, Exceeded};
 use crate::guest::{Description, Interface, KnownNames, Names};
-use crate::yaml::{Quoted, similar};
+use crate::yaml::{Quoted, listed, similar};
 
 /// A name that a component answers to, and that no manifest uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

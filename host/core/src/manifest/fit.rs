@@ -19,7 +19,7 @@ use crate::kinds;
 use crate::object::pointer::Pointer;
 use crate::object::{Gvk, Scope};
 use crate::schema::{Holder, Kind, Known, Lack};
-use crate::yaml::{self, Errors, Fault, Problem, Quoted, join, similar};
+use crate::yaml::{self, Errors, Fault, Problem, Quoted, join, listed, similar};
 
 mod conditions;
 
@@ -41,9 +41,8 @@ pub struct Misfit {
 /// Says what is known of a kind in the cluster that has this name in the manifest; in that of the daemon without one.
 pub type Ask<'k> = dyn Fn(&Gvk, Option<&Arc<str>>) -> Known<'k> + 'k;
 
-/// The longest name that is suggested, in bytes, and the most fields that are listed.
+/// The longest name that is suggested, in bytes.
 pub(super) const LONGEST: usize = 64;
-const LISTED: usize = 20;
 
 /// Returns what a controller names that kinds do not have, as far as they are `known`.
 ///
@@ -484,17 +483,6 @@ impl Written<'_> {
         let stands = path.iter().copied().eq(text.chars().skip(*offset).take(path.len()));
         Some((offset + if stands { path.len() } else { 0 }, (*text).to_owned()))
     }
-}
-
-/// Returns some of the fields in their order, and how many more there are.
-pub(super) fn listed(fields: &[&str]) -> String {
-    let mut sorted = fields.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let more = sorted.len().saturating_sub(LISTED);
-    sorted.truncate(LISTED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", sorted.join(", "))
 }
 
 #[cfg(test)]

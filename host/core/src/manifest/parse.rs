@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::check::{Check, Given, Written};
 use super::raw::{self, Document};
 use super::{Ceiling, Operator};
-use crate::yaml::{self, Errors, Fault, Place, Problem, Reader, Slot, Tree, Value};
+use crate::yaml::{self, Errors, Fault, Faults, Place, Problem, Reader, Slot, Tree, Value};
 
 /// Returns the operators that the YAML documents of a file declare. `file` is named in errors, and its folder is where
 /// components are looked for.
@@ -105,23 +105,25 @@ pub fn parse_object(object: &Json, path: &Path, defaults: &Defaults) -> Result<O
     let field = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
     let metadata = json!({ "name": field("/metadata/name") });
     let document = json!({ "apiVersion": API_VERSION, "kind": OPERATOR, "metadata": metadata, "spec": field("/spec") });
-    let wrong = |faults: Vec<Fault>, places: &[Place]| {
-        let placed = faults.into_iter().filter_map(|fault| Some((places.get(fault.place)?, fault)));
-        Errors::new(placed.map(|(place, fault)| Problem::of_field(path, &place.path, fault)).collect())
-    };
     let Some(Tree { root, places }) = yaml::of_json(&document) else {
-        return Err(wrong(vec![Fault::new(0, TOO_LARGE)], &[Place::start()]));
+        return Err(Errors::new(vec![Problem::of_field(path, "", Fault::new(0, TOO_LARGE))]));
     };
-    let faults = RefCell::new(Vec::new());
+    let wrong = |faults: Faults| {
+        let (faults, more) = faults.into_parts();
+        let placed = faults.into_iter().filter_map(|fault| Some((places.get(fault.place)?, fault)));
+        Errors::new(placed.map(|(place, fault)| Problem::of_field(path, &place.path, fault)).collect()).and(more)
+    };
+    let faults = RefCell::new(Faults::default());
     let document = Slot::<Document>::deserialize(Reader::new(&root, &faults)).unwrap_or(Slot::Wrong);
     let mut check = Check::new(&places, (path, Written::Object), faults.into_inner());
     let operator = check.operator(&document, &defaults.0);
     let faults = check.into_faults();
-    operator.filter(|_| faults.is_empty()).ok_or_else(|| wrong(faults, &places))
+    operator.filter(|_| faults.count() == 0).ok_or_else(|| wrong(faults))
 }
 
 /// Why an object is not read.
-const TOO_LARGE: &str = "it has more than 50000 fields and values, or more than 64 within each other";
+const TOO_LARGE: &str =
+    "it has more than 50000 fields and values, or more than 64 within each other, or names of fields that are too long";
 
 const API_VERSION: &str = "capstan.dev/v1alpha1";
 const OPERATOR: &str = "Operator";
@@ -141,23 +143,24 @@ fn documents<D: for<'de> Deserialize<'de>, T>(
         let fault = Fault::new(0, format!("not YAML: {}", syntax.message));
         Errors::new(vec![problem(&place, Fault { help: syntax.help().map(str::to_owned), ..fault })])
     })?;
-    let mut problems = Vec::new();
+    let (mut problems, mut more) = (Vec::new(), 0);
     let mut taken = Vec::new();
     for tree in &trees {
         let mut document = || {
             if let Some(fault) = other_kind(tree, kind) {
-                return Err(vec![fault]);
+                return Err((vec![fault], 0));
             }
-            let faults = RefCell::new(Vec::new());
+            let faults = RefCell::new(Faults::default());
             let document = Slot::<D>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
             let mut check = Check::new(&tree.places, (file, Written::File), faults.into_inner());
             let taken = take(document, &mut check);
             let faults = check.into_faults();
-            taken.filter(|_| faults.is_empty()).ok_or(faults)
+            taken.filter(|_| faults.count() == 0).ok_or_else(|| faults.into_parts())
         };
         match document() {
             Ok(one) => taken.push(one),
-            Err(faults) => {
+            Err((faults, others)) => {
+                more += others;
                 let placed = faults.into_iter().filter_map(|fault| tree.places.get(fault.place).zip(Some(fault)));
                 problems.extend(placed.map(|(place, fault)| problem(place, fault)));
             }
@@ -167,7 +170,7 @@ fn documents<D: for<'de> Deserialize<'de>, T>(
         let fault = Fault::new(0, format!("found no document; expected one of `{API_VERSION} {kind}`"));
         problems.push(problem(&Place::start(), fault));
     }
-    if problems.is_empty() { Ok(taken) } else { Err(Errors::new(problems)) }
+    if problems.is_empty() { Ok(taken) } else { Err(Errors::new(problems).and(more)) }
 }
 
 /// Says what is wrong with a document of another kind. Nothing else about it is worth telling.

@@ -154,13 +154,13 @@ pub(super) struct Metadata {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Spec {
     /// The components, by name; at least one, unless no controller names one.
-    #[schemars(extend("minProperties" = 1))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
     pub(super) plugins: Maybe<Named<Plugin>>,
     /// The controllers, by name; at least one, each name unique in the daemon (`LC-1`).
-    #[schemars(extend("minProperties" = 1))]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
     pub(super) controllers: Slot<Named<Controller>>,
     /// Other clusters that controllers and sources may name, at most 16 (`CU-1`).
-    #[schemars(extend("default" = {}))]
+    #[schemars(extend("default" = {}, "maxProperties" = 16))]
     pub(super) clusters: Maybe<Named<Cluster>>,
     /// Who the operator is to the API server: what its controllers write, and what they read live, is asked for in the name of
     /// this service account, and they run only while it may list all that they watch. Without it, in the daemon's own.
@@ -284,10 +284,10 @@ pub(super) struct Controller {
     #[schemars(extend("default" = 8))]
     pub(super) concurrency: MaybeLeaf<Workers>,
     /// Indexes over primaries, by name (`IX-2`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
-    #[schemars(extend("default" = {}))]
+    #[schemars(extend("default" = {}, "maxProperties" = 32))]
     pub(super) indexes: Maybe<Named<Index>>,
     /// What is watched or polled beside primaries and dependents, by name (`ES-1`).
-    #[schemars(extend("default" = {}))]
+    #[schemars(extend("default" = {}, "maxProperties" = 64))]
     pub(super) sources: Maybe<Named<Source>>,
     /// The dependents that are reconciled before the plugin is asked (`WF-2`).
     pub(super) workflow: Maybe<Workflow>,

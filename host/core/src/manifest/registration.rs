@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::check::{Check, Written};
 use super::names::Name;
 use super::{Keys, Source, raw};
-use crate::yaml::{self, Fault, Form as _, Quoted, Reader, Slot};
+use crate::yaml::{self, Fault, Faults, Form as _, Quoted, Reader, Slot};
 
 /// A source that a run declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,16 +47,17 @@ impl Registration {
         let [tree] = trees.as_slice() else {
             return Err(format!("found {} documents; expected one", trees.len()));
         };
-        let faults = RefCell::new(Vec::new());
+        let faults = RefCell::new(Faults::default());
         let document = Slot::<raw::Source>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
         let mut check = Check::new(&tree.places, (Path::new(""), Written::File), faults.into_inner());
         let read = check.registration(&document, indexes);
-        let faults = check.into_faults();
+        let (faults, more) = check.into_faults().into_parts();
         let told = |fault: &Fault| match tree.places.get(fault.place) {
             Some(place) if !place.path.is_empty() => format!("{}: {}", place.path, fault.message),
             Some(_) | None => fault.message.clone(),
         };
-        let wrong = || faults.iter().map(told).collect::<Vec<_>>().join("; ");
+        let more = (more > 0).then(|| format!("… and {more} more"));
+        let wrong = || faults.iter().map(told).chain(more).collect::<Vec<_>>().join("; ");
         let (source, asked) = read.filter(|_| faults.is_empty()).ok_or_else(wrong)?;
         Ok(Self { source, asked, text: text.into() })
     }

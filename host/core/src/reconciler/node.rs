@@ -7,17 +7,18 @@ use serde_json::Value;
 
 use super::run::Run;
 use super::verdicts;
-use crate::cel::Expression;
 use crate::cluster::{self, Write};
-use crate::dependent::{self, Desired, Misplaced, Need, Origin};
+use crate::dependent::{self, Desired, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
-use crate::manifest::{Called, Dependent, Node, Permission};
+use crate::manifest::{Dependent, Node, Permission};
 use crate::object::{Object, ObjectRef, Scope};
 use crate::source::{Source, Within};
 use crate::workflow::graph::Graph;
+use crate::workflow::walk::Walk;
 use crate::workflow::{self, Activation, Mode, Outcome, Step, Task};
 
 mod bulk;
+mod called;
 mod claim;
 mod conditions;
 mod contested;
@@ -27,6 +28,7 @@ mod template;
 mod tried;
 mod unanswered;
 mod visitor;
+mod wanted;
 
 use contested::{Drift, Of};
 use template::Part;
@@ -39,7 +41,9 @@ const SOME: usize = 64;
 impl Visitor<'_> {
     pub(super) async fn walk(&self, graph: &Graph) -> WorkflowResult {
         self.run.forget_found();
-        let visits = workflow::run(graph, self.mode, |step| self.visit(step));
+        let kind = |spec: &Dependent| (Arc::clone(&spec.gvk.group), Arc::clone(&spec.gvk.kind));
+        let walk = Walk::new(graph, self.mode).of_kinds(|name| self.workflow.dependents.get(name).map(kind));
+        let visits = workflow::run(walk, |step| self.visit(step));
         let (mut result, settled) = visits.await;
         self.settle_names(&settled, &mut result).await;
         result
@@ -68,6 +72,9 @@ impl Visitor<'_> {
         node: Node<'_>,
         told: &mut Told,
     ) -> Result<Outcome, Stopped> {
+        if let Node::Object(spec) = node {
+            self.run.begin_visit(&spec.gvk, name);
+        }
         match task {
             Task::Reconcile => self.reconcile_node(name, node, told).await,
             Task::Delete(Activation::Met) => self.delete_node(name, node, node.manage().delete, told).await,
@@ -159,10 +166,12 @@ impl Visitor<'_> {
         let hash = self.run.controller.hash(&answer);
         if let Some(key) = self.remembered(name, source, hash) {
             self.is_called_so(spec, &key)?;
+            self.want(name, spec, &key)?;
             done.push((key.to_string(), Operation::Unchanged));
             return Ok(());
         }
         let desired = self.complete(name, spec, &answer)?;
+        self.want(name, spec, desired.key())?;
         let within = Within::Object(desired.key());
         source.known(within)?;
         is_watched(source, desired.key())?;
@@ -293,7 +302,7 @@ impl Visitor<'_> {
         controller.verdicts.keep_verdict(primary, name, verdict);
     }
 
-    /// Deletes the object, if it exists, is ours and is not already being deleted (`KD-9`).
+    /// Deletes the object, if it exists, is ours, is no other dependent's (`KD-13`) and is not already being deleted (`KD-9`).
     async fn delete(
         &self,
         name: &Arc<str>,
@@ -301,6 +310,9 @@ impl Visitor<'_> {
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
         for actual in self.actual(name, spec).await? {
+            if self.may_be_wanted(name, spec, &actual).await {
+                continue;
+            }
             self.delete_object(name, spec, &actual).await?;
             done.push((actual.key().to_string(), Operation::Deleted));
         }
@@ -348,7 +360,8 @@ impl Visitor<'_> {
         };
         source.known(Within::Object(&key))?;
         is_watched(source, &key)?;
-        related.retain(|object| *object.key() == key && self.belongs(name, spec, object));
+        let is_own = |object: &Object| self.belongs(name, spec, object) && !self.is_taken(name, spec, object);
+        related.retain(|object| *object.key() == key && is_own(object));
         Ok(related)
     }
 
@@ -364,57 +377,6 @@ impl Visitor<'_> {
             | Stopped::Several(_)
             | Stopped::Unread(_) => false,
         }
-    }
-
-    /// Returns how the object of a dependent is called, and asks for its desired state if nothing else says that (`KD-4`).
-    async fn key(&self, name: &Arc<str>, spec: &Dependent) -> Result<ObjectRef, Stopped> {
-        let answer = match (&spec.called, &spec.template) {
-            (Some(called), _) => return self.named(called, spec),
-            // What else the template says may have no value any more, as when all is deleted.
-            (None, Some(template)) => match self.run.kept_key(name) {
-                Some(key) => return Ok(key),
-                None => self.made(template, spec, Part::Name).await?.into(),
-            },
-            (None, None) => self.desired(name, spec).await?,
-        };
-        Ok(self.complete(name, spec, &answer)?.key().clone())
-    }
-
-    /// Returns the name and namespace that the manifest gives an object (`KD-4`); the namespace is the primary's by
-    /// default.
-    fn named(&self, called: &Called, spec: &Dependent) -> Result<ObjectRef, Stopped> {
-        let primary = self.run.primary_tree().map_err(|e| e.to_string())?;
-        let text = |expression: &Expression| {
-            let text = expression.text(&[("primary", &primary)], &mut self.run.budget.lock());
-            text.map_err(|e| e.to_string())
-        };
-        let said = called.namespace.as_ref().map(text).transpose()?;
-        let said = said.as_deref().filter(|text| !text.is_empty());
-        let kind = &spec.gvk.kind;
-        let place = dependent::place(self.scope(spec), said, self.run.primary.key());
-        let namespace = place.map_err(|misplaced| match misplaced {
-            Misplaced::Nowhere => format!(
-                "a {kind} lives in a namespace, and the primary in none: say `namespace` beside `name` in the manifest"
-            ),
-            Misplaced::Inside => format!("a {kind} lives in no namespace: leave `namespace` out of the manifest"),
-        })?;
-        Ok(ObjectRef { namespace, name: text(&called.name)?.into() })
-    }
-
-    /// Fails if the manifest gives an object another name than `desired` did: it would be made under one name and
-    /// looked for under another, so it would never be ready and never be deleted.
-    fn is_called_so(&self, spec: &Dependent, answered: &ObjectRef) -> Result<(), Stopped> {
-        let Some(called) = &spec.called else {
-            return Ok(());
-        };
-        let named = self.named(called, spec)?;
-        if named == *answered {
-            return Ok(());
-        }
-        Err(format!(
-            "{answered}: `desired` answers it, and the manifest calls it {named}: let `name` and `namespace` say the same"
-        )
-        .into())
     }
 
     fn scope(&self, spec: &Dependent) -> Scope {

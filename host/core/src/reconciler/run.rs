@@ -25,6 +25,10 @@ use crate::source::Doubt;
 use crate::workflow::Outcome;
 use crate::writes;
 
+mod wants;
+
+use wants::Wants;
+
 /// A run.
 pub(super) struct Run {
     me: Weak<Self>,
@@ -57,6 +61,8 @@ pub(super) struct Kept {
     desired: HashMap<Arc<str>, Arc<str>>,
     sets: HashMap<Arc<str>, Arc<DesiredSet>>,
     keys: HashMap<Arc<str>, ObjectRef>,
+    /// The objects that dependents want.
+    wants: Wants,
     /// The ids of the things outside of the cluster that dependents mean.
     things: HashMap<Arc<str>, Arc<str>>,
     /// What the last visit has found of each node.
@@ -73,6 +79,7 @@ pub(super) struct Kept {
 struct Visited {
     ready: bool,
     inactive: bool,
+    failed: bool,
 }
 
 impl Run {
@@ -223,6 +230,27 @@ impl Run {
         self.kept.lock().keys.insert(Arc::clone(name), key.clone());
     }
 
+    /// Takes in that a dependent wants an object.
+    ///
+    /// # Errors
+    /// The other one that wants it in this run.
+    pub(crate) fn want(&self, gvk: &Gvk, key: &ObjectRef, name: &Arc<str>) -> Result<(), Arc<str>> {
+        self.kept.lock().wants.take(gvk, key, name)
+    }
+
+    /// Returns the dependent that wants an object in this run.
+    pub(crate) fn wanted_by(&self, gvk: &Gvk, key: &ObjectRef) -> Option<Arc<str>> {
+        self.kept.lock().wants.by(gvk, key)
+    }
+
+    /// Takes in that a dependent is visited: what it wanted on a visit before does not count any more.
+    pub(crate) fn begin_visit(&self, gvk: &Gvk, name: &str) {
+        let kept = &mut *self.kept.lock();
+        if kept.visits.contains_key(name) {
+            kept.wants.release(gvk, name);
+        }
+    }
+
     /// Returns the id of the thing outside of the cluster that a dependent means, if this run has found it out.
     pub(crate) fn kept_thing(&self, name: &str) -> Option<Arc<str>> {
         self.kept.lock().things.get(name).cloned()
@@ -243,7 +271,8 @@ impl Run {
             | Outcome::Deleted { conditions, .. }
             | Outcome::Failed { conditions, .. } => (false, conditions),
         };
-        let visited = Visited { ready, inactive: conditions.iter().any(unmet) };
+        let failed = matches!(outcome, Outcome::Failed { .. });
+        let visited = Visited { ready, inactive: conditions.iter().any(unmet), failed };
         let kept = &mut self.kept.lock();
         kept.visits.insert(Arc::clone(name), visited);
         kept.found.remove(&**name);
@@ -276,6 +305,11 @@ impl Run {
     /// Returns true if a dependent was found to be ready.
     pub(crate) fn is_ready(&self, name: &str) -> bool {
         self.kept.lock().visits.get(name).is_some_and(|visited| visited.ready)
+    }
+
+    /// Returns true if a visit has found out whether a dependent is wanted.
+    pub(crate) fn is_decided(&self, name: &str) -> bool {
+        self.kept.lock().visits.get(name).is_some_and(|visited| !visited.failed)
     }
 
     /// Returns true if a dependent was not found to be inactive, so that what there is of it may not even be watched.

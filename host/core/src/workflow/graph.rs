@@ -1,6 +1,7 @@
 //! Decides whether declared dependents form a graph without cycles, and in which order they stand (WF-1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,11 +27,17 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Cycle(pub Vec<Arc<str>>);
 
+/// The most names of a circle that are told.
+const TOLD: usize = 20;
+
 impl fmt::Display for Cycle {
-    /// Writes `a → b → a`.
+    /// Writes `a → b → a`, and not all of a long one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for name in &self.0 {
+        for name in self.0.iter().take(TOLD) {
             write!(f, "{name} → ")?;
+        }
+        if let more @ 1.. = self.0.len().saturating_sub(TOLD) {
+            write!(f, "… ({more} more) → ")?;
         }
         f.write_str(self.0.first().map_or("", |first| first))
     }
@@ -50,26 +57,40 @@ impl Graph {
     /// assert_eq!(graph.nodes().iter().map(|node| &*node.name).collect::<Vec<_>>(), ["b", "a"]);
     /// ```
     pub fn new(depends_on: &BTreeMap<Arc<str>, BTreeSet<Arc<str>>>) -> Result<Self, Cycle> {
-        let mut waiting: BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>> = depends_on.iter().collect();
-        let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut nodes: Vec<Node> = Vec::with_capacity(waiting.len());
-        while !waiting.is_empty() {
-            let free = |(_, parents): &(_, &&BTreeSet<Arc<str>>)| !parents.iter().any(|p| waiting.contains_key(p));
-            let Some((name, parents)) = waiting.iter().find(free).map(|(name, parents)| (*name, *parents)) else {
-                return Err(cycle(&waiting));
-            };
-            waiting.remove(name);
-            let parents: Vec<usize> = parents.iter().filter_map(|parent| positions.get(&**parent).copied()).collect();
+        let mut children: BTreeMap<&Arc<str>, Vec<&Arc<str>>> = BTreeMap::new();
+        // Those that wait, each for so many others.
+        let mut waiting: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+        for (name, parents) in depends_on {
+            let known = parents.iter().filter(|parent| depends_on.contains_key(*parent));
+            waiting.insert(name, known.clone().count());
+            known.for_each(|parent| children.entry(parent).or_default().push(name));
+        }
+        let mut free: BTreeSet<&Arc<str>> =
+            waiting.extract_if(.., |_, left| *left == 0).map(|(name, _)| name).collect();
+        let mut positions: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+        let mut nodes: Vec<Node> = Vec::with_capacity(depends_on.len());
+        while let Some(name) = free.pop_first() {
             let position = nodes.len();
+            let parents = depends_on.get(name).into_iter().flatten();
+            let parents: Vec<usize> = parents.filter_map(|parent| positions.get(parent).copied()).collect();
             for parent in &parents {
                 if let Some(parent) = nodes.get_mut(*parent) {
                     parent.children.push(position);
                 }
             }
-            nodes.push(Node { name: name.clone(), parents, children: Vec::new() });
+            nodes.push(Node { name: Arc::clone(name), parents, children: Vec::new() });
             positions.insert(name, position);
+            for child in children.remove(name).unwrap_or_default() {
+                if let Entry::Occupied(mut left) = waiting.entry(child) {
+                    *left.get_mut() -= 1;
+                    if *left.get() == 0 {
+                        left.remove();
+                        free.insert(child);
+                    }
+                }
+            }
         }
-        Ok(Self { nodes })
+        if waiting.is_empty() { Ok(Self { nodes }) } else { Err(cycle(depends_on, &waiting)) }
     }
 
     /// Returns the graph of one dependent alone.
@@ -84,9 +105,9 @@ impl Graph {
 }
 
 /// Follows what is depended on from name to name until one comes again. Each name in `waiting` depends on another one there.
-fn cycle(waiting: &BTreeMap<&Arc<str>, &BTreeSet<Arc<str>>>) -> Cycle {
+fn cycle(depends_on: &BTreeMap<Arc<str>, BTreeSet<Arc<str>>>, waiting: &BTreeMap<&Arc<str>, usize>) -> Cycle {
     let mut path: Vec<&Arc<str>> = waiting.keys().take(1).copied().collect();
-    let waits_for = |name: &&Arc<str>| waiting.get(*name)?.iter().find(|parent| waiting.contains_key(parent));
+    let waits_for = |name: &&Arc<str>| depends_on.get(*name)?.iter().find(|parent| waiting.contains_key(parent));
     while let Some(next) = path.last().and_then(waits_for) {
         if let Some(start) = path.iter().position(|name| *name == next) {
             path.drain(..start);

@@ -1,5 +1,6 @@
 //! Decides which dependents may be visited now, and what the outcome of a visit changes (WF-4 to WF-8).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::graph::{Graph, Node};
@@ -12,6 +13,12 @@ pub struct Walk<'g> {
     graph: &'g Graph,
     /// One per node, in the order of the graph.
     places: Vec<Place>,
+    /// The nodes that wait for no other one, and have not begun.
+    free: BTreeSet<usize>,
+    /// How many are being reconciled.
+    reconciling: usize,
+    /// For each kind, how many of its nodes may still be found to be wanted.
+    undecided: Vec<usize>,
 }
 
 /// A node of the walk.
@@ -20,6 +27,12 @@ struct Place {
     state: State,
     /// What became of it so far; `None` before its first visit.
     result: Option<NodeResult>,
+    /// How many nodes that it depends on are not ready.
+    unready: usize,
+    /// How many nodes that depend on it are not gone.
+    left: usize,
+    /// The kind of its object, as a number, if others of the walk have that, too.
+    kind: Option<usize>,
 }
 
 /// Where a node stands.
@@ -54,27 +67,65 @@ impl<'g> Walk<'g> {
             Mode::Reconcile => State::Waiting,
             Mode::Cleanup => State::Leaving,
         };
-        let places = graph.nodes().iter().map(|_| Place { state, result: None }).collect();
-        Self { graph, places }
+        let place = |node: &Node| {
+            let (unready, left) = (node.parents.len(), node.children.len());
+            Place { state, result: None, unready, left, kind: None }
+        };
+        let places: Vec<Place> = graph.nodes().iter().map(place).collect();
+        let free = (0..places.len()).filter(|at| places.get(*at).is_some_and(|place| place.task().is_some())).collect();
+        Self { graph, places, free, reconciling: 0, undecided: Vec::new() }
+    }
+
+    /// Tells the walk of which nodes the objects are of one kind, so that they may be the same: such a node is deleted only once it is known
+    /// which of the others are wanted, as far as that can be found out in this walk.
+    #[must_use]
+    pub fn of_kinds<K: Ord>(mut self, kind: impl Fn(&str) -> Option<K>) -> Self {
+        let mut kinds: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+        for (position, node) in self.graph.nodes().iter().enumerate() {
+            if let Some(kind) = kind(&node.name) {
+                kinds.entry(kind).or_default().push(position);
+            }
+        }
+        let shared: Vec<Vec<usize>> = kinds.into_values().filter(|alike| alike.len() > 1).collect();
+        for (number, alike) in shared.iter().enumerate() {
+            for position in alike {
+                if let Some(place) = self.places.get_mut(*position) {
+                    place.kind = Some(number);
+                }
+            }
+        }
+        self.undecided = shared.iter().map(Vec::len).collect();
+        self
     }
 
     /// Returns the visits that may begin now, in the order of the graph, or backwards on a clean-up; each is returned
     /// once. The walk is over when there is none and none is going on.
     pub fn ready(&mut self) -> Vec<Step> {
+        let free: Vec<(usize, Task)> = self.free.iter().filter_map(|at| Some((*at, self.task(*at)?))).collect();
+        self.reconciling += free.iter().filter(|(_, task)| *task == Task::Reconcile).count();
         let mut steps = Vec::new();
-        for (position, node) in self.graph.nodes().iter().enumerate() {
-            let Some(task) = self.task(position, node) else {
+        for (position, task) in free {
+            if self.is_held(position, task) {
                 continue;
-            };
-            if let Some(place) = self.places.get_mut(position) {
-                place.state = State::Visited(task);
             }
-            steps.push(Step { name: node.name.clone(), position, task });
+            self.free.remove(&position);
+            let node = self.graph.nodes().get(position);
+            if let Some((place, node)) = self.places.get_mut(position).zip(node) {
+                place.state = State::Visited(task);
+                steps.push(Step { name: node.name.clone(), position, task });
+            }
         }
         if steps.iter().any(|step| step.task == Task::Cleanup) {
             steps.reverse();
         }
         steps
+    }
+
+    /// Whether a deletion waits until it is known who else wants the object: as long as visits may find that out.
+    fn is_held(&self, position: usize, task: Task) -> bool {
+        let kind = self.places.get(position).and_then(|place| place.kind);
+        let undecided = kind.and_then(|kind| self.undecided.get(kind)).is_some_and(|undecided| *undecided > 0);
+        matches!(task, Task::Delete(_)) && self.reconciling > 0 && undecided
     }
 
     /// Takes in what came out of a visit. An outcome that does not answer the task is a failure; that of a visit that is
@@ -84,6 +135,7 @@ impl<'g> Walk<'g> {
         let Some(place) = self.places.get_mut(step.position).filter(|place| place.state == going) else {
             return;
         };
+        let kind = place.kind;
         let result =
             place.result.get_or_insert_with(|| NodeResult { name: step.name.to_string(), ..Default::default() });
         let (state, done, conditions) = match outcome {
@@ -109,8 +161,49 @@ impl<'g> Walk<'g> {
         };
         result.done.extend(done);
         result.conditions.extend(conditions);
-        if matches!(place.state, State::Inactive | State::Marked(_)) {
-            self.mark_children(step.position);
+        let state = place.state;
+        if step.task == Task::Reconcile {
+            self.reconciling = self.reconciling.saturating_sub(1);
+            self.decide(kind);
+        }
+        self.go_on(step.position, state);
+    }
+
+    /// Finds out who may go on now that a node stands there.
+    fn go_on(&mut self, position: usize, state: State) {
+        let graph = self.graph;
+        let Some(node) = graph.nodes().get(position) else {
+            return;
+        };
+        match state {
+            State::Ready => self.each(&node.children, |child| child.unready = child.unready.saturating_sub(1)),
+            State::Gone => self.each(&node.parents, |parent| parent.left = parent.left.saturating_sub(1)),
+            State::Marked(_) => {
+                self.each(&[position], |_| {});
+                self.mark_children(position);
+            }
+            State::Inactive => self.mark_children(position),
+            State::Waiting | State::Leaving | State::Visited(_) | State::Unready | State::Lingering | State::Failed => {
+            }
+        }
+    }
+
+    /// Changes nodes, and takes in which of them wait for no other one any more.
+    fn each(&mut self, positions: &[usize], change: impl Fn(&mut Place)) {
+        for position in positions {
+            if let Some(place) = self.places.get_mut(*position) {
+                change(place);
+                if place.task().is_some() {
+                    self.free.insert(*position);
+                }
+            }
+        }
+    }
+
+    /// Takes in that it is known of a node of a kind whether it is wanted.
+    fn decide(&mut self, kind: Option<usize>) {
+        if let Some(undecided) = kind.and_then(|kind| self.undecided.get_mut(kind)) {
+            *undecided = undecided.saturating_sub(1);
         }
     }
 
@@ -158,11 +251,38 @@ impl<'g> Walk<'g> {
     }
 
     /// Returns what may be done with a node now.
-    fn task(&self, position: usize, node: &Node) -> Option<Task> {
-        match self.state(position)? {
-            State::Waiting => self.all(&node.parents, State::Ready).then_some(Task::Reconcile),
-            State::Marked(activation) => self.all(&node.children, State::Gone).then_some(Task::Delete(activation)),
-            State::Leaving => self.all(&node.children, State::Gone).then_some(Task::Cleanup),
+    fn task(&self, position: usize) -> Option<Task> {
+        self.places.get(position)?.task()
+    }
+
+    /// Marks all that depend on a node for delete. None of it can have been reconciled: it waits for this one.
+    fn mark_children(&mut self, position: usize) {
+        let graph = self.graph;
+        let children = |position: usize| graph.nodes().get(position).map_or(&[][..], |node| &node.children);
+        let mut rest = children(position).to_vec();
+        while let Some(position) = rest.pop() {
+            if let Some(place) = self.places.get_mut(position).filter(|place| place.state == State::Waiting) {
+                place.state = State::Marked(Activation::Unasked);
+                let kind = place.kind;
+                self.decide(kind);
+                self.each(&[position], |_| {});
+                rest.extend(children(position));
+            }
+        }
+    }
+
+    fn state(&self, position: usize) -> Option<State> {
+        self.places.get(position).map(|place| place.state)
+    }
+}
+
+impl Place {
+    /// Returns what may be done with the node, if it waits for no other one.
+    fn task(&self) -> Option<Task> {
+        match self.state {
+            State::Waiting => (self.unready == 0).then_some(Task::Reconcile),
+            State::Marked(activation) => (self.left == 0).then_some(Task::Delete(activation)),
+            State::Leaving => (self.left == 0).then_some(Task::Cleanup),
             State::Inactive
             | State::Visited(_)
             | State::Ready
@@ -171,26 +291,6 @@ impl<'g> Walk<'g> {
             | State::Lingering
             | State::Failed => None,
         }
-    }
-
-    /// Marks all that depend on a node for delete. None of it can have been reconciled: it waits for this one.
-    fn mark_children(&mut self, position: usize) {
-        let children = |position: usize| self.graph.nodes().get(position).map_or(&[][..], |node| &node.children);
-        let mut rest = children(position).to_vec();
-        while let Some(position) = rest.pop() {
-            if let Some(place) = self.places.get_mut(position).filter(|place| place.state == State::Waiting) {
-                place.state = State::Marked(Activation::Unasked);
-                rest.extend(children(position));
-            }
-        }
-    }
-
-    fn all(&self, positions: &[usize], state: State) -> bool {
-        positions.iter().all(|position| self.state(*position) == Some(state))
-    }
-
-    fn state(&self, position: usize) -> Option<State> {
-        self.places.get(position).map(|place| place.state)
     }
 }
 
@@ -245,7 +345,10 @@ mod tests {
     }
 
     fn walked<'g>(graph: &'g Graph, mode: Mode, script: &[(&str, Outcome)]) -> (String, Walk<'g>) {
-        let mut walk = Walk::new(graph, mode);
+        walked_from(Walk::new(graph, mode), script)
+    }
+
+    fn walked_from<'g>(mut walk: Walk<'g>, script: &[(&str, Outcome)]) -> (String, Walk<'g>) {
         let mut script = script.to_vec();
         let mut waves = Vec::new();
         loop {
@@ -301,6 +404,36 @@ mod tests {
             let (found, result) = walk(&graph(declared), Mode::Reconcile, script);
             assert_eq!((&*found, result.complete), (visits, complete), "{about}");
         }
+    }
+
+    #[test]
+    fn what_may_be_the_same_object_is_deleted_once_it_is_known_which_others_are_wanted() {
+        // KD-13: `a`, `b` and `e` are of one kind.
+        let graph = graph(&[("a", ""), ("b", "c"), ("c", ""), ("d", "c"), ("e", "d")]);
+        let kinds = |name: &str| (!matches!(name, "c" | "d")).then_some(());
+        for (about, script, apart, alike) in [
+            ("all others are wanted", &[("a", unwanted())][..], "a c | -a b d | e", "a c | b d | e | -a"),
+            (
+                "one is not, either",
+                &[("a", unwanted()), ("b", unwanted())],
+                "a c | -a b d | -b e",
+                "a c | b d | e | -a -b",
+            ),
+            ("one is not reached", &[("a", unwanted()), ("d", failed())], "a c | -a b d", "a c | b d | -a"),
+            ("none is reached", &[("a", unwanted()), ("c", ready(false))], "a c | -a", "a c | -a"),
+            (
+                "one goes with what it depends on",
+                &[("a", unwanted()), ("d", unwanted())],
+                "a c | -a b d | ?e | -d",
+                "a c | b d | -a ?e | -d",
+            ),
+        ] {
+            let found = walked(&graph, Mode::Reconcile, script).0;
+            let held = walked_from(Walk::new(&graph, Mode::Reconcile).of_kinds(kinds), script).0;
+            assert_eq!((&*found, &*held), (apart, alike), "{about}");
+        }
+        let (all, alike) = (walked(&graph, Mode::Cleanup, &[]).0, Walk::new(&graph, Mode::Cleanup).of_kinds(kinds));
+        assert_eq!(walked_from(alike, &[]).0, all, "in a clean-up nothing is wanted");
     }
 
     #[test]

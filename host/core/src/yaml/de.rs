@@ -12,14 +12,14 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::diagnostic::{Fault, either, similar};
+use super::diagnostic::{Fault, Faults, either, similar};
 use super::tree::{Node, Quoted, Value};
 
 /// Reads from one node.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     node: &'a Node,
-    faults: &'a RefCell<Vec<Fault>>,
+    faults: &'a RefCell<Faults>,
     words: [Option<&'static str>; 2],
 }
 
@@ -43,7 +43,7 @@ pub(super) const LIST_OR: &str = "$listOr";
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(node: &'a Node, faults: &'a RefCell<Vec<Fault>>) -> Self {
+    pub(crate) fn new(node: &'a Node, faults: &'a RefCell<Faults>) -> Self {
         Self { node, faults, words: [None; 2] }
     }
 
@@ -56,14 +56,18 @@ impl<'a> Reader<'a> {
         Self { words, ..self }
     }
 
-    fn report(self, place: usize, message: String, help: Option<String>) -> Failure {
-        self.faults.borrow_mut().push(Fault { place, message, help, inside: None });
+    fn report(self, place: usize, message: impl FnOnce() -> (String, Option<String>)) -> Failure {
+        self.faults.borrow_mut().add(|| {
+            let (message, help) = message();
+            Fault { place, message, help, inside: None }
+        });
         Failure::Reported
     }
 
     /// Notes that the node is not what was expected.
     fn mismatch(self, expected: &str) -> Failure {
-        self.report(self.node.place, format!("found {}; expected {expected}{}", self.node, self.or_words()), None)
+        let message = || format!("found {}; expected {expected}{}", self.node, self.or_words());
+        self.report(self.node.place, || (message(), None))
     }
 
     /// Returns the end of a sentence that says what would be right.
@@ -79,18 +83,30 @@ impl<'a> Reader<'a> {
             Failure::Expected(expected) => self.mismatch(&expected),
             Failure::Wrong(right) => {
                 let or = if right.starts_with("expected") { self.or_words() } else { String::new() };
-                self.report(self.node.place, format!("found {}; {right}{or}", self.node), None)
+                self.report(self.node.place, || (format!("found {}; {right}{or}", self.node), None))
             }
         })
     }
 
     fn unknown_field(self, key: &Node, allowed: &[&'static str]) -> Failure {
-        let name = key.text().unwrap_or_default();
-        let hint = similar(name, allowed).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        let mut sorted = allowed.to_vec();
-        sorted.sort_unstable();
-        let help = format!("fields here: {}", sorted.join(", "));
-        self.report(key.place, format!("unknown field {}{hint}", Quoted(name)), Some(help))
+        self.report(key.place, || {
+            let name = key.text().unwrap_or_default();
+            let hint = similar(name, allowed).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let mut sorted = allowed.to_vec();
+            sorted.sort_unstable();
+            let help = format!("fields here: {}", sorted.join(", "));
+            (format!("unknown field {}{hint}", Quoted(name)), Some(help))
+        })
+    }
+
+    /// Says that a text is none of these words.
+    fn other_word(self, text: &str, forms: &[&'static str]) -> String {
+        match (similar(text, forms), forms) {
+            (Some(near), _) => format!("found {}; did you mean `{near}`? expected {}", self.node, either(forms)),
+            // A form that is alone is never a word: it would say nothing.
+            (None, [form]) => format!("found {}; expected `{{ {form}: … }}`{}", self.node, self.or_words()),
+            (None, forms) => format!("found {}; expected {}{}", self.node, either(forms), self.or_words()),
+        }
     }
 
     /// Reads a mapping of which exactly one form is allowed.
@@ -121,7 +137,7 @@ impl<'a> Reader<'a> {
             [form] => format!("found {found}; expected `{{ {form}: … }}`"),
             forms => format!("found {found}; expected exactly one of {}", either(forms)),
         };
-        Err(self.report(self.node.place, message, None))
+        Err(self.report(self.node.place, || (message, None)))
     }
 }
 
@@ -200,16 +216,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Text(text) if forms.contains(&text.as_str()) => {
                 visitor.visit_enum(Variant { name: text, value: None, reader: self })
             }
-            Value::Text(text) if similar(text, forms).is_some() => {
-                let near = similar(text, forms).unwrap_or_default();
-                let message = format!("found {}; did you mean `{near}`? expected {}", self.node, either(forms));
-                Err(self.report(self.node.place, message, None))
-            }
-            // A form that is alone is never a word: it would say nothing.
+            Value::Text(text) => Err(self.report(self.node.place, || (self.other_word(text, forms), None))),
             _ if forms.len() == 1 => Err(self.mismatch(&format!("`{{ {}: … }}`", forms.concat()))),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
-                Err(self.mismatch(&either(forms)))
-            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) => Err(self.mismatch(&either(forms))),
         }
     }
 
@@ -290,14 +299,14 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         if self.value.is_none() {
             return Ok(());
         }
-        let message = format!("found `{0}` as a mapping; `{0}` stands alone, without a value", self.name);
-        Err(self.reader.report(self.reader.node.place, message, None))
+        let message = || format!("found `{0}` as a mapping; `{0}` stands alone, without a value", self.name);
+        Err(self.reader.report(self.reader.node.place, || (message(), None)))
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Failure> {
         let Some(value) = self.value else {
-            let message = format!("found `{0}` alone; it needs a value: `{{ {0}: … }}`", self.name);
-            return Err(self.reader.report(self.reader.node.place, message, None));
+            let message = || format!("found `{0}` alone; it needs a value: `{{ {0}: … }}`", self.name);
+            return Err(self.reader.report(self.reader.node.place, || (message(), None)));
         };
         seed.deserialize(self.reader.at(value))
     }

@@ -3,10 +3,24 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// All that was found wrong, in the order of the text.
+/// The most faults that are told of a document: whoever has made so many sees by them what to do about the others.
+const MOST: usize = 64;
+
+/// The most bytes of what is told of all of them. One that begins within that is told to its end.
+const LONGEST: usize = 32 << 10;
+
+/// The longest path and the longest line that are shown whole, in bytes; the longest name that is suggested, and the most that are listed.
+const PATH: usize = 512;
+const LINE: usize = 4096;
+const NAME: usize = 64;
+const LISTED: usize = 20;
+
+/// What was found wrong, in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Errors {
     problems: Vec<Problem>,
+    /// How many others there are, of which nothing is told.
+    more: usize,
 }
 
 /// One thing that is wrong.
@@ -61,6 +75,13 @@ pub(crate) struct Fault {
     pub(crate) inside: Option<(usize, String)>,
 }
 
+/// What is wrong with a document: its first faults, and how many others there are.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    told: Vec<Fault>,
+    more: usize,
+}
+
 /// Why a text is not of its form, and the character at which that shows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}, at character {}", offset + 1)]
@@ -71,13 +92,28 @@ pub struct Broken {
     pub message: String,
 }
 
-/// Returns the one of `allowed` that `text` may have been meant to be.
+/// Returns the one of `allowed` that `text` may have been meant to be. Each pair of letters is compared, so that what is long is neither
+/// looked for nor suggested.
 pub(crate) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
+    if text.len() > NAME {
+        return None;
+    }
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let wanted = plain(text);
     let near = |candidate: &&'a str| (strsim::damerau_levenshtein(&wanted, &plain(candidate)), *candidate);
-    let (distance, best) = allowed.iter().map(near).min()?;
+    let (distance, best) = allowed.iter().filter(|candidate| candidate.len() <= NAME).map(near).min()?;
     (distance <= (wanted.chars().count() / 3).max(1)).then_some(best)
+}
+
+/// Returns some of these names in their order, and how many more there are.
+pub(crate) fn listed(names: &[&str]) -> String {
+    let mut sorted = names.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let more = sorted.len().saturating_sub(LISTED);
+    sorted.truncate(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", sorted.join(", "))
 }
 
 /// Returns a list for a sentence: "`a`, `b` or `c`".
@@ -95,25 +131,64 @@ pub(crate) fn either(words: &[&str]) -> String {
 impl Errors {
     pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-        Self { problems }
+        Self { problems, more: 0 }
     }
 
-    /// Returns the problems; there is at least one.
+    /// Returns the same where there are so many more.
+    pub(crate) fn and(self, more: usize) -> Self {
+        Self { more: self.more + more, ..self }
+    }
+
+    /// Returns the problems that are told; there is at least one.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 }
 
 impl fmt::Display for Errors {
-    /// Writes one paragraph for each.
+    /// Writes one paragraph for each, as far as that is no text that nobody reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
-            if i > 0 {
-                f.write_str("\n\n")?;
+        let (mut written, mut told) = (0, 0);
+        for problem in &self.problems {
+            if written > LONGEST {
+                break;
             }
-            problem.fmt(f)?;
+            let text = problem.to_string();
+            write!(f, "{}{text}", if told > 0 { "\n\n" } else { "" })?;
+            (written, told) = (written + text.len(), told + 1);
         }
-        Ok(())
+        match self.problems.len() - told + self.more {
+            0 => Ok(()),
+            more => write!(f, "\n\n… and {more} more"),
+        }
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// Takes in a fault. It is not even put into words if so many are told already.
+    pub(crate) fn add(&mut self, fault: impl FnOnce() -> Fault) {
+        if self.are_many() {
+            self.more += 1;
+        } else {
+            self.told.push(fault());
+        }
+    }
+
+    /// Whether of the next one only that it is there would be told.
+    pub(crate) fn are_many(&self) -> bool {
+        self.told.len() >= MOST
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.told.len() + self.more
+    }
+
+    /// Returns those that are told, and how many others there are.
+    pub(crate) fn into_parts(self) -> (Vec<Fault>, usize) {
+        (self.told, self.more)
     }
 }
 
@@ -158,7 +233,7 @@ impl Problem {
     /// Puts a fault of what has no lines into words.
     pub(crate) fn of_field(file: &Path, path: &str, fault: Fault) -> Self {
         let Fault { message, help, .. } = fault;
-        Self { file: file.to_owned(), line: 0, column: 0, path: path.to_owned(), message, help, snippet: None }
+        Self { file: file.to_owned(), line: 0, column: 0, path: short(path), message, help, snippet: None }
     }
 
     /// Puts a fault into words. `text` is the whole file.
@@ -170,12 +245,17 @@ impl Problem {
             file: file.to_owned(),
             line: mark.line,
             column: mark.column,
-            path: place.path.clone(),
+            path: short(&place.path),
             message,
             help,
-            snippet: Some(snippet(source, mark)),
+            snippet: (source.len() <= LINE).then(|| snippet(source, mark)),
         }
     }
+}
+
+/// Returns a path as it is shown.
+fn short(path: &str) -> String {
+    if path.len() <= PATH { path.to_owned() } else { path.chars().take(PATH).chain(['…']).collect() }
 }
 
 /// Returns the mark of one character of a scalar, if the scalar stands in the text as it is, quoted or not.

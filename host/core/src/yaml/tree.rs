@@ -1,5 +1,6 @@
 //! YAML as a tree in which every node knows its place, so that any later finding can be shown in the text.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize;
@@ -64,6 +65,9 @@ const NODES: usize = 50_000;
 /// How deep they may be within each other.
 const DEPTH: usize = 64;
 
+/// The most bytes of the paths of an object's nodes: a long key stands in the path of all that is below it.
+const PATHS: usize = 16 << 20;
+
 /// Returns the documents of a file, without the empty ones.
 ///
 /// # Errors
@@ -101,18 +105,39 @@ fn options(nodes: usize) -> Options {
     }
 }
 
-/// Returns a JSON document as a tree, whose nodes know their paths alone; `None` if it is deeper or larger than a file may be.
+/// The nodes of a JSON document so far.
+#[derive(Default)]
+struct Numbered {
+    places: Vec<Place>,
+    /// The bytes of their paths.
+    paths: usize,
+}
+
+impl Numbered {
+    /// Returns the number of the next node; `None` if the paths are too long.
+    fn add(&mut self, path: &str) -> Option<usize> {
+        self.paths += path.len();
+        if self.paths > PATHS {
+            return None;
+        }
+        let place = self.places.len();
+        self.places.push(Place { path: path.to_owned(), mark: Mark::default() });
+        Some(place)
+    }
+}
+
+/// Returns a JSON document as a tree, whose nodes know their paths alone; `None` if it is deeper or larger than a file may be, or if its keys
+/// are so long that their paths are.
 pub(crate) fn of_json(document: &serde_json::Value) -> Option<Tree> {
-    let mut places = Vec::new();
-    let root = json_node(&mut places, "", DEPTH, document)?;
-    Some(Tree { root, places })
+    let mut numbered = Numbered::default();
+    let root = json_node(&mut numbered, "", DEPTH, document)?;
+    Some(Tree { root, places: numbered.places })
 }
 
 /// Numbers a node of JSON and what is below it, which may be so deep.
-fn json_node(places: &mut Vec<Place>, path: &str, depth: usize, json: &serde_json::Value) -> Option<Node> {
-    let depth = depth.checked_sub(1).filter(|_| places.len() < NODES)?;
-    let place = places.len();
-    places.push(Place { path: path.to_owned(), mark: Mark::default() });
+fn json_node(numbered: &mut Numbered, path: &str, depth: usize, json: &serde_json::Value) -> Option<Node> {
+    let depth = depth.checked_sub(1).filter(|_| numbered.places.len() < NODES)?;
+    let place = numbered.add(path)?;
     let value = match json {
         serde_json::Value::Null => Value::Null,
         serde_json::Value::Bool(value) => Value::Bool(*value),
@@ -120,16 +145,14 @@ fn json_node(places: &mut Vec<Place>, path: &str, depth: usize, json: &serde_jso
         serde_json::Value::String(text) => Value::Text(text.clone()),
         serde_json::Value::Array(items) => {
             let items =
-                items.iter().enumerate().map(|(i, item)| json_node(places, &format!("{path}[{i}]"), depth, item));
+                items.iter().enumerate().map(|(i, item)| json_node(numbered, &format!("{path}[{i}]"), depth, item));
             Value::List(items.collect::<Option<_>>()?)
         }
         serde_json::Value::Object(fields) => {
             let fields = fields.iter().map(|(key, value)| {
                 let below = join(path, key);
-                let place = places.len();
-                places.push(Place { path: below.clone(), mark: Mark::default() });
-                let key = Node { place, value: Value::Text(key.clone()) };
-                Some((key, json_node(places, &below, depth, value)?))
+                let key = Node { place: numbered.add(&below)?, value: Value::Text(key.clone()) };
+                Some((key, json_node(numbered, &below, depth, value)?))
             });
             Value::Map(fields.collect::<Option<_>>()?)
         }
@@ -354,9 +377,10 @@ impl<'de> Visitor<'de> for YamlVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Yaml, A::Error> {
         let mut entries: Vec<(Spanned<String>, Spanned<Yaml>)> = Vec::new();
+        let mut keys = HashSet::new();
         while let Some(entry) = map.next_entry::<Spanned<String>, Spanned<Yaml>>()? {
             // The reader compares keys as they are written, and `1` and `"1"` are written differently.
-            if entries.iter().any(|(key, _)| key.value == entry.0.value) {
+            if !keys.insert(entry.0.value.clone()) {
                 return Err(A::Error::custom(format!("the key `{}` is there twice", entry.0.value)));
             }
             entries.push(entry);

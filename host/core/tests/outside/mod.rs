@@ -538,6 +538,32 @@ async fn of_many_things_those_that_are_too_much_go_first_and_the_others_are_brou
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_many_things_that_are_only_read_all_that_there_are_count_and_nothing_is_written() {
+    // BD-2, BD-3, BD-4, DR-1
+    let gate = ", bulk: true, readOnly: true, readyPostcondition: { cel: size(dependents) == 2 }";
+    let (mut bench, shop) = bench(&one(gate));
+    for (id, data) in [("id-1", "x"), ("id-2", "y")] {
+        shop.stock.lock().things.insert(id.to_owned(), json!({ "id": id, "data": data }));
+    }
+    let walk = |bench: &Bench| {
+        let key = ObjectRef::namespaced("n", "a");
+        let walk = bench.controller.verdicts.walks.of(&key, Instant::now()).unwrap();
+        serde_json::from_str::<Value>(&walk.workflows).unwrap()[0]["nodes"][0].clone()
+    };
+    bench.page_of(json!({ "uid": "page" }), json!({ "set": { "new": "z" } }));
+    assert_eq!(bench.does().await, [r#"sees ["x","y"]"#]);
+    assert_eq!(walk(&bench), json!({ "name": "thing", "unchanged": 2 }));
+    shop.stock.lock().things.remove("id-1");
+    bench.polled(&shop);
+    assert_eq!(bench.does().await, [r#"sees ["y"]"#]);
+    assert_eq!(walk(&bench), json!({ "name": "thing", "unchanged": 1, "unmet": ["readyPostcondition"] }));
+    bench.goes(json!({ "set": {} }));
+    let log = bench.does().await;
+    assert!(!log.iter().any(|done| done.contains("remove")), "{log:?}");
+    assert_eq!(shop.stock.lock().things.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_remembers_one_of_many_stays_until_its_thing_is_gone() {
     // BD-4
     let (mut bench, shop) = bench(BULK_STATE);

@@ -118,8 +118,8 @@ impl Check<'_> {
         let Some(Located { value, place }) = located(field) else {
             return Vec::new();
         };
-        if value.len() > MOST_KEYS {
-            self.fault(*place, format!("found {} keys; expected at most {MOST_KEYS}", value.len()));
+        if !self.few(*place, (value.len(), "keys"), MOST_KEYS, "") {
+            return Vec::new();
         }
         self.public_keys(value, *place)
     }

@@ -16,7 +16,10 @@ impl Check<'_> {
     /// Returns the other clusters of an operator, by name.
     pub(super) fn clusters(&mut self, field: &Maybe<Named<raw::Cluster>>) -> BTreeMap<Arc<str>, Remote> {
         if let Some(named) = located(field) {
-            self.few(named, "clusters", MOST_CLUSTERS, ": an operator with more is better divided");
+            let instead = ": an operator with more is better divided";
+            if !self.few(named.place, (named.value.0.len(), "clusters"), MOST_CLUSTERS, instead) {
+                return BTreeMap::new();
+            }
         }
         let operator = self.operator.clone().unwrap_or_default();
         let mut clusters = BTreeMap::new();
@@ -50,7 +53,7 @@ impl Check<'_> {
         match &self.clusters {
             Some(clusters) => {
                 let known: Vec<_> = clusters.keys().cloned().collect();
-                self.known(*place, "cluster", name, known.iter().map(|name| &**name));
+                self.known(*place, "cluster", name, &known.iter().map(|name| &**name).collect());
             }
             None => self.fault(
                 *place,

@@ -102,6 +102,7 @@ impl Check<'_> {
         let keys = self.need(keys, *place, "keys")?;
         if !(1..=MOST).contains(&keys.value.len()) {
             self.fault(keys.place, format!("found {} keys; expected 1 to {MOST}", keys.value.len()));
+            return None;
         }
         let known = self.public_keys(&keys.value, keys.place);
         let mut names = Vec::new();

@@ -25,8 +25,8 @@ impl Check<'_> {
         let Some(Located { value: entries, place }) = located(field) else {
             return values;
         };
-        if entries.0.len() > MOST_VALUES {
-            self.fault(*place, format!("found {} values; expected at most {MOST_VALUES}", entries.0.len()));
+        if !self.few(*place, (entries.0.len(), "values"), MOST_VALUES, "") {
+            return values;
         }
         for (name, value) in &entries.0 {
             let Some(Located { value: Scalar(DataKey(name)), place }) = name.read() else {

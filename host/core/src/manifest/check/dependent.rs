@@ -7,17 +7,16 @@ use crate::cel::{Expression, Right};
 use crate::kinds;
 use crate::object::Gvk;
 use crate::object::Scope::{Cluster, Namespaced};
-use crate::workflow::condition;
 use crate::workflow::graph::Graph;
 use crate::yaml::{Broken, Fault, Leaf, Located, Quoted, Scalar, Slot};
 
 use super::super::names::{Export, Name};
 use super::super::raw::{self, Maybe, Named};
 use super::super::{
-    Called, Condition, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching,
-    OnImmutable, OnRename, ReadyKind, Workflow,
+    Called, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching, OnImmutable,
+    OnRename, Workflow,
 };
-use super::{Check, Sources, Usual, flag, get, located, names, object, source, template};
+use super::{Check, MOST_DEPENDENTS, Sources, Usual, flag, get, located, names, object, source, template};
 
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
@@ -89,9 +88,10 @@ impl<'s> Scope<'s> {
 impl Check<'_> {
     /// Says where a text breaks.
     pub(super) fn broken(&mut self, place: usize, text: &str, broken: &Broken) {
-        let message = format!("found {}; {broken}", Quoted(text));
-        let inside = Some((broken.offset, text.to_owned()));
-        self.faults.push(Fault { inside, ..Fault::new(place, message) });
+        self.faults.add(|| {
+            let message = format!("found {}; {broken}", Quoted(text));
+            Fault { inside: Some((broken.offset, text.to_owned())), ..Fault::new(place, message) }
+        });
     }
 
     /// Returns a workflow of these dependents.
@@ -176,13 +176,21 @@ impl Check<'_> {
         let Some(Located { value, place }) = located(field) else {
             return BTreeSet::new();
         };
+        if !self.few(*place, (value.len(), "names"), MOST_DEPENDENTS, "") {
+            return BTreeSet::new();
+        }
         let mut depends_on = self.set(value, *place, |Scalar(Name(name))| Arc::clone(name));
+        let mut seen = BTreeSet::new();
         for Located { value: Scalar(Name(other)), place } in value.iter().filter_map(Slot::read) {
+            // One that is there twice is told so, and once what else is wrong with it.
+            if !seen.insert(other) {
+                continue;
+            }
             if other == name {
                 self.fault(*place, format!("found `{name}`, the dependent itself; expected others of its workflow"));
                 depends_on.remove(name);
             } else {
-                self.known(*place, "dependent", other, siblings.iter().copied());
+                self.known(*place, "dependent", other, siblings);
             }
         }
         depends_on
@@ -404,7 +412,7 @@ impl Check<'_> {
     // KD-10
     fn source(&mut self, raw: &raw::Dependent, gvk: Option<&Gvk>, scope: &Scope<'_>) -> Option<Arc<str>> {
         let Located { value: Scalar(Name(name)), place } = located(&raw.source)?;
-        self.known(*place, "source", name, scope.source_names.iter().copied());
+        self.known(*place, "source", name, &scope.source_names);
         let Sources { watched, polled, .. } = scope.sources;
         if polled.contains_key(name) {
             self.fault(
@@ -450,50 +458,5 @@ impl Check<'_> {
         let parsed = Expression::parse(value, variables);
         let works = parsed.and_then(|cel| cel.never(right).map_or(Ok(cel), Err));
         works.map_err(|broken| self.broken(*place, value, &broken)).ok()
-    }
-
-    pub(super) fn condition(
-        &mut self,
-        field: &Maybe<raw::Condition>,
-        gvk: Option<&Gvk>,
-        bulk: bool,
-    ) -> Option<Condition> {
-        let Located { value, place } = located(field)?;
-        match value {
-            raw::Condition::Gone => Some(Condition::Gone),
-            raw::Condition::CrdPresent => Some(Condition::CrdPresent),
-            raw::Condition::Cel(cel) => {
-                let variables = if bulk { &condition::VARIABLES_OF_BULK } else { &condition::VARIABLES };
-                self.cel(cel, *place, (variables, Right::Boolean)).map(Condition::Cel)
-            }
-            raw::Condition::Export(export) => {
-                self.need(export, *place, "export").map(|export| Condition::Export(Arc::clone(&export.value.0.0)))
-            }
-            raw::Condition::Ready(ready) => {
-                let ready = self.need(ready, *place, "ready")?;
-                if let Some((gvk, (group, kind))) = gvk.zip(judged(ready.value))
-                    && (&*gvk.group, &*gvk.kind) != (group, kind)
-                {
-                    self.fault(
-                        ready.place,
-                        format!("found the readiness of a {kind} for {gvk}; `condition` suits other kinds"),
-                    );
-                }
-                Some(Condition::Ready(ready.value))
-            }
-        }
-    }
-}
-
-/// Returns the group and name of the one kind that is judged so.
-fn judged(ready: ReadyKind) -> Option<(&'static str, &'static str)> {
-    match ready {
-        ReadyKind::Deployment => Some(("apps", "Deployment")),
-        ReadyKind::StatefulSet => Some(("apps", "StatefulSet")),
-        ReadyKind::DaemonSet => Some(("apps", "DaemonSet")),
-        ReadyKind::ReplicaSet => Some(("apps", "ReplicaSet")),
-        ReadyKind::Pod => Some(("", "Pod")),
-        ReadyKind::Job => Some(("batch", "Job")),
-        ReadyKind::Condition => None,
     }
 }

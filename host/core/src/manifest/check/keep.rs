@@ -50,8 +50,8 @@ impl Check<'_> {
         if pointers.is_empty() {
             self.fault(place, format!("found an empty list; expected {expected}"));
         }
-        if pointers.len() > POINTERS {
-            self.fault(place, format!("found {} pointers; expected at most {POINTERS}", pointers.len()));
+        if !self.few(place, (pointers.len(), "pointers"), POINTERS, "") {
+            return Vec::new();
         }
         self.set(pointers, place, |Scalar(pointer)| pointer.text().clone());
         let mut found = Vec::new();

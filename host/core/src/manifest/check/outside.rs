@@ -96,7 +96,7 @@ impl Check<'_> {
             );
             return None;
         }
-        if !self.known(*place, "source", source, scope.source_names().iter().copied()) {
+        if !self.known(*place, "source", source, scope.source_names()) {
             return None;
         }
         if bulk && sources.polled.get(source).is_some_and(External::is_only_told) {

@@ -16,6 +16,10 @@ use crate::yaml::{Leaf, Located, OrWord, Scalar, Slot};
 /// The most bytes of log lines or memos that the daemon keeps for a component.
 const MOST_KEPT: u64 = 64 << 20;
 
+/// The most hosts of one list, and entries for kinds: each is looked at for each request.
+const MOST_HOSTS: usize = 256;
+const MOST_GRANTS: usize = 256;
+
 /// The longest time that a call may take.
 const LONGEST_CALL: Duration = Duration::from_hours(1);
 
@@ -187,10 +191,8 @@ impl Check<'_> {
         field: &Maybe<Vec<Leaf<F>>>,
         of: impl Fn(&Scalar<F>) -> &Destination,
     ) -> Vec<Destination> {
-        let listed = located(field);
         let mut destinations = Vec::new();
-        for Located { value, place } in listed.map(|listed| self.items(&listed.value, listed.place)).unwrap_or_default()
-        {
+        for Located { value, place } in self.few_of(field, "hosts", MOST_HOSTS) {
             let to = of(value);
             if destinations.contains(to) {
                 self.fault(*place, "found the same a second time; once is enough");
@@ -200,9 +202,18 @@ impl Check<'_> {
         destinations
     }
 
+    /// Returns the items of a list that are compared with each other; none if there are more than `most`.
+    fn few_of<'s, T>(&mut self, field: &'s Maybe<Vec<Slot<T>>>, what: &str, most: usize) -> Vec<&'s Located<T>> {
+        let Some(Located { value, place }) = located(field) else {
+            return Vec::new();
+        };
+        let few = self.few(*place, (value.len(), what), most, "");
+        if few { self.items(value, *place) } else { Vec::new() }
+    }
+
     /// Returns the names of internal hosts, with their places.
     fn internal(&mut self, field: &Maybe<Vec<Leaf<HostName>>>) -> Vec<(Arc<str>, usize)> {
-        let items = located(field).map(|listed| self.items(&listed.value, listed.place)).unwrap_or_default();
+        let items = self.few_of(field, "hosts", MOST_HOSTS);
         let named = |item: &&Located<Scalar<HostName>>| (Arc::clone(&item.value.0.0), item.place);
         items.iter().map(named).collect()
     }
@@ -213,12 +224,12 @@ impl Check<'_> {
             Host::Address(_) | Host::Below(_) => None,
         });
         let names: BTreeSet<&str> = names.collect();
-        self.known(place, "host", name, names);
+        self.known(place, "host", name, &names);
     }
 
     fn grants(&mut self, field: &Maybe<Vec<Slot<raw::Grant>>>) -> Vec<Grant> {
         let mut kubernetes = Vec::<Grant>::new();
-        for grant in located(field).map(|grants| self.items(&grants.value, grants.place)).unwrap_or_default() {
+        for grant in self.few_of(field, "entries", MOST_GRANTS) {
             let Located { value: grant, place } = grant;
             let gvk = self.gvk(&grant.api_version, &grant.kind, *place);
             let verbs = self.need(&grant.verbs, *place, "verbs").map(|verbs| {

@@ -10,7 +10,7 @@ use super::super::units::Priority;
 use super::super::{ByIndex, External, Keys, Mapper, MappingKeys, Secondaries, Source};
 use super::inbound::Doors;
 use super::keep::{bound, stored};
-use super::{Check, flag, get, located, page_size};
+use super::{Check, MOST_ASKED, flag, get, located, page_size};
 use crate::cel::Right;
 use crate::object::pointer::Pointer;
 use crate::yaml::{Located, OrWord, Scalar, Slot};
@@ -35,7 +35,13 @@ pub(super) struct Sources {
 impl Check<'_> {
     pub(super) fn indexes(&mut self, field: &Maybe<Named<raw::Index>>) -> Indexes {
         let mut indexes = BTreeMap::new();
-        for (name, _, index) in get(field).map(|named| self.each(named)).unwrap_or_default() {
+        let Some(Located { value: named, place }) = located(field) else {
+            return indexes;
+        };
+        if !self.few(*place, (named.0.len(), "indexes"), MOST_ASKED, ", which are asked about each event") {
+            return indexes;
+        }
+        for (name, _, index) in self.each(named) {
             indexes.extend(self.keys(index).map(|keys| (Arc::clone(name), keys)));
         }
         indexes
@@ -55,7 +61,9 @@ impl Check<'_> {
         let Sources { mut watched, mut polled, mut inbound } = Sources::default();
         if let Some(named) = located(field) {
             let instead = ": one source may watch several namespaces, and a source without a label selector all objects of its kind";
-            self.few(named, "sources", MOST_SOURCES, instead);
+            if !self.few(named.place, (named.value.0.len(), "sources"), MOST_SOURCES, instead) {
+                return Sources::default();
+            }
         }
         for (name, _, source) in get(field).map(|named| self.each(named)).unwrap_or_default() {
             let (name, place) = (Arc::clone(name), source.place);
@@ -197,7 +205,7 @@ impl Check<'_> {
             Some(key) => self.keys(key),
         };
         let Located { value: Scalar(Name(name)), place } = name?;
-        self.known(*place, "index of the primaries", name, primaries.keys().map(|name| &**name));
+        self.known(*place, "index of the primaries", name, &primaries.keys().map(|name| &**name).collect());
         Some(ByIndex { name: Arc::clone(name), key: key? })
     }
 

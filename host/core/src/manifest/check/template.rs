@@ -25,7 +25,7 @@ impl Check<'_> {
             }
             return TEMPLATES.into();
         };
-        self.known(*place, "plugin", plugin, plugins.iter().copied());
+        self.known(*place, "plugin", plugin, plugins);
         Arc::clone(plugin)
     }
 
@@ -151,18 +151,12 @@ impl Check<'_> {
             self.fault(*place, "found no mapping; expected the fields of the object");
             return None;
         };
-        let template = Template::new(self.fields(fields, &[], names));
-        self.templated += template.expressions("").len();
-        if self.templated > MOST_EXPRESSIONS {
-            self.fault(
-                *place,
-                format!(
-                    "found {} expressions in the templates so far; expected at most {MOST_EXPRESSIONS} in one operator",
-                    self.templated
-                ),
-            );
+        self.templated += fields.iter().map(|(_, value)| expressions(value)).sum::<usize>();
+        let (found, what) = (self.templated, "expressions in the templates so far");
+        if !self.few(*place, (found, what), MOST_EXPRESSIONS, " in one operator") {
+            return None;
         }
-        Some((template, *place))
+        Some((Template::new(self.fields(fields, &[], names)), *place))
     }
 
     fn fields(
@@ -196,12 +190,23 @@ impl Check<'_> {
             Any::Plain(value) => Templated::Plain(value.clone()),
             Any::List(items) => Templated::List(items.iter().map(|item| self.part(item, path, names)).collect()),
             Any::Map(fields) => Templated::Map(self.fields(fields, path, names)),
+            Any::Text(_) if self.faults.are_many() => nothing,
             Any::Text(text) => {
                 let right = if matches!(path, ["metadata", "name" | "namespace"]) { Right::Text } else { Right::Json };
                 let read = Templated::parse(text, right, names);
                 read.map_err(|broken| self.broken(*place, text, &broken)).unwrap_or(nothing)
             }
         }
+    }
+}
+
+/// Returns how many expressions a part of a template has at most, before any of them is read.
+fn expressions(part: &Slot<Any>) -> usize {
+    match part.read().map(|part| &part.value) {
+        None | Some(Any::Plain(_)) => 0,
+        Some(Any::Text(text)) => text.matches("${").count(),
+        Some(Any::List(items)) => items.iter().map(expressions).sum(),
+        Some(Any::Map(fields)) => fields.iter().map(|(_, value)| expressions(value)).sum(),
     }
 }
 

@@ -22,6 +22,7 @@ pub(in crate::manifest) struct Workflow {
     #[schemars(extend("default" = "fail"))]
     pub(in crate::manifest) errors: Maybe<ErrorsTo>,
     /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
+    #[schemars(extend("maxProperties" = 1024))]
     pub(in crate::manifest) dependents: Slot<Named<Dependent>>,
 }
 
@@ -51,6 +52,7 @@ pub(in crate::manifest) struct Standalone {
     #[schemars(extend("default" = "fail"))]
     pub(in crate::manifest) errors: Maybe<ErrorsTo>,
     /// The dependents, by name, unique in the controller (`WF-1`, `DR-6`).
+    #[schemars(extend("maxProperties" = 1024))]
     pub(in crate::manifest) dependents: Slot<Named<Dependent>>,
 }
 
@@ -71,7 +73,7 @@ pub(in crate::manifest) struct Dependent {
     /// What it should be, so that the plugin is not asked for `desired`; not with `bulk` (`DT-1`).
     pub(in crate::manifest) desired: Maybe<Made>,
     /// The dependents of this workflow that must be ready before (`WF-1`).
-    #[schemars(extend("default" = []))]
+    #[schemars(extend("default" = [], "maxItems" = 1024))]
     pub(in crate::manifest) depends_on: Maybe<Names>,
     /// What the daemon may do with it (`DR-1`).
     #[schemars(extend("default" = ["create", "update", "delete"]))]

@@ -130,19 +130,19 @@ pub(in crate::manifest) struct Memo {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::manifest) struct Capabilities {
-    /// What it may do with Kubernetes objects, one entry for each kind, or several for different namespaces.
-    #[schemars(extend("default" = []))]
+    /// What it may do with Kubernetes objects, one entry for each kind, or several for different namespaces; at most 256.
+    #[schemars(extend("default" = [], "maxItems" = 256))]
     pub(in crate::manifest) kubernetes: Maybe<Vec<Slot<Grant>>>,
     /// Hosts to which it may send HTTP requests (`wasi:http`): a name, all names below a domain (`*.example.com`), or an address; with
     /// `http://` or `https://` only that, with a port that one in place of the usual one.
-    #[schemars(extend("default" = []))]
+    #[schemars(extend("default" = [], "maxItems" = 256))]
     pub(in crate::manifest) http: Maybe<Vec<Leaf<ToHttp>>>,
-    /// Hosts and ports to which it may open TCP connections (`wasi:sockets`), such as `db.example.com:5432`; the hosts as in `http`.
-    #[schemars(extend("default" = []))]
+    /// Hosts and ports to which it may open TCP connections (`wasi:sockets`), such as `db.example.com:5432`; the hosts as in `http`. Each list of hosts has at most 256.
+    #[schemars(extend("default" = [], "maxItems" = 256))]
     pub(in crate::manifest) tcp: Maybe<Vec<Leaf<ToTcp>>>,
     /// Hosts of `http` and `tcp` by their full name, such as `keycloak.auth.svc`, that may have addresses of a private network, as those of the
     /// cluster's services and pods are. Without it, a name is connected to at public addresses only.
-    #[schemars(extend("default" = []))]
+    #[schemars(extend("default" = [], "maxItems" = 256))]
     pub(in crate::manifest) internal: Maybe<Vec<Leaf<HostName>>>,
 }
 

@@ -82,7 +82,7 @@ pub(in crate::manifest) struct Informer {
     #[schemars(extend("default" = {}))]
     pub(in crate::manifest) filters: Maybe<Filters>,
     /// Indexes over the objects, by name (`IX-1`). An object has at most 32 keys in each, and one more for each 64 bytes of it.
-    #[schemars(extend("default" = {}))]
+    #[schemars(extend("default" = {}, "maxProperties" = 32))]
     pub(in crate::manifest) indexes: Maybe<Named<Index>>,
 }
 

@@ -105,7 +105,8 @@ impl Visitor<'_> {
         let (own, source) = (self.run.mark(name), self.source(name).await?);
         for seen in self.members(name, spec, meant).await? {
             let now = source.get(seen.key()).filter(|now| now.header().uid == seen.header().uid);
-            let Some(now) = now.filter(|now| ownership::is_made_by(now, &own)) else {
+            let is_own = |now: &Object| ownership::is_made_by(now, &own) && !self.is_taken(name, spec, now);
+            let Some(now) = now.filter(is_own) else {
                 continue;
             };
             let deleted = self
@@ -194,6 +195,7 @@ impl Visitor<'_> {
         source: &Source,
         Wanted { key, answer, hash }: Wanted<'_>,
     ) -> Result<Operation, Stopped> {
+        self.want(name, spec, &key)?;
         let Self { run, .. } = self;
         let (verdicts, guest) = (&run.controller.verdicts, &run.controller.guest);
         let known = verdicts.verdict_of_bulk(&run.primary, name, hash);

@@ -171,7 +171,7 @@ impl Visitor<'_> {
 
     /// Returns the key of a dependent's object, and asks for its desired state if necessary; `None` if the dependent
     /// never writes an object.
-    async fn meant(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<ObjectRef>, Stopped> {
+    pub(super) async fn meant(&self, name: &Arc<str>, spec: &Dependent) -> Result<Option<ObjectRef>, Stopped> {
         let manage = spec.manage;
         if spec.called.is_none() && !manage.create && !manage.update {
             return Ok(None);
