@@ -709,7 +709,7 @@ pub(crate) mod tests {
         let (api, began) = (Arc::new(ApiServer::new(client, Managers::default())), Instant::now());
         failure(&api).await;
         assert_eq!(api.pulse.troubles(), [], "not at once");
-        tokio::time::advance(Duration::from_secs(11) - began.elapsed()).await;
+        tokio::time::advance(Duration::from_secs(11).saturating_sub(began.elapsed())).await;
         let [trouble] = &api.pulse.troubles()[..] else { panic!("{:?}", api.pulse.troubles()) };
         assert!(trouble.why.starts_with("nothing heard of it for 11 s: get v1 ConfigMap"), "{trouble:?}");
         assert_eq!(trouble.account, None);
