@@ -203,9 +203,9 @@ const BEYOND_A_SCHEMA: [&str; 15] = [
     "never",
     "no_cpu",
     "operators",
+    "same_object",
     "selector",
     "selector_operator",
-    "too_many_controllers",
     "too_many_expressions",
     "without_a_plugin",
 ];
