@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::super::raw::{self, Named};
-use super::super::{Called, Dependent, Workflow};
+use super::super::{Called, Dependent, Node, Workflow};
 use super::Check;
 use crate::yaml::Slot;
 
@@ -43,7 +43,7 @@ fn always(workflow: &Workflow) -> impl Iterator<Item = &Arc<str>> {
     let nodes = workflow.graph.nodes();
     let mut always: Vec<bool> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let conditions = workflow.node(&node.name).map(|node| node.conditions());
+        let conditions = workflow.node(&node.name).map(Node::conditions);
         let asks_nothing =
             conditions.is_some_and(|all| all.activation.is_none() && all.reconcile_precondition.is_none());
         let is_always = |parent: &usize| always.get(*parent).copied().unwrap_or_default();
