@@ -196,10 +196,11 @@ async fn what_others_have_under_a_desired_name_is_an_error_that_says_whose_it_is
 
 #[tokio::test(start_paused = true)]
 async fn what_a_single_dependent_has_made_is_not_taken_by_a_bulk_of_the_kind() {
-    // BD-1: no mark says whose it is.
+    // BD-1, KD-13: no mark says whose it is, whether the single one still wants it or not.
     const BESIDE: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, bulk: true }, \
-         single: { apiVersion: v1, kind: ConfigMap } } }";
-    for known in [true, false] {
+         single: { apiVersion: v1, kind: ConfigMap, activation: { cel: '!has(primary.spec.off)' } } } }";
+    let [theirs, both] = ["exists and is not ours", "is desired by single and by cm"];
+    for (known, off, told) in [(true, true, theirs), (false, true, theirs), (true, false, both), (false, false, both)] {
         let mut bench = bench(BESIDE);
         bench.wants(&[]);
         assert_eq!(bench.run().await.2, made(&["a"]));
@@ -208,9 +209,13 @@ async fn what_a_single_dependent_has_made_is_not_taken_by_a_bulk_of_the_kind() {
             // As if the daemon had begun anew.
             bench.controller.verdicts.forget_unless(&ObjectRef::namespaced("n", "a"), None);
         }
-        bench.wants(&[("a", "bulk"), ("one", "1")]);
+        let mut spec = json!({ "set": [["a", "bulk"], ["one", "1"]] });
+        if off {
+            spec["off"] = true.into();
+        }
+        bench.page_of(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }), spec);
         let (error, writes) = bench.failure().await;
-        assert!(error.contains("1 of 2 objects failed: n/a: ConfigMap n/a exists and is not ours"), "{error}");
+        assert!(error.contains(&format!("1 of 2 objects failed: n/a: ConfigMap n/a {told}")), "{error}");
         assert!(writes.contains(&"create ConfigMap one".to_owned()), "{writes:?}");
         bench.seen();
         bench.wants(&[]);

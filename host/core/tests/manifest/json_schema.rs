@@ -82,6 +82,7 @@ fn is_as(keyword: &str, argument: &Value, value: &Value) -> bool {
         "minItems" => value.as_array().is_none_or(|items| length(items.len()) >= bound()),
         "maxItems" => value.as_array().is_none_or(|items| length(items.len()) <= bound()),
         "minProperties" => value.as_object().is_none_or(|fields| length(fields.len()) >= bound()),
+        "maxProperties" => value.as_object().is_none_or(|fields| length(fields.len()) <= bound()),
         "pattern" => {
             let pattern = Regex::new(argument.as_str().unwrap()).unwrap();
             value.as_str().is_none_or(|text| pattern.is_match(text))

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::object::{Gvk, ObjectRef};
 
-/// The objects that dependents want in a run, by group and kind, whatever the version.
+/// Group and kind, whatever the version.
+type Kind = (Arc<str>, Arc<str>);
+
+/// The objects that dependents want in a run, by their kind, with who wants each.
 #[derive(Debug, Default)]
 pub(super) struct Wants(HashMap<Kind, HashMap<ObjectRef, Arc<str>>>);
-
-/// A group and a kind.
-type Kind = (Arc<str>, Arc<str>);
 
 impl Wants {
     /// Takes in that a dependent wants an object.
