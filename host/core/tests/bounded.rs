@@ -14,6 +14,7 @@ const CALLS: Calls<'_> = &[
         &[
             ("budget.rs", "the place itself"),
             ("object.rs", "reads a header and passes over the rest"),
+            ("cluster.rs", "reads the version that a write is upon, and passes over the rest"),
             ("object/hold.rs", "reads an annotation of 512 characters at most, and makes no tree"),
             ("object/read.rs", "reads a header and passes over the rest"),
             ("dependent/managed_fields/set.rs", "reads a set of fields, and pays for it"),

@@ -1049,7 +1049,7 @@ fn an_error_handler_can_say_how_long_a_retry_waits_and_uses_up_an_attempt() {
     let mut script = Script::in_flight(Policy { retry, min_reschedule: millis(100), ..Policy::default() });
     let settled = script.finish(delayed(700));
     assert_eq!((settled.next, settled.retry), (Next::Retry(millis(700)), Some(info(1, false))));
-    assert_eq!(settled.outcome, Outcome::Failed(Level::Debug));
+    assert_eq!(settled.outcome, Outcome::Failed(Level::Warning));
     script.at(700).take();
     assert_eq!(script.next(delayed(5)), Next::Retry(millis(100)), "no sooner than anything that is asked for");
     script.at(800).take();
