@@ -60,12 +60,12 @@ fn what_a_plugin_may_have_at_once_is_capped_and_told() {
 }
 
 /// Returns what is told of an operator that is an object of the cluster, with these things in the `spec` of its controller `web`, or beside that.
-fn told_of(controller: Value, spec: Value) -> String {
+fn told_of(controller: &Value, spec: &Value) -> String {
     let mut web = json!({ "plugin": "p", "primary": { "apiVersion": "v1", "kind": "ConfigMap" } });
-    json_patch::merge(&mut web, &controller);
+    json_patch::merge(&mut web, controller);
     let mut all =
         json!({ "plugins": { "p": { "component": { "oci": "a.example/b:1" } } }, "controllers": { "web": web } });
-    json_patch::merge(&mut all, &spec);
+    json_patch::merge(&mut all, spec);
     let object = json!({ "metadata": { "name": "web" }, "spec": all });
     parse_object(&object, Path::new("operators/web"), &Defaults::default()).unwrap_err().to_string()
 }
@@ -106,7 +106,7 @@ fn an_operator_with_very_many_mistakes_is_refused_in_few_words() {
         (json!({}), plugin(json!({ "config": long })), "names of fields that are too long"),
         (json!({}), plugin(json!({ "instances": "x".repeat(300_000) })), "found `xxx"),
     ] {
-        let text = told_of(controller, spec);
+        let text = told_of(&controller, &spec);
         assert!(text.contains(told) && text.len() < 40_000, "{told}: {} bytes: {:.2000}", text.len(), text);
     }
 }
