@@ -108,12 +108,12 @@ fn a_dependent_that_fails_is_named() {
     let place = Place::new("broken");
     let fields = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }\n";
     let _daemon = daemon(&place, &format!("{SOON_RETRIED}{fields}"));
-    place.probe("p", json!({ "dependents": { "cm": { "metadata": { "name": "No Name" } } } }));
+    place.probe("p", json!({ "dependents": { "cm": { "metadata": { "name": "cm" }, "data": { "no/key": "a" } } } }));
     let last = ["Ready=False/DependentFailed", "Progressing=False/RetriesExhausted", "Degraded=True/DependentFailed"];
     let failed = await_conditions(&place, "p", &last);
     let message = condition(&failed, "Ready")["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("failed: cm ("), "{message}");
-    assert!(message.contains("metadata.name: Invalid value"), "what the API server says: {message}");
+    assert!(message.contains("data[no/key]: Invalid value"), "what the API server says: {message}");
 }
 
 #[test]
