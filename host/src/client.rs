@@ -79,6 +79,8 @@ pub struct ApiServer {
     transit: Transit,
     /// Whoever has a published document.
     publishing: Arc<Mutex<()>>,
+    /// Whoever asks again what a kind is called.
+    renewing: Mutex<()>,
 }
 
 /// Who a request is sent for. There is no request without one.
@@ -131,6 +133,7 @@ impl ApiServer {
             chance: Chance::default(),
             transit: Transit::new(Room::default(), DAEMON.into()),
             publishing: Arc::default(),
+            renewing: Mutex::default(),
         }
     }
 
@@ -227,7 +230,7 @@ impl ApiServer {
     /// Sends a request; again, for a while, if the API server is too busy for it, or fails at one that may be repeated.
     async fn send(&self, about: &About<'_>, request: Asked) -> Result<Response<Body>, Error> {
         let request = request.map_err(|e| about.invalid(&e))?;
-        let mut tries = Tries::new(Instant::now() + TIMEOUT);
+        let mut tries = Tries::new(Instant::now(), TIMEOUT);
         loop {
             let (client, request) = (self.way.client(about).await?, request.clone().map(Body::from));
             // A connection lives where the request that opens it is polled.
@@ -251,7 +254,8 @@ impl ApiServer {
         let refused = self.way.is_refusal(status);
         let mut error = about.refused(status, collect(response.into_body(), REFUSAL).await);
         error.retry_after = asked;
-        if error.reason == Reason::UnknownKind {
+        // A document of schemas that is not there says nothing of a kind.
+        if error.reason == Reason::UnknownKind && about.is_of_objects {
             self.doubt(about.gvk);
         }
         if refused {

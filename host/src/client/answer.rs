@@ -41,6 +41,8 @@ pub(super) struct About<'a> {
     pub(super) key: Option<&'a ObjectRef>,
     /// Whether what the API server says may quote a Secret (`SSA-7`, `DT-4`).
     pub(super) quotes_secret: bool,
+    /// Whether it is about objects of the kind, so that an answer as if that were not served puts the kind in doubt.
+    pub(super) is_of_objects: bool,
     /// Whether it may be sent again.
     pub(super) repeats: Repeats<'a>,
     /// Whom it is sent for, who may share `who` with others; `None`: the daemon.
@@ -98,7 +100,21 @@ impl Display for About<'_> {
 
 impl<'a> About<'a> {
     pub(super) fn new(who: &'a Identity, verb: &'a str, gvk: &'a Gvk, key: Option<&'a ObjectRef>) -> Self {
-        Self { who, verb, gvk, key, quotes_secret: gvk.is_secret(), repeats: Repeats::Never, account: None }
+        Self {
+            who,
+            verb,
+            gvk,
+            key,
+            quotes_secret: gvk.is_secret(),
+            is_of_objects: true,
+            repeats: Repeats::Never,
+            account: None,
+        }
+    }
+
+    /// Returns the same of what is about a kind, and none of its objects.
+    pub(super) fn of_kind(self) -> Self {
+        Self { is_of_objects: false, ..self }
     }
 
     /// Returns the same of what only reads.

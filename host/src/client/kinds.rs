@@ -1,6 +1,6 @@
 //! Remembers what the API server calls kinds and where they live, and decides when it is asked again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
@@ -8,11 +8,8 @@ use capstan_core::object::Gvk;
 use tokio::time::Instant;
 
 use super::answer::About;
-use super::presence::Presence;
+use super::presence::{MOST_KINDS, Presence};
 use super::{ApiServer, Identity, Kind, pulse, request};
-
-/// The most kinds that are remembered.
-pub(super) const MOST_KINDS: usize = 10_000;
 
 impl ApiServer {
     /// Returns what discovery has said of a kind; none if nobody has asked.
@@ -39,10 +36,13 @@ impl ApiServer {
     /// # Errors
     /// As the request failed: then what is remembered holds.
     pub async fn renew(&self, gvk: &Gvk, age: Duration) -> Result<(), Error> {
-        match self.presence.is_older(gvk, age, Instant::now()) {
-            Some(false) => Ok(()),
-            Some(true) | None => self.look_again(gvk).await.map(drop),
+        let is_older = || self.presence.is_older(gvk, age, Instant::now()) != Some(false);
+        if !is_older() {
+            return Ok(());
         }
+        // Many ask at once, and one answer is enough.
+        let _turn = self.renewing.lock().await;
+        if is_older() { self.look_again(gvk).await.map(drop) } else { Ok(()) }
     }
 
     /// Takes in that what has come of a kind contradicts what is known of that.
@@ -87,7 +87,7 @@ impl ApiServer {
 
     /// Asks which kinds of a group and version there are, and returns one of them.
     async fn discover(&self, gvk: &Gvk) -> Result<Kind, Error> {
-        let about = About::new(&Identity::Daemon, "discover", gvk, None).reading();
+        let about = About::new(&Identity::Daemon, "discover", gvk, None).reading().of_kind();
         let (mut load, asked) = (self.transit.load(), Instant::now());
         let answer = self.request(&about, pulse::Kind::Read, request::discover(gvk), &mut load).await;
         let found: HashMap<_, _> = match about.kinds(answer) {
@@ -96,6 +96,7 @@ impl ApiServer {
             Err(error) => return Err(self.way.named(error)),
         };
         let kind = found.get(gvk).cloned();
+        let served: HashSet<Gvk> = found.keys().cloned().collect();
         {
             let mut kinds = self.kinds.write();
             // Others may have been there before.
@@ -107,6 +108,7 @@ impl ApiServer {
             kinds.extend(found);
         }
         self.presence.learn(gvk, kind.is_some(), asked);
+        self.presence.learn_all(gvk, |kind| served.contains(kind), asked);
         kind.ok_or_else(|| self.way.named(about.unknown()))
     }
 }

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::kinds::MOST_KINDS;
+/// The most kinds that are remembered.
+pub(super) const MOST_KINDS: usize = 10_000;
 
 /// However often requests are answered as if a kind were not served, whoever heeds that asks no more often than this.
 const DOUBT: Duration = Duration::from_secs(1);
@@ -61,6 +62,17 @@ impl Presence {
                 }
                 kinds.insert(gvk.clone(), Known { served, flip: 0, asked, doubted: false });
             }
+        }
+    }
+
+    /// Takes in what it says of the kinds of a group and version that somebody has asked about.
+    pub(super) fn learn_all(&self, of: &Gvk, served: impl Fn(&Gvk) -> bool, asked: Instant) {
+        let kinds = self.kinds.lock();
+        let alike = kinds.keys().filter(|kind| (&kind.group, &kind.version) == (&of.group, &of.version));
+        let alike: Vec<_> = alike.cloned().collect();
+        drop(kinds);
+        for kind in alike {
+            self.learn(&kind, served(&kind), asked);
         }
     }
 

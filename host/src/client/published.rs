@@ -30,7 +30,7 @@ impl ApiServer {
     /// As the request failed; [`UnknownKind`](capstan_core::cluster::Reason::UnknownKind) if there is none.
     pub(crate) async fn published(&self, gvk: &Gvk) -> Result<Published, Error> {
         let turn = self.publishing.clone().lock_owned().await;
-        let about = About::new(&Identity::Daemon, "read the schema of", gvk, None).reading();
+        let about = About::new(&Identity::Daemon, "read the schema of", gvk, None).reading().of_kind();
         let mut load = self.transit.load();
         let exchange = async {
             let answer = self.send(&about, request::published(gvk)).await?;

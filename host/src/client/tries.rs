@@ -44,6 +44,8 @@ pub(super) enum Repeats<'a> {
 pub(super) struct Tries {
     /// When its time is up.
     until: Instant,
+    /// When the last one began.
+    begun: Instant,
     made: u32,
     /// How it failed where it may have been carried out all the same.
     failed: Option<Error>,
@@ -60,8 +62,9 @@ impl Repeats<'_> {
 }
 
 impl Tries {
-    pub(super) fn new(until: Instant) -> Self {
-        Self { until, made: 0, failed: None }
+    /// Returns those of a request that begins now, and may take so long.
+    pub(super) fn new(now: Instant, limit: Duration) -> Self {
+        Self { until: now + limit, begun: now, made: 0, failed: None }
     }
 
     /// Returns the pause before a request is sent again that was refused so: never shorter than the API server asks for, and not the same
@@ -90,12 +93,15 @@ impl Tries {
         let asked = error.retry_after.unwrap_or(unsaid).max(doubled(FIRST, self.made, LONGEST));
         let pause = asked + chance.jitter(asked) / 2;
         let left = self.until.saturating_duration_since(now);
-        if self.made >= most || pause + ROOM > left || (error.code != 429 && !repeats.permits()) {
+        // What has taken long will take as long again, and say why: a webhook that hangs, perhaps.
+        let room = ROOM.max(now.saturating_duration_since(self.begun));
+        if self.made >= most || pause + room > left || (error.code != 429 && !repeats.permits()) {
             return Err(error);
         }
         if error.code != 429 {
             self.failed = Some(error);
         }
+        self.begun = now + pause;
         Ok(pause)
     }
 }
@@ -156,7 +162,7 @@ mod tests {
             (reads, 409, None, &[]),
         ] {
             let began = Instant::now();
-            let (mut tries, mut now, mut found) = (Tries::new(began + Duration::from_secs(30)), began, Vec::new());
+            let (mut tries, mut now, mut found) = (Tries::new(began, Duration::from_secs(30)), began, Vec::new());
             let failed = loop {
                 match tries.after(answer(code, asked), repeats, (now, &chance)) {
                     Ok(pause) => {
@@ -182,11 +188,23 @@ mod tests {
         let chance = Chance::default();
         let (repeats, facts) = (Repeats::Writes(&apply), (Instant::now(), &chance));
         for (first, expected) in [(503, 503), (429, 409)] {
-            let mut tries = Tries::new(facts.0 + Duration::from_secs(30));
+            let mut tries = Tries::new(facts.0, Duration::from_secs(30));
             tries.after(answer(first, None), repeats, facts).unwrap();
             let failed = tries.after(answer(409, None), repeats, facts).unwrap_err();
             assert_eq!(failed.code, expected);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_long_is_not_begun_where_there_is_no_time_for_its_answer() {
+        // EP-34: a webhook that hangs is answered for after ten seconds, with its name.
+        let (began, chance) = (Instant::now(), Chance::new(|_| 0.0));
+        let mut tries = Tries::new(began, Duration::from_secs(30));
+        let mut after = |seconds| {
+            let failed = (began + Duration::from_secs(seconds), &chance);
+            tries.after(answer(500, None), Repeats::Reads, failed).map_err(|error| error.code)
+        };
+        assert_eq!([after(10), after(20)], [Ok(Duration::from_millis(100)), Err(500)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use capstan_core::object::Scope;
 use futures::FutureExt;
 use futures::future::select_all;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::declared::Sites;
@@ -66,6 +67,7 @@ impl Watched {
                 _ = select_all(doubts.iter_mut().map(|doubts| doubts.changed().boxed())) => {}
                 () = sleep(pause) => {}
             }
+            doubts.iter_mut().for_each(watch::Receiver::mark_unchanged);
             for (api, kind) in &self.0 {
                 let age = if api.known(&kind.gvk).is_some() { EVERY } else { UNSERVED };
                 // Others who watch it have asked, perhaps.

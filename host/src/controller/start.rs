@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::declared::{Declared, Environment, KindAt, Kinds, Sites, finalizer_name};
 use super::handle::{Handle, Phase};
 use super::plan::{Missing, Plan, Planned};
+use super::renamed;
 use super::rest::{Lack, Place, Questions, Rest, by_cluster, kinds_of, lacking};
 use super::rights::{Read, Rights};
 use super::selected::unknown;
@@ -56,7 +57,7 @@ struct Patience<'a> {
     without: &'a BTreeSet<Arc<str>>,
 }
 
-/// Waits for what a controller watches.
+/// Waits for what a controller watches; from the beginning, if a kind is another one meanwhile (`IN-6`).
 pub(super) async fn prepare(
     declared: Arc<Declared>,
     handle: &Handle,
@@ -64,6 +65,21 @@ pub(super) async fn prepare(
     entry: Entry,
     without: &BTreeSet<Arc<str>>,
 ) -> Prepared {
+    loop {
+        if let Some(prepared) = Box::pin(prepared(&declared, handle, environment, entry, without)).await {
+            return prepared;
+        }
+    }
+}
+
+/// Does so once; `None` if a kind is another one meanwhile.
+async fn prepared(
+    declared: &Arc<Declared>,
+    handle: &Handle,
+    environment: &Environment,
+    entry: Entry,
+    without: &BTreeSet<Arc<str>>,
+) -> Option<Prepared> {
     let spec = &declared.spec;
     let sites = declared.sites(environment);
     let mut patience = Patience {
@@ -75,11 +91,11 @@ pub(super) async fn prepare(
     };
     let wait = |why| handle.set(entry.waiting(why));
     if let Some(selector) = spec.namespaces.unknown() {
-        return unknown(handle, selector, |why| wait(Obstacle::lacking(why))).await;
+        return Some(unknown(handle, selector, |why| wait(Obstacle::lacking(why))).await);
     }
     let (kinds, missing) = match patience.kinds(&wait).await {
         Ok(found) => found,
-        Err(why) => return handle.failed(&declared, why).await,
+        Err(why) => return Some(handle.failed(declared, why).await),
     };
     let finalizer = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
     let used = declared.needs_finalizer().then(|| Arc::clone(&finalizer));
@@ -87,33 +103,36 @@ pub(super) async fn prepare(
     if let Some(namespace) = plan.leaves_out() {
         tracing::info!(%namespace, "nothing is done for the daemon's own namespace, which its user can open by --allow-own-namespace");
     }
-    let mut rights = Rights::of(&declared, &plan, environment);
-    let denied = match &mut rights {
-        Some(rights) => match patience.rights(rights, &wait).await {
-            Ok(seen) => leave_out(rights, &mut plan, seen),
-            Err(why) => return handle.failed(&declared, why).await,
+    let watched = renamed::Watched::of(&plan, &sites);
+    let filled = async {
+        let mut rights = Rights::of(declared, &plan, environment);
+        let denied = match &mut rights {
+            Some(rights) => leave_out(rights, &mut plan, patience.rights(rights, &wait).await?),
+            None => BTreeMap::new(),
+        };
+        let fills = |obstacle| handle.set(entry.filling(obstacle));
+        fills(Obstacle::under_way("waiting for its caches to fill"));
+        let places = patience.fill(&plan, handle, fills).await?;
+        let (filled, unfilled): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
+        let rest = Rest::of(spec, missing, unfilled, denied);
+        let memberships = filled.into_iter().map(|(.., place)| place).collect();
+        Ok::<_, Obstacle>((rights, rest, memberships))
+    };
+    let (rights, rest, memberships) = tokio::select! {
+        biased;
+        why = watched.renamed() => {
+            tracing::warn!(%why, "a kind was made anew: it is watched as it is now");
+            return None;
+        }
+        filled = filled => match filled {
+            Ok(filled) => filled,
+            Err(why) => return Some(handle.failed(declared, why).await),
         },
-        None => BTreeMap::new(),
     };
-    let fills = |obstacle| handle.set(entry.filling(obstacle));
-    fills(Obstacle::under_way("waiting for its caches to fill"));
-    let places = match patience.fill(&plan, handle, fills).await {
-        Ok(places) => places,
-        Err(why) => return handle.failed(&declared, why).await,
-    };
-    let (filled, unfilled): (Vec<_>, Vec<_>) =
-        places.into_iter().partition(|(_, _, subscription)| subscription.is_filled());
-    let rest = Rest::of(spec, missing, unfilled, denied);
     handle.leave_begun();
-    Prepared {
-        declared,
-        plan,
-        finalizer,
-        rights,
-        entry,
-        rest,
-        _memberships: filled.into_iter().map(|(.., place)| place).collect(),
-    }
+    let declared = Arc::clone(declared);
+    Some(Prepared { declared, plan, finalizer, rights, entry, rest, _memberships: memberships })
 }
 
 impl Entry {

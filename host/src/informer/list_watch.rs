@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::lines::Lines;
-use super::page::{Page, PageSize};
+use super::page::{PAGE_BYTES, Page, PageSize};
 use crate::backoff::Chance;
 use crate::client::request::{self, Asked, Form, Selection};
 use crate::client::transit::{Transit, Unread};
@@ -35,9 +35,6 @@ const DOUBT: Duration = Duration::from_secs(2);
 
 /// How long a page of a list may take.
 const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// The longest page of a list.
-pub(super) const PAGE_BYTES: usize = 64 << 20;
 
 /// The longest event of a watch: one object, which is never longer than 3 MiB.
 const EVENT: usize = 16 << 20;

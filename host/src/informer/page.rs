@@ -9,7 +9,8 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::list_watch::PAGE_BYTES;
+/// The longest page of a list.
+pub(super) const PAGE_BYTES: usize = 64 << 20;
 
 /// How many objects a page of a list has. It does not change what is watched: scopes that differ in nothing else are equal, and the
 /// first of those who share an informer decides (`PO-1`).

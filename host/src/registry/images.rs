@@ -2,7 +2,7 @@
 //!
 //! A thread of its own for all of them: what registries send, its hashing and the disk hold nothing else up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -91,10 +91,15 @@ struct Entry {
 }
 
 /// What does not go as long as an image is wanted.
+#[derive(Default)]
 struct Held {
-    rights: BTreeSet<Right>,
+    /// Those of the last times that it was asked for, the newest last.
+    rights: VecDeque<Right>,
     component: Option<Digest>,
 }
+
+/// So many of those are held: whoever moves a tag all the time fills no disk.
+const HELD: usize = 32;
 
 /// How long nothing goes for want of room because what an image needs has not been read, so that nobody knows what is remembered of it.
 const UNREAD: Duration = Duration::from_mins(1);
@@ -230,8 +235,12 @@ impl Shared {
     /// Takes in what is remembered of an image, so that it stays.
     fn hold(&self, key: &Key, asker: &Asker<'_>, known: Option<&Known>) {
         if let Some(entry) = self.all.lock().get_mut(key) {
-            let held = entry.held.get_or_insert_with(|| Held { rights: BTreeSet::new(), component: None });
-            held.rights.extend(asker.held(known));
+            let held = entry.held.get_or_insert_default();
+            for right in asker.held(known) {
+                held.rights.retain(|other| *other != right);
+                held.rights.push_back(right);
+            }
+            held.rights.drain(..held.rights.len().saturating_sub(HELD));
             if let Some(known) = known {
                 held.component = Some(known.component.clone());
             }

@@ -91,8 +91,11 @@ impl Ended {
     /// Returns the same, with how long the API server asks to be left alone, if that is why it failed (`EP-34`).
     pub(super) fn heeding(self, asked: Option<Duration>) -> Self {
         let is_outage = self.finished == Finished::Failed(queue::Failure::Outage);
-        let next = asked.filter(|_| is_outage).map_or(self.blame.next, NextRetry::After);
-        Self { blame: Blame { next, ..self.blame }, ..self }
+        let Some(asked) = asked.filter(|_| is_outage) else {
+            return self;
+        };
+        let other = if let NextRetry::After(other) = self.blame.next { other } else { Duration::ZERO };
+        Self { blame: Blame { next: NextRetry::After(asked.max(other)), ..self.blame }, ..self }
     }
 
     pub(super) fn of(failed: Failed) -> Self {

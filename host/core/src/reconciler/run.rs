@@ -79,7 +79,8 @@ pub(super) struct Kept {
 struct Visited {
     ready: bool,
     inactive: bool,
-    failed: bool,
+    /// Whether it is wanted; `None` if the visit has failed.
+    wanted: Option<bool>,
 }
 
 impl Run {
@@ -271,8 +272,12 @@ impl Run {
             | Outcome::Deleted { conditions, .. }
             | Outcome::Failed { conditions, .. } => (false, conditions),
         };
-        let failed = matches!(outcome, Outcome::Failed { .. });
-        let visited = Visited { ready, inactive: conditions.iter().any(unmet), failed };
+        let wanted = match outcome {
+            Outcome::Reconciled { .. } => Some(true),
+            Outcome::Inactive { .. } | Outcome::Unwanted { .. } | Outcome::Deleted { .. } => Some(false),
+            Outcome::Failed { .. } => None,
+        };
+        let visited = Visited { ready, inactive: conditions.iter().any(unmet), wanted };
         let kept = &mut self.kept.lock();
         kept.visits.insert(Arc::clone(name), visited);
         kept.found.remove(&**name);
@@ -309,7 +314,12 @@ impl Run {
 
     /// Returns true if a visit has found out whether a dependent is wanted.
     pub(crate) fn is_decided(&self, name: &str) -> bool {
-        self.kept.lock().visits.get(name).is_some_and(|visited| !visited.failed)
+        self.kept.lock().visits.get(name).is_some_and(|visited| visited.wanted.is_some())
+    }
+
+    /// Returns true if a dependent was found not to be wanted, so that nothing is that depends on it.
+    pub(crate) fn is_unwanted(&self, name: &str) -> bool {
+        self.kept.lock().visits.get(name).is_some_and(|visited| visited.wanted == Some(false))
     }
 
     /// Returns true if a dependent was not found to be inactive, so that what there is of it may not even be watched.

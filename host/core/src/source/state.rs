@@ -168,17 +168,17 @@ impl State {
             self.backlog.note(key);
             return true;
         }
-        self.forget_keys(key);
-        self.unkeyed.insert(key.clone());
+        self.have_asked(key);
         false
     }
 
-    /// Has no look-up lead to an object.
-    fn forget_keys(&mut self, key: &ObjectRef) {
+    /// Has each read ask an object, to which no look-up leads.
+    pub(super) fn have_asked(&mut self, key: &ObjectRef) {
         Move::away().apply(key, &mut self.related);
         for lookup in self.indexes.values_mut() {
             Move::away().apply(key, lookup);
         }
+        self.unkeyed.insert(key.clone());
     }
 
     /// Lets the look-ups follow an object. If its keys find no room, it has none, and each read asks it.

@@ -59,7 +59,9 @@ pub(super) async fn find(client: &kube::Client, places: &BTreeSet<Place>) -> any
     }
     if objects {
         let all = Api::<DynamicObject>::all_with(client.clone(), &operators()).list(&ListParams::default()).await;
-        for object in seen(all, &mut unseen) {
+        // What nobody runs has no state.
+        for object in seen(all, &mut unseen).into_iter().filter(|object| object.data.pointer("/status/state").is_some())
+        {
             let (name, namespace) = (object.metadata.name.clone(), object.metadata.namespace.clone());
             let of = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
             let operator = serde_json::to_value(&object).ok().and_then(|object| {
@@ -109,6 +111,8 @@ fn told<'a>(container: &'a Container, flags: &[&str], variable: &'a str) -> Vec<
         match rest.map(|rest| (rest, rest.strip_prefix('='))) {
             Some(("", _)) => values.extend(arguments.next()),
             Some((_, Some(value))) => values.push(value),
+            // As in `-m/etc/operators`.
+            Some((value, None)) if !argument.starts_with("--") => values.push(value),
             Some((_, None)) | None => {}
         }
     }
@@ -169,7 +173,7 @@ mod tests {
             json!({ "page": { "plugin": "web", "primary": { "apiVersion": "a.dev/v1", "kind": "Page" } } });
         let spec = json!({ "plugins": { "web": { "component": { "path": "web.wasm" } } }, "controllers": controllers });
         let operator = json!({
-            "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "web" }, "spec": spec,
+            "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "web" }, "spec": spec, "status": { "state": "Active" },
         });
         let places = BTreeSet::from([(Gvk::parse("a.dev/v1", "Page").unwrap(), None)]);
         let deployed = "deployment capstan in namespace b runs operator web for a.dev/v1 Page";

@@ -23,7 +23,7 @@ pub(super) struct Lookout {
 
 #[derive(Default)]
 struct Known {
-    /// Where primaries are, by the last manifest of which it is known that nobody else works on them.
+    /// Where primaries are, by each manifest of which it is known that nobody else works on them, as one of them may not have come into force.
     places: BTreeSet<Place>,
     /// Why it can't be found out, as it was told.
     unseen: Option<String>,
@@ -43,7 +43,7 @@ impl Lookout {
         if !is_known {
             self.look(&places).await?;
         }
-        self.known.lock().places = places;
+        self.known.lock().places.extend(places);
         Ok(())
     }
 

@@ -57,12 +57,18 @@ impl Asker<'_> {
     /// Returns what is remembered of the image, where its signatures are `met`.
     pub(super) fn recall(&self, kept: &Kept, met: impl Fn(&Known) -> bool) -> Option<Remembered> {
         let (all, own) = self.rights(&self.image.reference);
-        if let Some(known) = kept.known(&all).filter(&met) {
-            return Some(Remembered { known, by: By::Credentials });
+        let own = kept.own(&own).filter(|own| met(&own.known));
+        match (kept.known(&all).filter(&met), own) {
+            // What it was given last, it was given with other credentials.
+            (Some(known), Some(own)) if own.by != all && own.known.component != known.component => {
+                Some(Remembered { known: own.known, by: By::Former })
+            }
+            (Some(known), _) => Some(Remembered { known, by: By::Credentials }),
+            (None, Some(Own { known, by })) => {
+                Some(Remembered { known, by: if by == all { By::Operator } else { By::Former } })
+            }
+            (None, None) => None,
         }
-        let Own { known, by } = kept.own(&own).filter(|own| met(&own.known))?;
-        let by = if by == all { By::Operator } else { By::Former };
-        Some(Remembered { known, by })
     }
 
     /// Remembers what the image is, and the same by its digest (`OP-5`).

@@ -32,6 +32,9 @@ const SPARE: usize = 16;
 /// So many beyond those are said to be too many; of the rest nothing is said, nor kept: whoever makes them without end costs nobody anything.
 const TOLD: usize = 64;
 
+/// How the status begins to say what was in force.
+const IN_FORCE: &str = "\"inForce\":";
+
 /// The operators of the cluster as they were read last.
 pub struct Known {
     /// The daemon's own namespace.
@@ -161,30 +164,35 @@ impl Known {
     }
 
     /// Returns those of namespaces with a ceiling that are not even read, as there are many more than it permits, and of how many of these nothing is
-    /// said: those go first that are wanted, then those of which something was said before, then by name.
+    /// said: those go first that are wanted, then those that were read or have been in force, then those of which something was said before, then
+    /// by name. What was read is never silently left out.
     fn crowd(
         objects: &[Object],
         (before, known): (&[Operator], &BTreeMap<PathBuf, Posted>),
         ceilings: &Ceilings,
     ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
         let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
-        let rank = |key: &ObjectRef| {
-            let path = object_path(key);
-            let said = known.get(&path).map_or(2, |posted| u8::from(posted.is_crowded));
-            (!wanted.contains(&*path), said, Arc::clone(&key.name))
+        let rank = |object: &Object| {
+            let path = object_path(object.key());
+            // Its status says so, perhaps.
+            let new = || if object.json().contains(IN_FORCE) { 0 } else { 2 };
+            let said = known.get(&path).map_or_else(new, |posted| u8::from(posted.is_crowded));
+            (!wanted.contains(&*path), said, Arc::clone(&object.key().name))
         };
-        let mut namespaces = HashMap::<&Arc<str>, Vec<&ObjectRef>>::new();
-        for (namespace, key) in objects.iter().filter_map(|one| Some((one.key().namespace.as_ref()?, one.key()))) {
-            namespaces.entry(namespace).or_default().push(key);
+        let mut namespaces = HashMap::<&Arc<str>, Vec<&Object>>::new();
+        for (namespace, object) in objects.iter().filter_map(|one| Some((one.key().namespace.as_ref()?, one))) {
+            namespaces.entry(namespace).or_default().push(object);
         }
         let (mut unread, mut unsaid) = (HashSet::new(), HashSet::new());
-        for (namespace, mut keys) in namespaces {
+        for (namespace, all) in namespaces {
             let most = ceilings.of(namespace).map_or(usize::MAX, |ceiling| ceiling.operators.saturating_add(SPARE));
-            if keys.len() > most {
-                keys.sort_by_cached_key(|key| rank(key));
-                let mut beyond = keys.into_iter().skip(most).cloned();
-                unread.extend(beyond.by_ref().take(TOLD));
-                unsaid.extend(beyond);
+            if all.len() > most {
+                let mut ranked: Vec<_> = all.into_iter().map(|object| (rank(object), object.key())).collect();
+                ranked.sort();
+                for (place, ((_, said, _), key)) in ranked.into_iter().enumerate().skip(most) {
+                    let is_said = place < most.saturating_add(TOLD) || said == 0;
+                    (if is_said { &mut unread } else { &mut unsaid }).insert(key.clone());
+                }
             }
         }
         (unread, unsaid)

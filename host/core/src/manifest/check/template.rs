@@ -204,7 +204,8 @@ impl Check<'_> {
 fn expressions(part: &Slot<Any>) -> usize {
     match part.read().map(|part| &part.value) {
         None | Some(Any::Plain(_)) => 0,
-        Some(Any::Text(text)) => text.matches("${").count(),
+        // `$${` is text.
+        Some(Any::Text(text)) => text.matches("${").count().saturating_sub(text.matches("$${").count()),
         Some(Any::List(items)) => items.iter().map(expressions).sum(),
         Some(Any::Map(fields)) => fields.iter().map(|(_, value)| expressions(value)).sum(),
     }

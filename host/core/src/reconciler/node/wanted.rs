@@ -1,9 +1,10 @@
 //! Decides to which of the dependents that mean the same object it is left: to the one that wants it in this run (`KD-13`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::visitor::{Stopped, Visitor};
-use crate::manifest::Dependent;
+use crate::manifest::{Dependent, Node};
 use crate::object::{Object, ObjectRef};
 use crate::workflow::Mode;
 
@@ -29,14 +30,14 @@ impl Visitor<'_> {
     }
 
     /// Returns true if another node may want an object that is to be deleted: one that is not visited, as what it depends on is not ready, or
-    /// whose visit has failed. Whoever finds out that it is not wanted deletes it. In a clean-up nothing is wanted.
+    /// whose visit has failed, where its name can be found out. Whoever finds out that it is not wanted deletes it. In a clean-up nothing is wanted.
     pub(super) async fn may_be_wanted(&self, name: &str, spec: &Dependent, object: &Object) -> bool {
         if self.mode == Mode::Cleanup {
             return false;
         }
         let may_want = |(other, spec): &(&Arc<str>, &Dependent)| {
             let writes = !spec.bulk && (spec.manage.create || spec.manage.update);
-            let is_undecided = self.workflow.dependents.contains_key(*other) && !self.run.is_decided(other);
+            let is_undecided = self.workflow.dependents.contains_key(*other) && !self.is_decided(other);
             writes && is_undecided && self.belongs(other, spec, object)
         };
         for (other, spec) in self.others(name, spec).filter(may_want).collect::<Vec<_>>() {
@@ -50,5 +51,16 @@ impl Visitor<'_> {
             }
         }
         false
+    }
+    /// Returns true if it is known of a node whether it is wanted: it was visited, or depends on one that is not wanted.
+    fn is_decided(&self, name: &str) -> bool {
+        let (mut seen, mut rest) = (BTreeSet::new(), vec![name]);
+        while let Some(parents) = rest.pop().and_then(|name| self.workflow.node(name)).map(Node::depends_on) {
+            if parents.iter().any(|parent| self.run.is_unwanted(parent)) {
+                return true;
+            }
+            rest.extend(parents.iter().filter(|parent| seen.insert(Arc::clone(*parent))).map(|parent| &**parent));
+        }
+        self.run.is_decided(name)
     }
 }
