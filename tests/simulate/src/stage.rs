@@ -17,6 +17,9 @@ use crate::chance::Chance;
 use crate::plan::{Moment, Plan, Sort, Whim};
 use crate::world::{Dependent, MAPS, THINGS, Variant};
 
+/// Longer than a version takes to be loaded and put in place, though it is not wanted any more by then.
+const LOADED: Duration = Duration::from_secs(40);
+
 /// A primary by namespace and name.
 pub(crate) type Key = (String, String);
 
@@ -63,6 +66,8 @@ struct State {
     ran: BTreeSet<Key>,
     seen: BTreeMap<Key, Seen>,
     variant: Variant,
+    /// When the last version ceased to be wanted that watches fewer namespaces.
+    fewer: Option<Instant>,
     /// The number of writes to each primary without an answer of success, since it was created last.
     refused: BTreeMap<Key, u32>,
     /// The number of runs of each primary, since it was created last.
@@ -161,6 +166,7 @@ impl Stage {
                 ran: BTreeSet::new(),
                 seen: BTreeMap::new(),
                 variant: Variant::Usual,
+                fewer: None,
                 refused: BTreeMap::new(),
                 runs: BTreeMap::new(),
                 met: BTreeSet::new(),
@@ -369,6 +375,9 @@ impl Stage {
     /// forgotten.
     pub(crate) fn swap(&self, variant: Variant) {
         let mut state = self.state.lock();
+        if state.variant == Variant::Fewer {
+            state.fewer = Some(Instant::now());
+        }
         state.variant = variant;
         for ((namespace, _), seen) in &mut state.seen {
             if !variant.watches(namespace) {
@@ -381,9 +390,11 @@ impl Stage {
         }
     }
 
-    /// True if a namespace has to be watched.
+    /// True if a namespace has to be watched, by the version that is wanted and by any that may still be put in place before that.
     pub(crate) fn watches(&self, namespace: &str) -> bool {
-        self.state.lock().variant.watches(namespace)
+        let state = self.state.lock();
+        let is_over = || state.fewer.is_none_or(|since| since.elapsed() > LOADED);
+        state.variant.watches(namespace) && (Variant::Fewer.watches(namespace) || is_over())
     }
 
     /// Begins a run.
