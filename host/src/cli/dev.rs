@@ -439,7 +439,7 @@ spec:
         let site = MANIFEST.replace("kind: Page", "kind: Site");
         let listed = site.replace("kind: Site }", "kind: Site }\n      namespaces: [a]");
         for (manifest, looks) in
-            [(MANIFEST, 1), (MANIFEST, 1), (&*site, 2), (&*listed, 3), (&*listed, 3), (MANIFEST, 4)]
+            [(MANIFEST, 1), (MANIFEST, 1), (&*site, 2), (&*listed, 3), (&*listed, 3), (MANIFEST, 3)]
         {
             fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
             assert!(author.stays_alone().await);

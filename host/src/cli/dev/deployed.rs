@@ -173,7 +173,7 @@ mod tests {
             json!({ "page": { "plugin": "web", "primary": { "apiVersion": "a.dev/v1", "kind": "Page" } } });
         let spec = json!({ "plugins": { "web": { "component": { "path": "web.wasm" } } }, "controllers": controllers });
         let operator = json!({
-            "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "web" }, "spec": spec, "status": { "state": "Active" },
+            "apiVersion": "capstan.dev/v1alpha1", "kind": "Operator", "metadata": { "name": "web" }, "spec": spec,
         });
         let places = BTreeSet::from([(Gvk::parse("a.dev/v1", "Page").unwrap(), None)]);
         let deployed = "deployment capstan in namespace b runs operator web for a.dev/v1 Page";
