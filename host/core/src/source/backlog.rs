@@ -62,6 +62,8 @@ struct Asked {
     waiting: Waiting,
     /// True if its look-ups have followed.
     found: bool,
+    /// True if it has changed meanwhile, and found no room to wait once more.
+    overtaken: bool,
 }
 
 /// What waits for one object.
@@ -209,7 +211,8 @@ impl Backlog {
             // What was passed on without a question does not wait any more.
             if let Some(waiting) = self.remove(&key) {
                 self.bytes -= waiting.bytes(self.apart);
-                let asked = Asked { number, key: key.clone(), waiting: waiting.clone(), found: false };
+                let asked =
+                    Asked { number, key: key.clone(), waiting: waiting.clone(), found: false, overtaken: false };
                 self.asked = Some(asked);
                 return Some((key, waiting));
             }
@@ -229,11 +232,20 @@ impl Backlog {
         Some(waiting)
     }
 
-    /// Takes in that the look-ups have followed the object that was taken.
-    pub(super) fn found(&mut self) {
-        if let Some(asked) = &mut self.asked {
-            asked.found = true;
+    /// Takes in that an object has changed for which there is no room.
+    pub(super) fn overtake(&mut self, key: &ObjectRef) {
+        if let Some(asked) = self.asked.as_mut().filter(|asked| asked.key == *key) {
+            asked.overtaken = true;
         }
+    }
+
+    /// Takes in that the look-ups have followed the object that was taken. Returns true if that has changed meanwhile, and nobody else will ask
+    /// about it.
+    pub(super) fn found(&mut self) -> bool {
+        self.asked.as_mut().is_some_and(|asked| {
+            asked.found = true;
+            asked.overtaken && !self.waiting.contains_key(&asked.key)
+        })
     }
 
     /// Takes in that all questions about the object that was taken have been asked, and that it was told of.

@@ -400,6 +400,8 @@ pub(super) mod tests {
         answers: Mutex<VecDeque<Result<Vec<&'static str>, Failure>>>,
         edition: u64,
         hangs: bool,
+        /// What the first answer waits for.
+        gate: Mutex<Option<tokio::sync::oneshot::Receiver<()>>>,
     }
 
     /// Asks about what has waited longest, with no component to ask.
@@ -418,7 +420,14 @@ pub(super) mod tests {
                 return std::future::pending().boxed();
             }
             let answer = self.answers.lock().pop_front().unwrap_or(Ok(Vec::new()));
-            std::future::ready(answer).boxed()
+            let gate = self.gate.lock().take();
+            async move {
+                if let Some(gate) = gate {
+                    gate.await.unwrap();
+                }
+                answer
+            }
+            .boxed()
         }
 
         fn keys(&self, question: String) -> BoxFuture<'_, Result<Vec<ObjectRef>, Failure>> {
@@ -572,6 +581,36 @@ pub(super) mod tests {
 
     fn export(name: &str) -> Question {
         Question::Export(name.into())
+    }
+
+    #[tokio::test]
+    async fn what_comes_while_it_is_asked_about_and_finds_no_room_to_wait_in_is_asked_once_there_is() {
+        // IS-1, IM-4
+        let room = crate::room::Room::new(0);
+        let mut world = World::mapped();
+        world.source = world.source.charging(|| Some(room.holding(&"p".into())));
+        let (open, gate) = tokio::sync::oneshot::channel();
+        let q = || Ok(vec!["n/q"]);
+        let exports = Fake::answering([Ok(vec!["n/p"]), q(), q(), q()]);
+        *exports.gate.lock() = Some(gate);
+        world.event(Event::Applied(object("a", 1)));
+        {
+            let mut asking = Box::pin(world.source.ask(&exports));
+            assert!((&mut asking).now_or_never().is_none(), "it is being asked about");
+            // Others take all the room that there is.
+            let mut others = 0;
+            while world.source.state.write().note(&key(&format!("other{others}"))) {
+                others += 1;
+            }
+            drop(world.source.on(world.writer.apply(Event::Applied(object("a", 2))).unwrap()));
+            world.source.state.write().backlog.retain(|_| false);
+            open.send(()).unwrap();
+            asking.await;
+        }
+        assert!(world.source.key_again(None).is_some(), "it has no keys yet");
+        world.told(&exports).await;
+        assert_eq!((world.related("n/p"), world.related("n/q")), (vec![], vec!["n/a".to_owned()]));
+        assert_eq!(exports.take(), ["m: n/a@1", "m: n/a@2"]);
     }
 
     #[tokio::test]

@@ -168,6 +168,7 @@ impl State {
             self.backlog.note(key);
             return true;
         }
+        self.backlog.overtake(key);
         self.have_asked(key);
         false
     }

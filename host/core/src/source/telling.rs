@@ -339,13 +339,9 @@ impl Source {
             let mut state = self.state.write();
             let known = state.related.known(&key).cloned();
             state.look_up(&key, &facts);
-            // What has come meanwhile waits, unless there was no room for that.
-            let version = |object: &Object| object.version();
-            let now = state.cache(&key).and_then(|cache| cache.get(&key));
-            if now.as_ref().map(version) != newest.as_ref().map(version) && !state.backlog.waits(&key) {
+            if state.backlog.found() {
                 state.have_asked(&key);
             }
-            state.backlog.found();
             known
         };
         self.progress.notify_waiters();

@@ -1,5 +1,7 @@
 //! Runs with dependents of which several mean the same object.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 /// A bench whose dependents are made from templates: each has a name that the page says, and who has made it.
@@ -112,4 +114,23 @@ async fn a_bulk_and_a_dependent_of_one_object_do_not_share_it() {
     assert!(error.contains("ConfigMap n/x is desired by one and by set"), "{error}");
     assert_eq!(bench.settled(says(json!([["y", "2"]]))).await, (vec![], None));
     assert_eq!(bench.data("x"), json!({ "x": "y" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_goes_that_several_mean_and_none_wants_as_what_they_depend_on_is_not_wanted() {
+    // KD-13, WF-5
+    for manage in ["", ", manage: [create, update]"] {
+        let child = |name: &str, more: &str| {
+            format!(", dependsOn: [base], reconcilePrecondition: {{ cel: primary.spec.on == '{name}' }}{more}")
+        };
+        let base = ", reconcilePrecondition: { cel: primary.spec.all }";
+        let mut bench = bench(&[("base", base), ("one", &child("one", "")), ("two", &child("two", manage))]);
+        let says = |all: bool| json!({ "base": "base", "one": "x", "two": "x", "on": "one", "all": all });
+        let made = strings(&["create ConfigMap base", "create ConfigMap x"]);
+        assert_eq!(bench.settled(says(true)).await, (made, None));
+        let (writes, error) = bench.settled(says(false)).await;
+        let writes: BTreeSet<_> = writes.into_iter().collect();
+        let gone: BTreeSet<_> = strings(&["delete ConfigMap base", "delete ConfigMap x"]).into_iter().collect();
+        assert_eq!((writes, error), (gone, None), "{manage}");
+    }
 }
