@@ -122,7 +122,7 @@ type ErrorHandling struct {
 const (
 	// As if this interface were not exported: log it and retry.
 	ErrorControlUnhandled uint8 = 0
-	// It is dealt with, and logged quietly (EC-5).
+	// It is dealt with, and logged as a warning, once for each cause (EC-5).
 	ErrorControlHandled uint8 = 1
 )
 
