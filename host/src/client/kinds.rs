@@ -1,6 +1,6 @@
 //! Remembers what the API server calls kinds and where they live, and decides when it is asked again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
@@ -96,7 +96,6 @@ impl ApiServer {
             Err(error) => return Err(self.way.named(error)),
         };
         let kind = found.get(gvk).cloned();
-        let served: HashSet<Gvk> = found.keys().cloned().collect();
         {
             let mut kinds = self.kinds.write();
             // Others may have been there before.
@@ -108,7 +107,7 @@ impl ApiServer {
             kinds.extend(found);
         }
         self.presence.learn(gvk, kind.is_some(), asked);
-        self.presence.learn_all(gvk, |kind| served.contains(kind), asked);
+        self.presence.learn_all(gvk, |kind| self.known(kind).is_some(), asked);
         kind.ok_or_else(|| self.way.named(about.unknown()))
     }
 }

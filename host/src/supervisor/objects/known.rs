@@ -168,10 +168,9 @@ impl Known {
     /// by name. What was read is never silently left out.
     fn crowd(
         objects: &[Object],
-        (before, known): (&[Operator], &BTreeMap<PathBuf, Posted>),
+        (wanted, known): (&BTreeSet<&Path>, &BTreeMap<PathBuf, Posted>),
         ceilings: &Ceilings,
     ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
-        let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
         let rank = |object: &Object| {
             let path = object_path(object.key());
             // Its status says so, perhaps.
@@ -232,7 +231,8 @@ impl Known {
         let mut known = std::mem::take(&mut *all);
         let mut objects = self.objects();
         let ceilings = self.ceilings.now();
-        let (crowd, unsaid) = Self::crowd(&objects, (before, &known), &ceilings);
+        let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
+        let (crowd, unsaid) = Self::crowd(&objects, (&wanted, &known), &ceilings);
         objects.retain(|object| !unsaid.contains(object.key()));
         known.retain(|_, posted| !unsaid.contains(&posted.key));
         *self.unsaid.lock() = unsaid;
@@ -257,7 +257,6 @@ impl Known {
         let more = left.len().saturating_sub(REMEMBERED);
         left.drain(..more);
         drop(left);
-        let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
         for posted in all.values_mut().filter(|posted| posted.content.is_err()) {
             if !wanted.contains(&*posted.path) && posted.revival == Revival::Unneeded && posted.last_good.is_some() {
                 posted.revival = Revival::UnderWay;

@@ -52,6 +52,7 @@ impl Visitor<'_> {
         }
         false
     }
+
     /// Returns true if it is known of a node whether it is wanted: it was visited, or depends on one that is not wanted.
     fn is_decided(&self, name: &str) -> bool {
         let (mut seen, mut rest) = (BTreeSet::new(), vec![name]);
