@@ -20,7 +20,7 @@ mod refused;
 mod side;
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use cluster::{Cluster, Options, Tool};
@@ -35,7 +35,7 @@ use crate::known::{KNOWN, known};
 use crate::operation::{Kind, draw};
 use crate::side::{Answer, Side};
 
-/// How many sequences there are, and how many operations each has.
+/// How many sequences there are that are the same each time, as many as are others each time, and how many operations each has.
 const SEQUENCES: u64 = 24;
 const OPERATIONS: usize = 60;
 
@@ -199,11 +199,15 @@ async fn client(cluster: &Cluster) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// Returns the seeds that are asked for: `count` from 1 on, unless the environment says otherwise.
-fn seeds(count: u64) -> Range<u64> {
-    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let first = number("MODEL_SEED", 1);
-    first..first + number("MODEL_SEEDS", count)
+/// Returns the seeds that are asked for: `count` from 1 on, and so many others each time, unless the environment says otherwise.
+fn seeds(count: u64) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(first) = number("MODEL_SEED") {
+        return (first..first + number("MODEL_SEEDS").unwrap_or(1)).collect();
+    }
+    // Names of namespaces have them.
+    let fresh = 1_000_000 + RandomState::new().hash_one(()) % 1_000_000_000;
+    (1..=count).chain(fresh..fresh + count).collect()
 }
 
 async fn differences(cluster: &Cluster) -> Vec<String> {
