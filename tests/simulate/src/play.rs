@@ -243,8 +243,10 @@ impl<'a> Play<'a> {
         self.judge(verdict::gone(&self.stage.model));
         self.own_writes();
         let state = self.state();
-        if state["keys"] != 0 {
-            self.stage.wrong(format!("keys of nothing: {state}"));
+        for what in ["keys", "remembered", "failing", "paused"] {
+            if state[what] != 0 {
+                self.stage.wrong(format!("{what} of nothing: {state}"));
+            }
         }
     }
 

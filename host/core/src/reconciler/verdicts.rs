@@ -331,6 +331,13 @@ impl Verdicts {
     pub fn paused(&self) -> usize {
         self.paused.lock().len()
     }
+
+    /// Returns the number of primaries of whose runs something is remembered, that are gone and still have a run to come, or whose last walk
+    /// is kept: those count most of which there are most.
+    pub fn remembered(&self) -> usize {
+        let of_runs = self.primaries.lock().len();
+        of_runs.max(self.departed.len()).max(self.walks.len())
+    }
 }
 
 impl Remembered {

@@ -142,6 +142,7 @@ impl Handle {
             "due": counts.due,
             "inFlight": counts.in_flight,
             "paused": self.verdicts.paused(),
+            "remembered": self.verdicts.remembered(),
             "ownWrites": self.controller().map_or(0, |now| now.own_writes()),
             "states": keys.collect::<Vec<_>>(),
         });

@@ -120,6 +120,11 @@ impl Walks {
         Some(self.0.lock().walks.get(primary)?.shown(primary, now))
     }
 
+    /// Returns the number of primaries whose last walk is kept.
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().walks.len()
+    }
+
     /// Forgets a primary.
     pub fn forget(&self, primary: &ObjectRef) {
         self.0.lock().remove(primary);
