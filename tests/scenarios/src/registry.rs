@@ -12,6 +12,10 @@ use serde_json::json;
 
 use crate::SOON;
 
+mod tokens;
+
+use tokens::Tokens;
+
 /// Names the folder below which `usr/bin/docker-registry` is.
 const SERVER: &str = "CAPSTAN_REGISTRY";
 /// The user `user` with the password `pass`, as bcrypt has it.
@@ -22,30 +26,44 @@ pub struct Registry {
     child: Option<Child>,
     port: u16,
     folder: tempfile::TempDir,
+    tokens: Option<Tokens>,
 }
 
 impl Registry {
     /// Starts an empty registry, and waits until it answers.
     pub fn start() -> Self {
+        Self::start_with(|_| None)
+    }
+
+    /// Starts an empty registry that wants to see tokens of a service beside it, which issues them to the same user, for repositories below `team/`.
+    pub fn start_with_tokens() -> Self {
+        Self::start_with(|own| Some(Tokens::start(own)))
+    }
+
+    fn start_with(tokens: impl FnOnce(&rcgen::CertifiedKey<rcgen::KeyPair>) -> Option<Tokens>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Nobody else is given this one soon.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let rcgen::CertifiedKey { cert, signing_key } =
-            rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let tokens = tokens(&own);
         let at = |name: &str| folder.path().join(name);
-        fs::write(at("cert.pem"), cert.pem()).unwrap();
-        fs::write(at("key.pem"), signing_key.serialize_pem()).unwrap();
+        fs::write(at("cert.pem"), own.cert.pem()).unwrap();
+        fs::write(at("key.pem"), own.signing_key.serialize_pem()).unwrap();
         fs::write(at("users"), USERS).unwrap();
+        let auth = match &tokens {
+            Some(tokens) => json!({ "token": tokens.settings(&at("cert.pem")) }),
+            None => json!({ "htpasswd": { "realm": "test", "path": at("users") } }),
+        };
         let settings = json!({
             "version": 0.1,
             "storage": { "filesystem": { "rootdirectory": at("data") } },
             "http": { "addr": format!("127.0.0.1:{port}"), "tls": { "certificate": at("cert.pem"), "key": at("key.pem") } },
-            "auth": { "htpasswd": { "realm": "test", "path": at("users") } },
+            "auth": auth,
         });
         fs::write(at("settings.yaml"), settings.to_string()).unwrap();
         // What `docker login` leaves.
         fs::create_dir(at("docker")).unwrap();
-        let mut registry = Self { child: None, port, folder };
+        let mut registry = Self { child: None, port, folder, tokens };
         fs::write(registry.docker_config().join("config.json"), registry.login()).unwrap();
         registry.resume();
         registry
@@ -83,6 +101,11 @@ impl Registry {
     /// Returns the folder with what `docker login` leaves.
     pub fn docker_config(&self) -> PathBuf {
         self.folder.path().join("docker")
+    }
+
+    /// Returns which tokens were asked for until now: by whom, and for what. None if it wants none.
+    pub fn asked(&self) -> Vec<String> {
+        self.tokens.as_ref().map(Tokens::asked).unwrap_or_default()
     }
 
     /// Returns what `docker login` leaves, and a Secret has.

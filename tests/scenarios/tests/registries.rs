@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use capstan_core::registry::Digest;
 use cluster::wait;
 use scenarios::registry::Registry;
@@ -26,7 +28,11 @@ struct Shop {
 
 impl Shop {
     fn new(prefix: &str) -> Self {
-        let (place, registry) = (Place::new(prefix), Registry::start());
+        Self::at(prefix, Registry::start())
+    }
+
+    fn at(prefix: &str, registry: Registry) -> Self {
+        let place = Place::new(prefix);
         let shop = Self { place, registry, folder: tempfile::tempdir().unwrap(), key: None };
         shop.permit(&shop.registry.login());
         shop
@@ -216,6 +222,41 @@ fn what_is_pushed_is_shown_pulled_and_checked_by_who_may_and_by_nobody_else() {
     assert!(code == 1 && said.contains("it wants to know who asks (401)"), "{said}");
     let (code, said) = shop.capstan(&["pull", &reference, "-o", &file]);
     assert!(code == 1 && said.contains("TLS with https://127.0.0.1"), "{said}");
+}
+
+#[test]
+fn a_registry_that_wants_tokens_is_shown_those_that_its_service_issues_for_what_is_to_be_done() {
+    // OC-4
+    let mut shop = Shop::at("tokens", Registry::start_with_tokens());
+    let digest = shop.push(OLD);
+    let [key, public] = shop.new_key("key");
+    shop.sign(&key);
+    shop.key = Some(fs::read_to_string(&public).unwrap());
+    let both = "user repository:team/webpage:pull,push";
+    let asked = shop.registry.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|asked| asked == both), "{asked:?}");
+    let daemon = shop.daemon();
+    daemon.await_plugin("webpage", "active", 1);
+    // Who only reads asks for no more than that.
+    let asked = shop.registry.asked().split_off(asked.len());
+    assert!(asked.contains(&"user repository:team/webpage:pull".to_owned()) && !asked.contains(&both.to_owned()));
+    let page = json!({ "spec": { "html": "<html>1</html>" } });
+    shop.place.create("sample.capstan.dev/v1", "WebPage", &shop.place.pages(), "page", page);
+    shop.await_image(OLD);
+    let moved = shop.push(NEW);
+    assert_ne!(moved, digest);
+    shop.sign(&key);
+    shop.await_image(NEW);
+    // Its service decides what is accessible, and to whom.
+    let (file, ca) = (component("webpage").display().to_string(), shop.ca());
+    let elsewhere = format!("{}/other/webpage:1", shop.registry.address());
+    let (code, said) = shop.capstan(&["push", &file, &elsewhere, "--ca", &ca]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("other/webpage") && said.contains("(401)"), "{said}");
+    let wrong = shop.registry.login().replace(&BASE64_STANDARD.encode("user:pass"), &BASE64_STANDARD.encode("user:no"));
+    fs::write(shop.registry.docker_config().join("config.json"), wrong).unwrap();
+    let (code, said) = shop.capstan(&["inspect", &shop.reference(), "--ca", &ca]);
+    assert!(code == 1 && said.contains("where it sends those who ask: ") && said.contains("(401)"), "{said}");
 }
 
 /// Sends a request as any client of registries does, and returns the answer with its head.
