@@ -43,20 +43,7 @@ impl Manifests {
     /// # Errors
     /// If the file of defaults can't be read, or is wrong.
     pub fn new(paths: &[PathBuf], defaults: Option<&Path>) -> anyhow::Result<Self> {
-        let defaults = match defaults {
-            None => Defaults::default(),
-            Some(file) => {
-                let content = read::text(file, read::TEXT);
-                let content = content.with_context(|| format!("read defaults {}", file.display()))?;
-                Defaults::parse(&content, file).map_err(wrong)?
-            }
-        };
-        Ok(Self { paths: paths.to_owned(), defaults })
-    }
-
-    /// Returns what holds where they say nothing.
-    pub fn into_defaults(self) -> Defaults {
-        self.defaults
+        Ok(Self { paths: paths.to_owned(), defaults: self::defaults(defaults)? })
     }
 
     /// Returns the files and folders.
@@ -68,6 +55,18 @@ impl Manifests {
         let operators = manifest::parse_with(content, &path, &self.defaults);
         File { content: operators.map_err(|errors| text::block(&errors.to_string())), path }
     }
+}
+
+/// Reads what holds where manifests say nothing.
+///
+/// # Errors
+/// If the file can't be read, or is wrong.
+pub fn defaults(file: Option<&Path>) -> anyhow::Result<Defaults> {
+    let Some(file) = file else {
+        return Ok(Defaults::default());
+    };
+    let content = read::text(file, read::TEXT).with_context(|| format!("read defaults {}", file.display()))?;
+    Defaults::parse(&content, file).map_err(wrong)
 }
 
 /// Reads what operators of other namespaces may have at most.

@@ -226,7 +226,7 @@ async fn with_objects(
     let Some(args::Operators::Cluster) = args.operators else {
         return Ok((supply, None, if args.unasked { Asking::Nobody } else { Asking::Nowhere }));
     };
-    let defaults = Manifests::new(&[], args.source.defaults.as_deref())?.into_defaults();
+    let defaults = operators::defaults(args.source.defaults.as_deref())?;
     let in_force = &environment.ceilings;
     let followed = args.ceilings.as_ref().map(|file| Followed::new(file.clone(), &home.own, Arc::clone(in_force)));
     let mut objects = Objects::watch(pool, &home.own, defaults, (Arc::clone(in_force), followed));

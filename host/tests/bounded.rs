@@ -9,6 +9,9 @@ use bounds::{Calls, check, unbounded};
 #[path = "../core/tests/bounds/mod.rs"]
 mod bounds;
 
+#[path = "../core/tests/sources/mod.rs"]
+mod sources;
+
 const CALLS: Calls<'_> = &[
     (
         "serde_json::from_",

@@ -10,6 +10,9 @@ mod circles;
 #[path = "../core/tests/lengths/mod.rs"]
 mod lengths;
 
+#[path = "../core/tests/sources/mod.rs"]
+mod sources;
+
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let circles = circles::circles(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));

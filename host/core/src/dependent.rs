@@ -247,11 +247,8 @@ pub fn update(
     manager: &Arc<str>,
     budget: &mut Budget,
 ) -> Result<Write, Error> {
-    if dependent.server_side_apply {
-        let only = [("uid", &*actual.header().uid)];
-        return Ok(forced(desired, dependent, manager, &only));
-    }
-    replaced(actual, desired, dependent, manager, budget)
+    let only = [("uid", &*actual.header().uid)];
+    over((actual, &only), desired, dependent, manager, budget)
 }
 
 /// Returns the write that adopts an object that is not ours. Any change since `actual`, on which the decision to
@@ -266,32 +263,24 @@ pub fn adopt(
     manager: &Arc<str>,
     budget: &mut Budget,
 ) -> Result<Write, Error> {
-    if dependent.server_side_apply {
-        let version = actual.version().to_string();
-        let uid = ("uid", &*actual.header().uid);
-        let only = [uid, ("resourceVersion", &version)];
-        return Ok(forced(desired, dependent, manager, &only));
-    }
-    replaced(actual, desired, dependent, manager, budget)
+    let version = actual.version().to_string();
+    let only = [("uid", &*actual.header().uid), ("resourceVersion", &*version)];
+    over((actual, &only), desired, dependent, manager, budget)
 }
 
-/// Returns a forced apply with `only` in its metadata.
-fn forced(desired: &Desired, dependent: &Dependent, manager: &Arc<str>, only: &[(&str, &str)]) -> Write {
-    let verb = Verb::Apply { body: upon(desired.tree(), only), manager: manager.clone(), force: true };
-    sent(desired, dependent, verb)
-}
-
-/// Returns the write that replaces `actual`, with its uid and version.
-fn replaced(
-    actual: &Object,
+/// Returns the write over `actual`: a forced apply with `only` in its metadata, or one that replaces it, with its uid and version.
+fn over(
+    (actual, only): (&Object, &[(&str, &str)]),
     desired: &Desired,
     dependent: &Dependent,
     manager: &Arc<str>,
     budget: &mut Budget,
 ) -> Result<Write, Error> {
-    let verb = Verb::Replace {
-        body: replacement(tree(actual, budget)?, desired.tree()).to_string(),
-        manager: manager.clone(),
+    let manager = manager.clone();
+    let verb = if dependent.server_side_apply {
+        Verb::Apply { body: upon(desired.tree(), only), manager, force: true }
+    } else {
+        Verb::Replace { body: replacement(tree(actual, budget)?, desired.tree()).to_string(), manager }
     };
     Ok(sent(desired, dependent, verb))
 }

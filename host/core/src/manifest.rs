@@ -53,6 +53,7 @@ pub(crate) use conditions::LONGEST_MANAGER;
 pub use conditions::StatusConditions;
 pub use config::{ConfigValue, Holder, Tenant};
 pub use definition::definition;
+pub(crate) use definition::of_kind;
 use dependent::Applied;
 pub use dependent::{
     Called, Condition, Conditions, Dependent, GenericMatching, Manage, Matching, OnImmutable, OnRename, Workflow,

@@ -228,6 +228,11 @@ impl Source {
         &self.spec
     }
 
+    /// Returns true if it watches another cluster than `other`.
+    pub fn is_apart_from(&self, other: &Self) -> bool {
+        self.spec.cluster != other.spec.cluster
+    }
+
     /// Returns a source that continues where another one of its kind ends: it has seen the same objects, and takes
     /// over the own writes, none of which may be under way. The caller attaches it to every cache that it is to read,
     /// and detaches it from the others; once the one before is told no more, it calls [`Source::hand_over`].

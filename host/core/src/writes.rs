@@ -247,7 +247,7 @@ fn source(context: &WriteContext<'_>, request: &Request, primary: &Object) -> Re
         let found = context.secondaries.get(&**name).cloned();
         let found = found.or_else(|| context.registered.watched().get(&**name).cloned());
         let found = found.filter(|source| source.spec().gvk == request.target.gvk);
-        if let Some(source) = found.as_ref().filter(|source| context.is_elsewhere(source)) {
+        if let Some(source) = found.as_ref().filter(|source| source.is_apart_from(context.primaries)) {
             return Err(elsewhere(source));
         }
         let missing =

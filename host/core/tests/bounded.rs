@@ -7,6 +7,7 @@ use std::path::Path;
 use bounds::{Calls, check, unbounded};
 
 mod bounds;
+mod sources;
 
 const CALLS: Calls<'_> = &[
     (

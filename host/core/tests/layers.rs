@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use sources::files;
 
 mod circles;
 mod lengths;
+mod sources;
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
@@ -136,18 +139,4 @@ fn name(text: &str) -> &str {
 /// Returns the number of a module's row, counted from one.
 fn row(module: &str) -> Option<usize> {
     ROWS.iter().position(|row| row.contains(&module)).map(|row| row + 1)
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            files.extend(self::files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
 }

@@ -53,7 +53,7 @@ async fn put(session: &mut Session, archive: &Archive, load: &Load) -> anyhow::R
     let failed = failed("load", &load.to);
     for part in parts(load) {
         let bytes = archive.part(part, read::COMPONENT)?;
-        session.put_part(part, bytes.into()).await.map_err(&failed)?;
+        session.upload(part, bytes.into()).await.map_err(&failed)?;
     }
     session.put_component(load).await.map_err(&failed)?;
     for signatures in &load.signatures {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use capstan_core::registry::answer::Part;
-use capstan_core::registry::artifact::{Descriptor, MANIFEST};
+use capstan_core::registry::artifact::MANIFEST;
 use capstan_core::registry::layout::{Load, Signatures};
 use capstan_core::registry::referrers::Carried;
 use capstan_core::registry::{Failure, Kind, Reference, referrers};
@@ -62,14 +62,6 @@ impl Session {
             }
         }
         Ok((all, left_out))
-    }
-
-    /// Uploads a part as it is, unless it is there.
-    ///
-    /// # Errors
-    /// Why it is not.
-    pub async fn put_part(&mut self, part: &Descriptor, bytes: Bytes) -> Result<(), Failure> {
-        self.upload(part, bytes).await
     }
 
     /// Puts the manifest of a component under the reference, all of whose parts are there.

@@ -52,7 +52,10 @@ impl Session {
     }
 
     /// Uploads a part, unless it is there.
-    pub(super) async fn upload(&mut self, part: &Descriptor, bytes: Bytes) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn upload(&mut self, part: &Descriptor, bytes: Bytes) -> Result<(), Failure> {
         if self.says_to_have(part).await {
             return Ok(());
         }

@@ -29,52 +29,63 @@ const WHOLE: &str = "x-kubernetes-preserve-unknown-fields";
 pub fn definition() -> Value {
     let root = raw::schema();
     let spec = structural(&root, root.pointer("/properties/spec").unwrap_or(&Value::Null));
-    let column = |name: &str, kind: &str, path: &str, says: &str| json!({ "name": name, "type": kind, "jsonPath": path, "description": says });
     let ready = ".status.conditions[?(@.type==\"Ready\")].status";
     let columns = [
-        column(
+        [
             "State",
             "string",
             ".status.state",
             "How it is: Loading, Active, Waiting, Outdated, WaitingForApproval or Failed",
-        ),
-        column("Version", "integer", ".status.version", "Counts what has been in force"),
-        column("Digest", "string", ".status.digest", "The components in force"),
-        column("Ready", "string", ready, "Whether what it says is in force, and has all that it needs"),
-        column("Age", "date", ".metadata.creationTimestamp", "Since when it is there"),
+        ],
+        ["Version", "integer", ".status.version", "Counts what has been in force"],
+        ["Digest", "string", ".status.digest", "The components in force"],
+        ["Ready", "string", ready, "Whether what it says is in force, and has all that it needs"],
+        ["Age", "date", ".metadata.creationTimestamp", "Since when it is there"],
     ];
     let description = "An operator that the daemon Capstan runs: components of registries, or templates, and the controllers that they serve.";
-    let schema = json!({
-        "type": "object",
-        "description": description,
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": { "type": "string" },
-            "kind": { "type": "string" },
-            "metadata": { "type": "object" },
-            "spec": spec,
-            "status": status(),
-        },
-    });
-    let version = json!({
-        "name": "v1alpha1",
-        "served": true,
-        "storage": true,
-        "subresources": { "status": {} },
-        "additionalPrinterColumns": columns,
-        "schema": { "openAPIV3Schema": schema },
-    });
+    let schema = json!({ "description": description });
+    let version = json!({ "subresources": { "status": {} } });
+    let names = json!({ "categories": ["capstan"] });
+    of_kind("Operator", &columns, json!({ "spec": spec, "status": status() }), [schema, version, names])
+}
+
+/// Returns the definition of a kind of `capstan.dev/v1alpha1` with these fields. `schema`, `version` and `names` are what is said there beside
+/// what is said of each kind.
+pub(crate) fn of_kind(kind: &str, columns: &[[&str; 4]], fields: Value, [schema, version, names]: [Value; 3]) -> Value {
+    let column = |[name, kind, path, says]: &[&str; 4]| json!({ "name": name, "type": kind, "jsonPath": path, "description": says });
+    let columns: Vec<_> = columns.iter().map(column).collect();
+    let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
+    let of_all =
+        json!({ "apiVersion": { "type": "string" }, "kind": { "type": "string" }, "metadata": { "type": "object" } });
+    let schema = with(json!({ "type": "object", "required": ["spec"], "properties": with(of_all, fields) }), schema);
+    let version = with(
+        json!({
+            "name": "v1alpha1",
+            "served": true,
+            "storage": true,
+            "additionalPrinterColumns": columns,
+            "schema": { "openAPIV3Schema": schema },
+        }),
+        version,
+    );
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": { "name": "operators.capstan.dev" },
+        "metadata": { "name": format!("{plural}.capstan.dev") },
         "spec": {
             "group": "capstan.dev",
             "scope": "Namespaced",
-            "names": { "kind": "Operator", "listKind": "OperatorList", "plural": "operators", "singular": "operator", "categories": ["capstan"] },
+            "names": with(json!({ "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular }), names),
             "versions": [version],
         },
     })
+}
+
+/// Returns the fields of both.
+fn with(one: Value, other: Value) -> Value {
+    let fields = |value: Value| if let Value::Object(fields) = value { fields } else { Map::new() };
+    fields(one).into_iter().chain(fields(other)).collect()
 }
 
 /// Returns the schema of a text.

@@ -307,7 +307,7 @@ impl Dependent {
 impl Applied {
     /// Whether dependents of a kind are written and compared by server-side apply if the manifest says nothing of that.
     pub(super) fn of(&self, gvk: &Gvk) -> bool {
-        self.usual && !self.except.iter().any(|(group, kind)| (group, kind) == (&gvk.group, &gvk.kind))
+        self.usual && !self.except.contains(&gvk.group_kind())
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::filters::Question;
 use super::filters::{OBJECT, OLD_OBJECT};
-use super::{ByIndex, Controller, Filters, Keys, Mapper, Secondaries, Source};
+use super::{Controller, Filters, Keys, Mapper, Source};
 use crate::object::fields::Fields;
 use crate::object::pointer::Pointer;
 
@@ -68,11 +68,7 @@ pub struct Bound {
 impl Controller {
     /// Returns the fields that stay of primaries that are forgotten: what leads from them to secondaries and to keys of indexes.
     pub fn stays(&self) -> Fields {
-        let secondaries = self.sources.values().filter_map(|source| source.secondaries.as_ref());
-        let named = secondaries.filter_map(|secondaries| match secondaries {
-            Secondaries::Named(keys) => Some(keys),
-            Secondaries::Export(_) => None,
-        });
+        let named = self.sources.values().filter_map(|source| source.secondaries.as_ref()?.keys());
         Fields::only(pointers(self.indexes.values().chain(named))).meet(&self.keep.fields())
     }
 }
@@ -80,15 +76,7 @@ impl Controller {
 impl Source {
     /// Returns the fields that stay of objects that are forgotten: what leads from them to primaries and to keys of indexes.
     pub fn stays(&self) -> Fields {
-        let mapper = match &self.mapper {
-            Mapper::OwnerReference
-            | Mapper::OwnerKind
-            | Mapper::Annotations(_)
-            | Mapper::Labels(_)
-            | Mapper::Export(_) => None,
-            Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
-        };
-        let keys = mapper.into_iter().chain(self.indexes.values());
+        let keys = self.mapper.keys().into_iter().chain(self.indexes.values());
         self.with_mapped(Fields::only(pointers(keys))).meet(&self.fields())
     }
 
@@ -108,15 +96,7 @@ impl Source {
 
     /// Returns the fields of its objects at which its settings look, each with the name of that setting.
     pub(super) fn looks_at(&self) -> Vec<(&'static str, Path)> {
-        let mapper = match &self.mapper {
-            Mapper::OwnerReference
-            | Mapper::OwnerKind
-            | Mapper::Annotations(_)
-            | Mapper::Labels(_)
-            | Mapper::Export(_) => None,
-            Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
-        };
-        let mapper = mapper.into_iter().flat_map(|keys| named("mapper", of_keys(keys, OBJECT)));
+        let mapper = self.mapper.keys().into_iter().flat_map(|keys| named("mapper", of_keys(keys, OBJECT)));
         mapper.chain(of_both(&self.filters, self.indexes.values())).collect()
     }
 }

@@ -75,6 +75,26 @@ impl Default for MappingKeys {
     }
 }
 
+impl Mapper {
+    /// Returns the keys by which it finds primaries, if it does.
+    pub(super) fn keys(&self) -> Option<&Keys> {
+        match self {
+            Self::Named(keys) | Self::Index(ByIndex { key: keys, .. }) => Some(keys),
+            Self::OwnerReference | Self::OwnerKind | Self::Annotations(_) | Self::Labels(_) | Self::Export(_) => None,
+        }
+    }
+}
+
+impl Secondaries {
+    /// Returns the keys by which it finds secondaries, if it does.
+    pub(super) fn keys(&self) -> Option<&Keys> {
+        match self {
+            Self::Named(keys) => Some(keys),
+            Self::Export(_) => None,
+        }
+    }
+}
+
 impl Keys {
     /// Whether finding them costs much more than a look at the text of an object.
     pub fn is_costly(&self) -> bool {

@@ -170,19 +170,19 @@ impl fmt::Display for Bytes {
 // === impl numbers ===
 
 macro_rules! numbers {
-    ($($type:ident from $least:literal to $most:literal),* $(,)?) => {
+    ($what:literal, $json:literal, $read:ident: $($type:ident from $least:literal to $most:literal),* $(,)?) => {
         $(
             impl Form for $type {
-                const WHAT: &'static str = concat!("a whole number from ", $least, " to ", $most);
+                const WHAT: &'static str = concat!("a ", $what, " from ", $least, " to ", $most);
 
                 fn number(number: &Number) -> Result<Self, String> {
-                    let within = whole(number).filter(|n| ($least..=$most).contains(n));
+                    let within = $read(number, $least, $most);
                     within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
                 }
 
                 fn schema() -> Schema {
-                    let title = concat!("whole number from ", $least, " to ", $most);
-                    json_schema!({ "title": title, "type": "integer", "minimum": $least, "maximum": $most })
+                    let title = concat!($what, " from ", $least, " to ", $most);
+                    json_schema!({ "title": title, "type": $json, "minimum": $least, "maximum": $most })
                 }
             }
         )*
@@ -191,6 +191,7 @@ macro_rules! numbers {
 
 // What is beyond is a slip of the pen, or meant to do harm: no machine has room for it.
 numbers!(
+    "whole number", "integer", whole:
     Workers from 1 to 1024,
     Counted from 1 to 10_000,
     Objects from 1 to 10_000,
@@ -201,34 +202,14 @@ numbers!(
     Registered from 1 to 64,
 );
 
-fn whole(number: &Number) -> Option<u32> {
-    number.as_u64().and_then(|n| u32::try_from(n).ok())
+numbers!("number", "number", real: Factor from 1 to 100, Share from 0 to 1);
+
+fn whole(number: &Number, least: u32, most: u32) -> Option<u32> {
+    number.as_u64().and_then(|n| u32::try_from(n).ok()).filter(|n| (least..=most).contains(n))
 }
 
-impl Form for Factor {
-    const WHAT: &'static str = "a number from 1 to 100";
-
-    fn number(number: &Number) -> Result<Self, String> {
-        let within = number.as_f64().filter(|factor| (1.0..=100.0).contains(factor));
-        within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
-    }
-
-    fn schema() -> Schema {
-        json_schema!({ "title": "number from 1 to 100", "type": "number", "minimum": 1, "maximum": 100 })
-    }
-}
-
-impl Form for Share {
-    const WHAT: &'static str = "a number from 0 to 1";
-
-    fn number(number: &Number) -> Result<Self, String> {
-        let within = number.as_f64().filter(|share| (0.0..=1.0).contains(share));
-        within.map(Self).ok_or_else(|| format!("expected {}", Self::WHAT))
-    }
-
-    fn schema() -> Schema {
-        json_schema!({ "title": "number from 0 to 1", "type": "number", "minimum": 0, "maximum": 1 })
-    }
+fn real(number: &Number, least: u32, most: u32) -> Option<f64> {
+    number.as_f64().filter(|n| (f64::from(least)..=f64::from(most)).contains(n))
 }
 
 #[cfg(test)]

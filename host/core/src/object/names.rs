@@ -123,6 +123,11 @@ impl Gvk {
         Ok(Self { group: group.into(), version: version.into(), kind: kind.into() })
     }
 
+    /// Returns group and kind: what its objects are in each version.
+    pub(crate) fn group_kind(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::clone(&self.group), Arc::clone(&self.kind))
+    }
+
     /// Returns true if objects of both are the same, perhaps in different versions.
     pub fn is_kind_of(&self, other: &Self) -> bool {
         self.group == other.group && self.kind == other.kind

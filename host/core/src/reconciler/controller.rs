@@ -121,13 +121,8 @@ impl Controller {
         self.elsewhere_of(source).is_some_and(|elsewhere| (elsewhere.away)())
     }
 
-    /// Returns true if a source watches another cluster than that of the primaries.
-    pub(super) fn is_elsewhere(&self, source: &Source) -> bool {
-        source.spec().cluster != self.primaries.spec().cluster
-    }
-
     fn elsewhere_of(&self, source: &Source) -> Option<&Elsewhere> {
-        let name = source.spec().cluster.as_ref().filter(|_| self.is_elsewhere(source))?;
+        let name = source.spec().cluster.as_ref().filter(|_| source.is_apart_from(&self.primaries))?;
         self.elsewhere.get(name)
     }
 

@@ -41,8 +41,8 @@ const SOME: usize = 64;
 impl Visitor<'_> {
     pub(super) async fn walk(&self, graph: &Graph) -> WorkflowResult {
         self.run.forget_found();
-        let kind = |spec: &Dependent| (Arc::clone(&spec.gvk.group), Arc::clone(&spec.gvk.kind));
-        let walk = Walk::new(graph, self.mode).of_kinds(|name| self.workflow.dependents.get(name).map(kind));
+        let kind = |name: &str| Some(self.workflow.dependents.get(name)?.gvk.group_kind());
+        let walk = Walk::new(graph, self.mode).of_kinds(kind);
         let visits = workflow::run(walk, |step| self.visit(step));
         let (mut result, settled) = visits.await;
         self.settle_names(&settled, &mut result).await;

@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
                 let mut seen = Vec::<Arc<Source>>::new();
                 let all = controller.secondaries.values().chain(registered.values());
                 // CU-4: what another cluster has of the kind is asked for by the source's name.
-                let here = |source: &&Arc<Source>| !controller.is_elsewhere(source);
+                let here = |source: &&Arc<Source>| !source.is_apart_from(&controller.primaries);
                 for source in all.filter(|source| source.spec().gvk == *gvk).filter(here) {
                     if !seen.iter().any(|other| Arc::ptr_eq(other, source)) {
                         seen.push(Arc::clone(source));

@@ -69,11 +69,6 @@ impl WriteContext<'_> {
             || self.is_registered(source)
     }
 
-    /// Returns true if a source watches another cluster than the one that is written.
-    pub(super) fn is_elsewhere(&self, source: &Source) -> bool {
-        source.spec().cluster != self.primaries.spec().cluster
-    }
-
     fn is_registered(&self, source: &Arc<Source>) -> bool {
         self.registered.watched().values().any(|found| Arc::ptr_eq(found, source))
     }

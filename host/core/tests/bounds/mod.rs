@@ -1,7 +1,9 @@
 //! Finds where a document is made, or worked on, without a budget that pays for it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use super::sources::files;
 
 /// What makes a tree of a text, or works on trees without a bound, beside where it may stand and why.
 pub(crate) type Calls<'a> = &'a [(&'a str, &'a [(&'a str, &'a str)])];
@@ -10,9 +12,12 @@ pub(crate) type Calls<'a> = &'a [(&'a str, &'a [(&'a str, &'a str)])];
 pub(crate) fn unbounded(src: &Path, calls: Calls<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for file in files(src) {
-        let name = file.strip_prefix(src).expect("a file below src").to_string_lossy().into_owned();
+        let name = file.strip_prefix(src).expect("a file below src");
+        if name.iter().any(|part| part == "tests" || part == "tests.rs") {
+            continue;
+        }
         let text = fs::read_to_string(&file).expect("a source file");
-        problems.extend(check(&name, &text, calls));
+        problems.extend(check(&name.to_string_lossy(), &text, calls));
     }
     problems
 }
@@ -33,20 +38,4 @@ pub(crate) fn check(name: &str, text: &str, calls: Calls<'_>) -> Vec<String> {
         }
     }
     problems
-}
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() && !path.ends_with("tests") {
-            found.extend(files(&path));
-        } else if path.is_file()
-            && path.extension().is_some_and(|kind| kind == "rs")
-            && path.file_name().is_some_and(|name| name != "tests.rs")
-        {
-            found.push(path);
-        }
-    }
-    found
 }

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use super::sources::files;
 
 /// What each module imports, as paths from the root of the crate: `plugin::loader`.
 type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -49,18 +51,6 @@ pub(crate) fn found_in(imports: &Imports) -> Vec<String> {
         }
     }
     circles.into_values().collect()
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder");
-    let paths = entries.map(|entry| entry.expect("an entry").path());
-    paths
-        .flat_map(|path| match path.extension() {
-            _ if path.is_dir() => files(&path),
-            Some(extension) if extension == "rs" => vec![path],
-            _ => Vec::new(),
-        })
-        .collect()
 }
 
 /// Returns a file's module; nothing for the root.

@@ -1,26 +1,21 @@
 //! Finds files that are too long to be read at once.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use super::sources::files;
 
 /// The most lines of a file, beside its tests.
 const MOST: usize = 500;
 
 /// Returns the files below a folder that are too long, with their lines.
 pub(crate) fn long(src: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(src).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(long(&path));
-        } else if !path.ends_with("tests.rs") {
-            let lines = lines(&fs::read_to_string(&path).expect("a source file"));
-            if lines > MOST {
-                found.push(format!("{}: {lines} lines beside its tests, and at most {MOST} may be", path.display()));
-            }
-        }
-    }
-    found
+    let told = |file: PathBuf| {
+        let lines = lines(&fs::read_to_string(&file).expect("a source file"));
+        let text = || format!("{}: {lines} lines beside its tests, and at most {MOST} may be", file.display());
+        (lines > MOST).then(text)
+    };
+    files(src).into_iter().filter(|file| !file.ends_with("tests.rs")).filter_map(told).collect()
 }
 
 fn lines(text: &str) -> usize {

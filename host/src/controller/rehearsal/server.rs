@@ -113,12 +113,12 @@ impl State {
             (_, None) => return Err(refused(Reason::Missing, 404, "it does not exist")),
             (Verb::Replace { body, .. }, Some(old)) => {
                 let body = read(body)?;
-                upon(&body, Some(&old))?;
+                upon(&body, &old)?;
                 body
             }
             (Verb::Apply { body, .. } | Verb::MergePatch { body, .. }, Some(old)) => {
                 let body = read(body)?;
-                upon(&body, Some(&old))?;
+                upon(&body, &old)?;
                 merged(old, &body)?
             }
             (Verb::JsonPatch { patch, .. }, Some(old)) => {
@@ -324,10 +324,10 @@ fn merged(mut old: Value, new: &Value) -> Result<Value, Error> {
 }
 
 /// Refuses what is meant for another object, or another version of it.
-fn upon(body: &Value, old: Option<&Value>) -> Result<(), Error> {
+fn upon(body: &Value, old: &Value) -> Result<(), Error> {
     for field in ["uid", "resourceVersion"] {
         let wanted = body["metadata"][field].as_str();
-        if wanted.is_some() && wanted != old.and_then(|old| old["metadata"][field].as_str()) {
+        if wanted.is_some() && wanted != old["metadata"][field].as_str() {
             return Err(refused(Reason::Conflict, 409, &format!("it has another {field}")));
         }
     }

@@ -38,7 +38,7 @@ async fn load(from: (&Fake, &str), load: &Load) {
     let signatures = load.signatures.iter().flat_map(|signatures| &signatures.carried.parts);
     for part in [&load.artifact.config, &load.artifact.layer].into_iter().chain(signatures) {
         let bytes = from.0.kept(&format!("{}/{}", from.1, part.digest)).unwrap();
-        session.put_part(part, bytes).await.unwrap();
+        session.upload(part, bytes).await.unwrap();
     }
     session.put_component(load).await.unwrap();
     for signatures in &load.signatures {

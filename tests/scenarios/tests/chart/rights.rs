@@ -29,6 +29,14 @@ fn printed(manifest: &Value, flags: &[&str]) -> Vec<Value> {
     sorted(list["items"].as_array().unwrap().clone())
 }
 
+/// Returns a document of the daemon's own, and a file with it.
+fn document(kind: &str, spec: Value) -> (Value, tempfile::NamedTempFile) {
+    let document = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": kind, "spec": spec });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, document.to_string()).unwrap();
+    (document, file)
+}
+
 /// Returns what the chart makes of a manifest in namespace `home`.
 fn installed(manifest: &Value, rbac: &Value) -> Vec<Value> {
     installed_with(manifest, &json!({ "rbac": rbac }))
@@ -294,10 +302,7 @@ fn the_chart_gives_the_rights_that_the_daemon_prints_for_ceilings() {
         },
         "more": { "namespaces": ["c"], "serviceAccounts": ["pages"], "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }] },
     });
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let document =
-        json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": ceilings } });
-    fs::write(&file, document.to_string()).unwrap();
+    let (document, file) = document("Ceilings", json!({ "ceilings": ceilings }));
     let at = |own: &str| run(&["rbac", "-o", "json", "--namespace", own, "--ceilings", file.path().to_str().unwrap()]);
     let (code, out, err) = at("home");
     assert_eq!(code, 0, "{err}");
@@ -325,10 +330,7 @@ fn roles_of_kubernetes_collect_what_people_may_do_with_operators_and_primaries()
     manifest["spec"]["controllers"]["secrets"] = secrets;
     let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
     let ceilings = json!({ "teams": { "namespaces": ["team-a"], "serviceAccounts": ["pages"], "rules": rules } });
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let document =
-        json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Ceilings", "spec": { "ceilings": ceilings } });
-    fs::write(&file, document.to_string()).unwrap();
+    let (_, file) = document("Ceilings", json!({ "ceilings": ceilings }));
     let flags = ["--aggregate-to", "view,edit,admin", "--plural", "Tenant.example.com=tenantry"];
     let flags = [&flags[..], &["--ceilings", file.path().to_str().unwrap()]].concat();
     let values = json!({
@@ -394,9 +396,7 @@ fn the_defaults_of_the_daemon_count_for_both() {
         json!({ "dependents": { "serverSideApplyExcept": [] } }),
         json!({ "controllers": { "serverSideApply": false } }),
     ] {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let document = json!({ "apiVersion": "capstan.dev/v1alpha1", "kind": "Defaults", "spec": defaults });
-        fs::write(&file, document.to_string()).unwrap();
+        let (_, file) = document("Defaults", defaults.clone());
         let printed = printed(&manifest, &["--defaults", file.path().to_str().unwrap()]);
         assert_eq!(installed_with(&manifest, &json!({ "defaults": defaults })), printed, "{defaults}");
     }

@@ -1,7 +1,5 @@
 //! What the daemon's defaults mean: a field of them is as that of a manifest, and what dependents leave out is as they say.
 
-use std::sync::Arc;
-
 use super::super::Applied;
 use super::super::raw::{self, Maybe, defaults};
 use super::Check;
@@ -64,7 +62,7 @@ impl Check<'_> {
         let listed = located(&raw.server_side_apply_except).map(|Located { value, .. }| {
             let read = value.iter().filter_map(Slot::read);
             let kinds = read.filter_map(|Located { value, place }| self.gvk(&value.api_version, &value.kind, *place));
-            kinds.map(|gvk| (Arc::clone(&gvk.group), Arc::clone(&gvk.kind))).collect()
+            kinds.map(|gvk| gvk.group_kind()).collect()
         });
         Applied { usual: flag(&raw.server_side_apply, true), except: listed.unwrap_or(usual.except) }
     }

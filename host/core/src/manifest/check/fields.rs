@@ -33,27 +33,24 @@ pub(super) fn time(field: &MaybeLeaf<Time>, default: Duration) -> Duration {
     get(field).map_or(default, |Scalar(Time(duration))| *duration)
 }
 
+/// Returns a time, if there is to be one.
+fn interval(field: &Interval, default: Option<Duration>) -> Option<Duration> {
+    get(field).map_or(default, |field| match field {
+        OrWord::Word(_) => None,
+        OrWord::Value(Scalar(Time(interval))) => Some(*interval),
+    })
+}
+
 pub(super) fn min_reschedule(field: &Interval) -> Duration {
-    match get(field) {
-        None => Duration::from_millis(100),
-        Some(OrWord::Word(_)) => Duration::ZERO,
-        Some(OrWord::Value(Scalar(Time(interval)))) => *interval,
-    }
+    interval(field, Some(Duration::from_millis(100))).unwrap_or_default()
 }
 
 pub(super) fn max_interval(field: &Interval) -> Option<Duration> {
-    match get(field) {
-        None => Some(Duration::from_hours(10)),
-        Some(OrWord::Word(_)) => None,
-        Some(OrWord::Value(Scalar(Time(interval)))) => Some(*interval),
-    }
+    interval(field, Some(Duration::from_hours(10)))
 }
 
 pub(super) fn run_timeout(field: &Interval) -> Option<Duration> {
-    match get(field) {
-        None | Some(OrWord::Word(_)) => None,
-        Some(OrWord::Value(Scalar(Time(timeout)))) => Some(*timeout),
-    }
+    interval(field, None)
 }
 
 pub(super) fn workers(field: &MaybeLeaf<Workers>, default: usize) -> usize {

@@ -7,8 +7,8 @@ use super::super::keep::{Keep, Path, Stored, named, of_both, of_keys};
 use super::super::raw::{self, Maybe};
 use super::super::units::{Bytes, Objects, Time};
 use super::super::{
-    Bound, ByIndex, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Node, Outside, Reconciler,
-    Secondaries, Source, StatusConditions, Workflow,
+    Bound, Condition, Conditions, Dependent, Events, Filters, Keys, Mapper, Node, Outside, Reconciler, Secondaries,
+    Source, StatusConditions, Workflow,
 };
 use super::conditions::looked_at;
 use super::{Check, flag, get, located};
@@ -96,15 +96,12 @@ impl Check<'_> {
         let Some(Located { place, .. }) = located(field) else {
             return;
         };
-        let mapper = match &source.mapper {
-            Mapper::Named(keys) | Mapper::Index(ByIndex { key: keys, .. }) => Some(keys),
-            Mapper::OwnerReference | Mapper::OwnerKind | Mapper::Annotations(_) | Mapper::Labels(_) => None,
-            Mapper::Export(_) => {
-                self.fault(*place, "found `bounded` beside an export in `mapper`, which can't be asked about what is forgotten; expected a pointer there");
-                None
-            }
-        };
-        let named = mapper
+        if matches!(source.mapper, Mapper::Export(_)) {
+            self.fault(*place, "found `bounded` beside an export in `mapper`, which can't be asked about what is forgotten; expected a pointer there");
+        }
+        let named = source
+            .mapper
+            .keys()
             .map(|keys| ("mapper", keys))
             .into_iter()
             .chain(source.indexes.values().map(|keys| ("indexes", keys)));
@@ -187,11 +184,7 @@ pub(super) fn of_primaries<'w>(
     sources: &BTreeMap<Arc<str>, Source>,
     (workflows, reconciler): (impl Iterator<Item = &'w Workflow>, &Reconciler),
 ) -> Vec<(&'static str, Path)> {
-    let secondaries = sources.values().filter_map(|source| source.secondaries.as_ref());
-    let keys = secondaries.filter_map(|secondaries| match secondaries {
-        Secondaries::Named(keys) => Some(keys),
-        Secondaries::Export(_) => None,
-    });
+    let keys = sources.values().filter_map(|source| source.secondaries.as_ref()?.keys());
     let secondaries = keys.flat_map(|keys| named("secondaries", of_keys(keys, PRIMARY)));
     let dependents = workflows.flat_map(Workflow::nodes);
     let dependents = dependents.flat_map(|(_, node)| named("dependents", of_node(node)));

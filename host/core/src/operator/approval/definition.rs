@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::manifest::of_kind;
+
 /// The most components of an operator.
 const COMPONENTS: u32 = 64;
 
@@ -17,48 +19,17 @@ pub fn definition() -> Value {
         "fieldPath": ".spec.operator",
     });
     let schema = json!({
-        "type": "object",
         "description": "The approval of one version of an operator, which wants more than the one in force and waits (`onNewVersion: ask`). `capstan approve` writes it.",
-        "required": ["spec"],
         "x-kubernetes-validations": [named],
-        "properties": {
-            "apiVersion": { "type": "string" },
-            "kind": { "type": "string" },
-            "metadata": { "type": "object" },
-            "spec": spec(),
-        },
     });
-    let column = |name: &str, kind: &str, path: &str, says: &str| json!({ "name": name, "type": kind, "jsonPath": path, "description": says });
     let columns = [
-        column("Given", "string", ".spec.given", "The digest of all that the approved version is given"),
-        column("By", "string", ".spec.by", "Who says to have approved it"),
-        column("Reason", "string", ".spec.reason", "Why"),
-        column("Age", "date", ".metadata.creationTimestamp", "Since when it is there"),
+        ["Given", "string", ".spec.given", "The digest of all that the approved version is given"],
+        ["By", "string", ".spec.by", "Who says to have approved it"],
+        ["Reason", "string", ".spec.reason", "Why"],
+        ["Age", "date", ".metadata.creationTimestamp", "Since when it is there"],
     ];
-    let version = json!({
-        "name": "v1alpha1",
-        "served": true,
-        "storage": true,
-        "additionalPrinterColumns": columns,
-        "schema": { "openAPIV3Schema": schema },
-    });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": "operatorapprovals.capstan.dev" },
-        "spec": {
-            "group": "capstan.dev",
-            "scope": "Namespaced",
-            "names": {
-                "kind": "OperatorApproval",
-                "listKind": "OperatorApprovalList",
-                "plural": "operatorapprovals",
-                "singular": "operatorapproval",
-                "shortNames": ["opap"],
-            },
-            "versions": [version],
-        },
-    })
+    let names = json!({ "shortNames": ["opap"] });
+    of_kind("OperatorApproval", &columns, json!({ "spec": spec() }), [schema, json!({}), names])
 }
 
 /// Returns the schema of what an approval says.

@@ -109,8 +109,7 @@ impl Visitor<'_> {
                 };
                 // The version that it was marked with may be served no more.
                 let own = &self.run.controller.spec.primary;
-                let same = gvk.group == own.group && gvk.kind == own.kind;
-                let looking = self.run.controller.cluster.look(if same { own } else { &gvk }, &key);
+                let looking = self.run.controller.cluster.look(if gvk.is_kind_of(own) { own } else { &gvk }, &key);
                 match self.run.asked(looking).await {
                     Ok(Some(primary)) => *primary.header().uid != *mark.primary.uid,
                     Ok(None) => true,

@@ -163,10 +163,9 @@ impl Visitor<'_> {
 
     /// Returns the other dependents of the controller whose objects are of the same kind.
     pub(super) fn others(&self, name: &str, spec: &Dependent) -> impl Iterator<Item = (&Arc<str>, &Dependent)> {
-        let kind = |spec: &Dependent| (Arc::clone(&spec.gvk.group), Arc::clone(&spec.gvk.kind));
-        let (name, own) = (name.to_owned(), kind(spec));
+        let (name, own) = (name.to_owned(), spec.gvk.clone());
         let all = self.run.controller.spec.dependents();
-        all.filter(move |(other, spec)| ***other != *name && kind(spec) == own)
+        all.filter(move |(other, spec)| ***other != *name && spec.gvk.is_kind_of(&own))
     }
 
     /// Returns the key of a dependent's object, and asks for its desired state if necessary; `None` if the dependent

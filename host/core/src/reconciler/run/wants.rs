@@ -18,26 +18,22 @@ impl Wants {
     /// # Errors
     /// The other one that wants it.
     pub(super) fn take(&mut self, gvk: &Gvk, key: &ObjectRef, dependent: &Arc<str>) -> Result<(), Arc<str>> {
-        let taken = self.0.entry(kind(gvk)).or_default();
+        let taken = self.0.entry(gvk.group_kind()).or_default();
         let first = taken.entry(key.clone()).or_insert_with(|| Arc::clone(dependent));
         if first == dependent { Ok(()) } else { Err(Arc::clone(first)) }
     }
 
     /// Returns the dependent that wants an object.
     pub(super) fn by(&self, gvk: &Gvk, key: &ObjectRef) -> Option<Arc<str>> {
-        self.0.get(&kind(gvk))?.get(key).cloned()
+        self.0.get(&gvk.group_kind())?.get(key).cloned()
     }
 
     /// Takes in that a dependent wants nothing any more, or something else.
     pub(super) fn release(&mut self, gvk: &Gvk, dependent: &str) {
-        if let Some(taken) = self.0.get_mut(&kind(gvk)) {
+        if let Some(taken) = self.0.get_mut(&gvk.group_kind()) {
             taken.retain(|_, by| **by != *dependent);
         }
     }
-}
-
-fn kind(gvk: &Gvk) -> Kind {
-    (Arc::clone(&gvk.group), Arc::clone(&gvk.kind))
 }
 
 #[cfg(test)]
