@@ -61,8 +61,8 @@ pub(crate) fn start(
     if let Some(tool) = options.extras.iter().find(|tool| Tool::BASE.contains(tool)) {
         bail!("{tool} is part of every control plane, not an extra");
     }
-    if options.extras.contains(&Tool::Helm) {
-        bail!("helm is no part of a control plane: `prepare` builds it");
+    if let Some(tool) = options.extras.iter().find(|tool| matches!(tool, Tool::Helm | Tool::Cosign)) {
+        bail!("{tool} is no part of a control plane: `prepare` builds it");
     }
     let mut tries = 1;
     loop {
@@ -202,7 +202,12 @@ impl Launch<'_> {
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
                 flags.extend(self.options.controller_manager_flags.iter().cloned());
             }
-            Tool::KubeScheduler | Tool::Etcd | Tool::KubeApiserver | Tool::Kubectl | Tool::Helm => {
+            Tool::KubeScheduler
+            | Tool::Etcd
+            | Tool::KubeApiserver
+            | Tool::Kubectl
+            | Tool::Helm
+            | Tool::Cosign => {
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
             }
         }

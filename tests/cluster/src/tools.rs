@@ -44,6 +44,8 @@ pub enum Tool {
     Kwok,
     /// Installs charts; not a part of a control plane, only for tests of a chart.
     Helm,
+    /// Signs what registries have; not a part of a control plane, only for tests of signatures.
+    Cosign,
 }
 
 /// A step in preparing and starting a control plane.
@@ -108,6 +110,11 @@ static KWOK: Module =
     Module { name: "kwok", go_mod: include_str!("../go/kwok/go.mod"), go_sum: include_str!("../go/kwok/go.sum") };
 static HELM: Module =
     Module { name: "helm", go_mod: include_str!("../go/helm/go.mod"), go_sum: include_str!("../go/helm/go.sum") };
+static COSIGN: Module = Module {
+    name: "cosign",
+    go_mod: include_str!("../go/cosign/go.mod"),
+    go_sum: include_str!("../go/cosign/go.sum"),
+};
 
 /// Returns the binaries asked for, and builds those that are missing; one build at a time per cache.
 ///
@@ -122,7 +129,7 @@ pub fn prepare(needs: &BTreeSet<Tool>, progress: &dyn Fn(Progress)) -> Result<To
             tools.binaries.insert(*tool, binary);
         }
     }
-    for module in [&CONTROL_PLANE, &KWOK, &HELM] {
+    for module in [&CONTROL_PLANE, &KWOK, &HELM, &COSIGN] {
         let wanted =
             needs.iter().filter(|tool| !tools.binaries.contains_key(tool) && tool.module().name == module.name);
         let wanted: Vec<Tool> = wanted.copied().collect();
@@ -189,6 +196,7 @@ impl Tool {
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
             Self::Helm => "helm",
+            Self::Cosign => "cosign",
         }
     }
 
@@ -201,6 +209,7 @@ impl Tool {
             Self::KubeScheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
+            Self::Cosign => "github.com/sigstore/cosign/v3/cmd/cosign",
         }
     }
 
@@ -211,6 +220,7 @@ impl Tool {
             }
             Self::Kwok => &KWOK,
             Self::Helm => &HELM,
+            Self::Cosign => &COSIGN,
         }
     }
 
@@ -222,7 +232,7 @@ impl Tool {
             Self::Etcd | Self::KubeApiserver | Self::Kubectl => {
                 bail!("{ASSETS} is set, but {} is not there", binary.display())
             }
-            Self::KubeControllerManager | Self::KubeScheduler | Self::Kwok | Self::Helm => Ok(None),
+            Self::KubeControllerManager | Self::KubeScheduler | Self::Kwok | Self::Helm | Self::Cosign => Ok(None),
         }
     }
 }

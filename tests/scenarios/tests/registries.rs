@@ -1,12 +1,13 @@
 //! Components from a real registry, with TLS and a user: pushed, pulled, swapped, and kept when the registry is gone.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use capstan_core::registry::Digest;
-use cluster::wait;
+use cluster::{Tool, wait};
 use scenarios::registry::Registry;
 use scenarios::{LATER, Place, Start, capstan, component, replace};
 use serde_json::{Value, json};
@@ -370,6 +371,47 @@ fn a_version_that_is_not_signed_is_not_put_in_place_until_it_is() {
     shop.registry.stop();
     daemon.kill();
     shop.daemon().await_plugin("webpage", "active", 1);
+}
+
+#[test]
+fn cosign_verifies_what_capstan_has_signed_and_capstan_what_cosign_has_in_both_formats() {
+    // SG-1, SG-2, SG-3
+    let shop = Shop::new("cosign");
+    let ([own, public], [other, other_public]) = (shop.new_key("own"), shop.new_key("other"));
+    let digest = shop.push(OLD);
+    shop.sign(&own);
+    let exact = format!("{}@{digest}", shop.reference().strip_suffix(":1").unwrap());
+    let tools = cluster::prepare(&BTreeSet::from([Tool::Cosign]), &cluster::tools::to_stderr).unwrap();
+    let cosign = |arguments: &[&str]| {
+        let mut command = Command::new(tools.path(Tool::Cosign).unwrap());
+        command.args(arguments).env("DOCKER_CONFIG", shop.registry.docker_config()).env("COSIGN_PASSWORD", "");
+        let output = command.env("HOME", shop.folder.path()).current_dir(shop.folder.path()).output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let ca = shop.ca();
+    let verify = |key: &str| {
+        let known = ["--insecure-ignore-tlog=true", "--registry-cacert", &ca, &exact];
+        cosign(&[&["verify", "--key", key][..], &known].concat())
+    };
+    let (good, said) = verify(&public);
+    assert!(good && said.contains(&digest), "{said}");
+    let (good, said) = verify(&other_public);
+    assert!(!good, "{said}");
+    let (good, said) = cosign(&["import-key-pair", "--key", &other, "--output-key-prefix", "theirs"]);
+    assert!(good, "{said}");
+    for (tag, format) in [("1", &[][..]), ("2", &["--new-bundle-format=false"])] {
+        // Another digest each time, which nobody has signed yet.
+        let digest = shop.push(if tag == "1" { NEW } else { "nginx:1.31" });
+        let exact = format!("{}@{digest}", shop.reference().strip_suffix(":1").unwrap());
+        let found = || shop.capstan(&["verify", "--key", &other_public, &exact, "--ca", &ca]);
+        let (code, said) = found();
+        assert!(code == 1 && said.contains("it is not signed"), "{said}");
+        let keys = ["sign", "-y", "--key", "theirs.key", "--use-signing-config=false", "--tlog-upload=false"];
+        let (good, said) = cosign(&[&keys[..], format, &["--registry-cacert", &ca, &exact]].concat());
+        assert!(good, "{said}");
+        let (code, said) = found();
+        assert!(code == 0 && said.contains("signed by sha256:"), "{format:?}: {said}");
+    }
 }
 
 #[test]

@@ -244,7 +244,7 @@ impl Run<'_> {
 
     fn start_cluster(&mut self, task: &mut Task) -> Result<Shown> {
         // Built here, and not within the time of a test.
-        control_plane::prepare(task, BTreeSet::from([Tool::Helm]))?;
+        control_plane::prepare(task, BTreeSet::from([Tool::Helm, Tool::Cosign]))?;
         let cluster = control_plane::start(task, Options::of_scenarios(&self.workspace.root)?)?;
         let detail = format!("Kubernetes {}", cluster.version());
         self.cluster = Some(cluster);
