@@ -246,7 +246,7 @@ pub fn images(source: &Source, outside: Outside) -> anyhow::Result<Images> {
     let folder = source.component_cache.clone().or_else(usual);
     let place = |folder| Place { folder, key: source.code_cache_key_file.clone(), most: source.component_cache_size };
     let keys = source.verify_keys.iter().map(|file| key(file)).collect::<anyhow::Result<Vec<_>>>()?;
-    let floor = (!keys.is_empty()).then_some(Demand { whose: "--verify-key", keys });
+    let floor = (!keys.is_empty()).then_some(Demand { whose: "--verify-key", keys, signed_as: Vec::new() });
     let insecure = source.insecure_registries.iter().cloned().collect();
     let mirrors = mirrors(&source.mirrors.registry_mirrors)?;
     Ok(Images::new(outside, folder.map(place), Rules { insecure, floor, mirrors, proxies: Proxies::of_environment() }))

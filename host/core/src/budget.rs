@@ -27,6 +27,10 @@ pub const OPERATION: u64 = 5_000_000;
 /// runs need no more.
 pub const FREE: usize = 1 << 20;
 
+/// The memory in bytes that the values may take which one operation makes for itself, such as an expression: as many may be at work as there are
+/// processors.
+pub const MADE: usize = 16 << 20;
+
 /// Bytes of text that count as one step, for code that goes through a text from its beginning to its end.
 const BYTES: u64 = 16;
 
@@ -45,6 +49,8 @@ pub struct Budget {
     /// Bytes of all documents made so far. Dropped documents count, too: a run does not know how long others hold
     /// them.
     held: usize,
+    /// Bytes of the values that the operation under way has made.
+    made: usize,
     lender: Option<Box<dyn Lender>>,
     /// The last refusal.
     refused: Option<Exceeded>,
@@ -87,7 +93,7 @@ pub enum Error {
 impl Budget {
     /// Returns a budget of `steps` steps.
     pub fn of(steps: u64) -> Self {
-        Self { left: steps, limit: steps, held: 0, lender: None, refused: None }
+        Self { left: steps, limit: steps, held: 0, made: 0, lender: None, refused: None }
     }
 
     /// Returns the budget of a run.
@@ -141,16 +147,26 @@ impl Budget {
         self.step(1 + u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES)
     }
 
-    /// Runs `act` with at most `steps` of the budget, so that some is left for others.
+    /// Pays for `bytes` of memory that a value takes which the operation under way makes, before it is made. What it has dropped since counts, too.
+    ///
+    /// # Errors
+    /// [`Exceeded::Weight`] if it would be more than [`MADE`] of them all.
+    pub fn make(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        self.made = self.made.saturating_add(bytes);
+        if self.made > MADE { Err(self.refuse(Exceeded::Weight(MADE))) } else { Ok(()) }
+    }
+
+    /// Runs `act`, an operation, with at most `steps` of the budget, so that some is left for others.
     pub fn within<T>(&mut self, steps: u64, act: impl FnOnce(&mut Self) -> T) -> T {
-        let Self { left, limit, .. } = *self;
+        let Self { left, limit, made, .. } = *self;
+        self.made = 0;
         if steps <= left {
             (self.left, self.limit) = (steps, steps);
         }
         let before = self.left;
         let done = act(self);
         let spent = before - self.left;
-        (self.left, self.limit) = (left - spent, limit);
+        (self.left, self.limit, self.made) = (left - spent, limit, made);
         done
     }
 

@@ -28,8 +28,8 @@ mod value;
 pub use expression::{Expression, Failure, KEPT_BACK, Right};
 pub use template::{DEPENDENTS, Template, Unmade};
 pub(crate) use template::{Names, Node as Templated, WORKFLOW};
+use value::{EACH, Text, made};
 pub use value::{Fields, List, Value};
-use value::{Text, made};
 
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +97,7 @@ impl<'v> Evaluation<'v, '_> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
+                self.budget.make(list.elements.len().saturating_mul(EACH))?;
                 let items = list.elements.iter().map(|item| self.value(item));
                 Ok(made(items.collect::<Result<_, _>>()?))
             }
@@ -144,6 +145,7 @@ impl<'v> Evaluation<'v, '_> {
                 }
             }
             let value = self.value(&entry.value)?;
+            self.budget.make(2 * EACH)?;
             entries.push((key, value));
         }
         Ok(Value::Map(Fields::Made(Rc::new(entries))))
@@ -242,6 +244,7 @@ impl<'v> Evaluation<'v, '_> {
             Some(wrong) => return Err(no_overload("_?_:_", &[wrong])),
         }
         let item = self.value(item)?;
+        self.budget.make(EACH)?;
         match self.take()? {
             // Nobody else has it, so nothing is copied.
             Value::List(List::Made(mut items)) => {

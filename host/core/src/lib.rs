@@ -49,6 +49,7 @@ pub mod schema;
 pub mod source;
 pub mod startup;
 pub mod text;
+pub mod turns;
 pub mod wire;
 pub mod workflow;
 pub mod writes;

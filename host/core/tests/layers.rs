@@ -14,7 +14,7 @@ mod sources;
 
 /// The modules, row by row. One that does not exist yet may stand here; one that exists must.
 const ROWS: &[&[&str]] = &[
-    &["backoff", "budget", "bucket", "health", "lately", "text", "wire", "yaml"],
+    &["backoff", "budget", "bucket", "health", "lately", "text", "turns", "wire", "yaml"],
     &["object", "patch", "cel"],
     &["cluster", "granted", "room", "kinds", "network", "schema"],
     &["guest", "cpu", "kubeconfig", "registry"],

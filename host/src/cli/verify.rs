@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use capstan_core::registry::Reference;
-use capstan_core::registry::signature::{Demand, Demands, Signed};
+use capstan_core::registry::signature::{COMMAND, Demand, Demands, Signed};
 use capstan_core::text;
 
 use super::registry::resolved;
@@ -22,7 +22,7 @@ pub async fn run(args: &Verify) -> anyhow::Result<ExitCode> {
     let Verify { reference, keys, signed_as, registry, mirrors } = args;
     let keys = keys.iter().map(|file| operators::key(file)).collect::<anyhow::Result<Vec<_>>>()?;
     let signed_as = signed_as.iter().map(|name| name.as_str().into()).collect();
-    let demands = Demands { all: vec![Demand { whose: "--key", keys }], signed_as };
+    let demands = Demands { all: vec![Demand { whose: COMMAND, keys, signed_as }] };
     let verify = async |mut session: Session, resolved: Resolved| {
         let signed = session.signed(&resolved, &demands).await?;
         Ok(shown(&reference.at(&resolved.digest), &signed))

@@ -17,11 +17,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use capstan_core::manifest::Bytes;
+use capstan_core::turns::{self, Turns};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use rayon::ThreadPoolBuilder;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -68,7 +69,7 @@ struct Shared {
     readers: Semaphore,
     /// Places of readers for those that have waited for too long.
     spare: Semaphore,
-    turn: Semaphore,
+    turns: Turns,
     /// How many are to be in place before anything is compiled.
     ahead: watch::Sender<usize>,
     /// How many have been compiled, or begun to be.
@@ -116,9 +117,7 @@ struct Job<'a> {
 }
 
 /// The right to compile.
-pub(super) struct Turn<'a> {
-    _permit: Option<SemaphorePermit<'a>>,
-}
+pub(super) struct Turn(#[expect(dead_code, reason = "it is held")] turns::Turn);
 
 /// Why there is no code.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +168,7 @@ impl CodeCache {
                 in_use: Mutex::default(),
                 readers: Semaphore::new(READERS),
                 spare: Semaphore::new(SPARE_READERS),
-                turn: Semaphore::new(1),
+                turns: Turns::new(1, 1),
                 ahead: watch::Sender::new(0),
                 compiled: Counter::default(),
             }),
@@ -251,16 +250,16 @@ impl CodeCache {
         }
     }
 
-    /// Waits until this one may compile: one at a time, and after all that have a head start.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    /// Waits until this one may compile: one at a time, team by team, and after all that have a head start.
+    pub(super) async fn turn(&self, team: &Arc<str>) -> Turn {
         if let Some(head_start) = &self.head_start {
             head_start.give_up();
         }
-        let permit = self.shared.turn.acquire().await.ok();
+        let turn = self.shared.turns.wait(team).await;
         let mut ahead = self.shared.ahead.subscribe();
         // However that ends.
         drop(timeout(HEAD_START, ahead.wait_for(|ahead| *ahead == 0)).await);
-        Turn { _permit: permit }
+        Turn(turn)
     }
 
     /// Returns why this component could not be compiled before, if that was with the same program and no less room.
@@ -283,7 +282,7 @@ impl CodeCache {
     /// What is wrong with the component, or what it takes too much of, also if that was found out before.
     pub(super) async fn compile(
         &self,
-        _turn: &Turn<'_>,
+        _turn: &Turn,
         engine: &Engine,
         wasm: Vec<u8>,
         digest: &str,
@@ -557,16 +556,17 @@ mod tests {
         let begun = tokio::time::Instant::now();
         let (one, other) = (cache.with_head_start(), cache.with_head_start());
         // It has to compile, so that it is not ahead itself.
-        drop(other.turn().await);
+        let team = Arc::from("team");
+        drop(other.turn(&team).await);
         assert_eq!(begun.elapsed(), HEAD_START);
         let slow = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(one);
         };
-        let (turn, ()) = tokio::join!(cache.turn(), slow);
+        let (turn, ()) = tokio::join!(cache.turn(&team), slow);
         assert_eq!(begun.elapsed(), HEAD_START + Duration::from_secs(1));
         drop(turn);
-        drop(cache.turn().await);
+        drop(cache.turn(&team).await);
         assert_eq!(begun.elapsed(), HEAD_START + Duration::from_secs(1));
     }
 
@@ -602,12 +602,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_compiles_at_a_time() {
+    async fn one_compiles_at_a_time_and_teams_take_turns() {
         let cache = CodeCache::none();
-        let turn = cache.turn().await;
-        let other = cache.clone();
-        assert!(timeout(Duration::from_mins(1), other.turn()).await.is_err());
+        let (greedy, other) = (Arc::from("greedy"), Arc::from("other"));
+        let turn = cache.turn(&greedy).await;
+        let mut more: Vec<_> = (0..8).map(|_| Box::pin(cache.turn(&greedy))).collect();
+        for more in &mut more {
+            assert!(timeout(Duration::from_secs(1), more).await.is_err());
+        }
+        let mut others = Box::pin(cache.turn(&other));
+        assert!(timeout(Duration::from_mins(1), &mut others).await.is_err());
         drop(turn);
-        other.turn().await;
+        // Before all that have waited for longer.
+        assert!(timeout(Duration::from_secs(1), others).await.is_ok());
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use capstan_core::guest::{Answer, Call, Cause, Description, Failure, Function, Interface};
 use capstan_core::manifest::needs::{needs, unwanted};
 use capstan_core::manifest::{self, Instances, Isolation, Operator};
+use capstan_core::operator::tenant;
 use capstan_core::operator::wants::About;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -96,7 +97,7 @@ impl Plugin {
         let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let path = wasm.name();
         let begun = Instant::now();
-        let ready = compiled(engine, cache, wasm).await?;
+        let ready = compiled(engine, cache, (&tenant::team(&operator.name), wasm)).await?;
         if let Some(reason) = &ready.code.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
@@ -279,7 +280,7 @@ impl Loaded {
 
 /// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
 /// memory, but read again.
-async fn compiled(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Ready, Error> {
+async fn compiled(engine: &Engine, cache: &CodeCache, (team, wasm): (&Arc<str>, &Wasm)) -> Result<Ready, Error> {
     let path = wasm.name();
     let look = async || {
         let (engine, cache_there, wasm_there) = (engine.clone(), cache.clone(), wasm.clone());
@@ -298,7 +299,7 @@ async fn compiled(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Rea
             }
             (Look::New(..), None) => {}
         }
-        turn = Some(cache.turn().await);
+        turn = Some(cache.turn(team).await);
     };
     Ok(Ready { code, digest, size })
 }

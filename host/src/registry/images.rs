@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use capstan_core::manifest::Image;
 use capstan_core::operator::difference::difference;
+use capstan_core::operator::tenant;
 use capstan_core::operator::wants::{About, Wants};
 use capstan_core::registry::challenge::Access;
 use capstan_core::registry::mirror::{self, Mirrors};
@@ -18,10 +19,11 @@ use capstan_core::registry::signature::{Demand, Demands};
 use capstan_core::registry::{Credentials, Digest, Failure, Kind, Reference, schedule};
 use capstan_core::rollout::plan::Content;
 use capstan_core::rollout::values::{Asked, Known as Value};
+use capstan_core::turns::Turns;
 use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -38,8 +40,8 @@ mod facts;
 mod pulling;
 mod remembered;
 
-/// How many questions one registry is asked at once.
-const AT_ONCE: usize = 2;
+/// How many questions one registry is asked at once, and of those by one team: what is never answered there keeps no other team waiting.
+const AT_ONCE: (usize, usize) = (8, 2);
 
 /// How long a registry may take, where it is known what the reference named last and nothing is in force yet.
 const HEAD_START: Duration = Duration::from_secs(5);
@@ -60,7 +62,7 @@ struct Shared {
     in_force: Mutex<BTreeSet<Digest>>,
     /// What is known has changed.
     changed: Notify,
-    turns: Mutex<BTreeMap<Arc<str>, Arc<Semaphore>>>,
+    turns: Mutex<BTreeMap<Arc<str>, Turns>>,
     thread: OnceLock<Option<(Handle, DropGuard)>>,
 }
 
@@ -328,10 +330,11 @@ impl Shared {
         let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
         // Who else asks for the same and has nothing of it is given what the first one has pulled.
-        let first = remembered.is_none().then(|| self.turn(&asker.right().name(), 1));
+        let team = tenant::team(operator);
+        let first = remembered.is_none().then(|| self.turns(&asker.right().name(), (1, 1)));
         let asked = async {
             let _first = match &first {
-                Some(first) => Some(first.acquire().await),
+                Some(first) => Some(first.wait(&team).await),
                 None => None,
             };
             self.asked(&asker, &places, (kept, facts, &demands)).await
@@ -357,13 +360,13 @@ impl Shared {
         places: &[Reference],
         (kept, facts, demands): (&Kept, &Facts, &Demands),
     ) -> Result<(Known, Option<Arc<str>>), Failure> {
-        let Asker { image, credentials, .. } = *asker;
+        let Asker { operator, image, credentials } = *asker;
         let mut failures = Vec::new();
         for (place, who) in places.iter().zip(credentials) {
             let pulled = async {
                 let session = self.session((image, place), facts, who.clone())?;
-                let turn = self.turn(place.registry(), AT_ONCE);
-                let _turn = turn.acquire().await;
+                let turns = self.turns(place.registry(), AT_ONCE);
+                let _turn = turns.wait(&tenant::team(operator)).await;
                 // Somebody else may have been given it meanwhile. What was signed well enough then, by keys that are still good for it, needs no
                 // registry (`SG-4`).
                 let remembered = asker.recall(kept, |known| demands.are_met(&image.reference, &known.signed));
@@ -409,11 +412,10 @@ impl Shared {
     }
 
     /// Returns the turns of questions to a registry, or for what somebody has a right to: one that hangs holds up no others.
-    fn turn(&self, of: &str, at_once: usize) -> Arc<Semaphore> {
+    fn turns(&self, of: &str, (all, each): (usize, usize)) -> Turns {
         let mut turns = self.turns.lock();
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        let turn = turns.entry(of.into()).or_insert_with(|| Arc::new(Semaphore::new(at_once)));
-        Arc::clone(turn)
+        turns.retain(|_, turns| !turns.is_unused());
+        turns.entry(of.into()).or_insert_with(|| Turns::new(all, each)).clone()
     }
 
     /// Says what was found. What was known before stays until there is another.

@@ -17,7 +17,7 @@ impl Supervisor {
 
     /// Returns what looks up tokens.
     pub fn tokens(&self) -> Tokens {
-        self.values.reader()
+        self.values.tokens()
     }
 
     /// Has all values read that manifests name, and the tokens of what is in force and of what runs, which may be older versions.

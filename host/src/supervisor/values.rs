@@ -2,47 +2,64 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::budget::Budget;
 use capstan_core::cluster::Cluster as _;
 use capstan_core::granted;
 use capstan_core::manifest::{Holder, ServiceAccount, Tenant};
 use capstan_core::object::{Gvk, ObjectRef};
+use capstan_core::operator::tenant;
 use capstan_core::rollout::values::rounds::{Reads, Rounds};
 use capstan_core::rollout::values::{Asked, Known};
-use futures::{StreamExt as _, stream};
+use capstan_core::turns::Turns;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::{Access, ApiServer, Identity};
 
-/// So many objects are asked for at once.
-const AT_ONCE: usize = 4;
+/// So many objects are asked for at once, and of those by one team: much that one asks for keeps nobody else waiting.
+const AT_ONCE: (usize, usize) = (4, 1);
+
+/// From one object that an operator asks for to the next.
+const PACE: Duration = Duration::from_millis(10);
 
 /// Looks up what is known of a token; `None` if it has not been read.
 pub type Tokens = Arc<dyn Fn(&Asked) -> Option<Known> + Send + Sync>;
 
-/// The values that operators ask for, as they were read last.
+/// The values that operators ask for, as they were read last. Those of each operator are read by themselves.
 pub(super) struct Values {
+    api: Arc<ApiServer>,
+    namespace: Arc<str>,
+    turns: Turns,
     shared: Arc<Shared>,
-    _reader: AbortOnDropHandle<()>,
+    readers: Mutex<BTreeMap<Arc<str>, AbortOnDropHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// What is asked for; `None` until it has been read.
-    known: Mutex<BTreeMap<Asked, Option<Known>>>,
-    /// More is asked for.
-    asked: Notify,
+    operators: Mutex<BTreeMap<Arc<str>, Arc<Operator>>>,
     /// What is known has changed.
     changed: Notify,
 }
 
-/// Reads the values.
+/// What one operator asks for.
+#[derive(Default)]
+struct Operator {
+    /// By objects; a value is `None` until it has been read.
+    known: Mutex<BTreeMap<Place, BTreeMap<Asked, Option<Known>>>>,
+    /// More is asked for.
+    asked: Notify,
+}
+
+/// Reads the values of an operator.
 struct Reader {
     shared: Arc<Shared>,
+    operator: Arc<Operator>,
+    team: Arc<str>,
+    turns: Turns,
     api: Arc<ApiServer>,
     namespace: Arc<str>,
 }
@@ -53,32 +70,55 @@ type Place = (Holder, Arc<str>, Option<Arc<Tenant>>);
 impl Values {
     /// Returns nothing yet. Objects are read from the daemon's own namespace, or that of a tenant in the name of its account, on the current runtime.
     pub(super) fn new(api: &Arc<ApiServer>, namespace: &Arc<str>) -> Self {
-        let shared = Arc::<Shared>::default();
-        let reader = Reader { shared: Arc::clone(&shared), api: Arc::clone(api), namespace: Arc::clone(namespace) };
-        Self { shared, _reader: AbortOnDropHandle::new(tokio::spawn(reader.keep())) }
+        let (all, each) = AT_ONCE;
+        let turns = Turns::new(all, each);
+        Self {
+            api: Arc::clone(api),
+            namespace: Arc::clone(namespace),
+            turns,
+            shared: Arc::default(),
+            readers: Mutex::default(),
+        }
     }
 
     /// Sets what is asked for: from now on it is read.
     pub(super) fn want(&self, asked: BTreeSet<Asked>) {
-        let mut known = self.shared.known.lock();
-        known.retain(|value, _| asked.contains(value));
-        for value in asked {
-            known.entry(value).or_insert_with(|| {
-                self.shared.asked.notify_one();
-                None
-            });
+        let mut wanted = BTreeMap::<Arc<str>, BTreeMap<Place, BTreeSet<Asked>>>::new();
+        for asked in asked {
+            let places = wanted.entry(Arc::clone(&asked.operator)).or_default();
+            places.entry(place(&asked)).or_default().insert(asked);
+        }
+        let (mut operators, mut readers) = (self.shared.operators.lock(), self.readers.lock());
+        operators.retain(|name, _| wanted.contains_key(name));
+        readers.retain(|name, _| wanted.contains_key(name));
+        for (name, places) in wanted {
+            let operator = operators.entry(Arc::clone(&name)).or_default();
+            operator.want(places);
+            let reader = || AbortOnDropHandle::new(tokio::spawn(self.reader(&name, operator).keep()));
+            readers.entry(Arc::clone(&name)).or_insert_with(reader);
+        }
+    }
+
+    fn reader(&self, name: &str, operator: &Arc<Operator>) -> Reader {
+        Reader {
+            shared: Arc::clone(&self.shared),
+            operator: Arc::clone(operator),
+            team: tenant::team(name),
+            turns: self.turns.clone(),
+            api: Arc::clone(&self.api),
+            namespace: Arc::clone(&self.namespace),
         }
     }
 
     /// Returns what is known of a value; `None` if it has not been read.
     pub(super) fn known(&self, asked: &Asked) -> Option<Known> {
-        self.shared.known.lock().get(asked)?.clone()
+        self.shared.known(asked)
     }
 
     /// Returns what looks up what is known of a value, for others.
-    pub(super) fn reader(&self) -> Tokens {
+    pub(super) fn tokens(&self) -> Tokens {
         let shared = Arc::clone(&self.shared);
-        Arc::new(move |asked| shared.known.lock().get(asked)?.clone())
+        Arc::new(move |asked| shared.known(asked))
     }
 
     /// Waits until what is known has changed. If the future is dropped, no change is lost.
@@ -88,8 +128,48 @@ impl Values {
 }
 
 impl Shared {
-    fn is_any_unread(&self) -> bool {
-        self.known.lock().values().any(Option::is_none)
+    fn known(&self, asked: &Asked) -> Option<Known> {
+        let operator = self.operators.lock().get(&asked.operator).cloned()?;
+        operator.known.lock().get(&place(asked))?.get(asked)?.clone()
+    }
+}
+
+impl Operator {
+    fn want(&self, places: BTreeMap<Place, BTreeSet<Asked>>) {
+        let mut before = std::mem::take(&mut *self.known.lock());
+        let mut is_more = false;
+        let known = places.into_iter().map(|(place, asked)| {
+            let mut there = before.remove(&place).unwrap_or_default();
+            let values = asked.into_iter().map(|asked| {
+                let known = there.remove(&asked);
+                is_more |= known.is_none();
+                (asked, known.flatten())
+            });
+            (place, values.collect())
+        });
+        let known = known.collect();
+        *self.known.lock() = known;
+        if is_more {
+            self.asked.notify_one();
+        }
+    }
+
+    /// Returns the objects that have what is to be read.
+    fn objects(&self, reads: Reads) -> Vec<Place> {
+        let known = self.known.lock();
+        let due = known.iter().filter(|(_, values)| reads == Reads::All || values.values().any(Option::is_none));
+        due.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// Takes what an object says now, and returns true if what is known has changed by it.
+    fn take(&self, place: &Place, value: impl Fn(&Asked) -> Result<String, String>) -> bool {
+        let mut changed = false;
+        for (asked, known) in self.known.lock().get_mut(place).into_iter().flatten() {
+            let now: Known = value(asked).map(Arc::from).map_err(Arc::from);
+            changed |= known.as_ref() != Some(&now);
+            *known = Some(now);
+        }
+        changed
     }
 }
 
@@ -100,31 +180,29 @@ impl Reader {
         let mut rounds = Rounds::new(Instant::now());
         loop {
             let reads = rounds.due(Instant::now());
-            let each = stream::iter(self.objects(reads)).map(|place| self.read(place));
-            let changed = each.buffer_unordered(AT_ONCE).fold(false, async |changed, now| changed | now).await;
-            if changed {
-                self.shared.changed.notify_one();
+            for place in self.operator.objects(reads) {
+                let turn = self.turns.wait(&self.team).await;
+                let changed = self.read(&place).await;
+                drop(turn);
+                if changed {
+                    self.shared.changed.notify_one();
+                }
+                sleep(PACE).await;
             }
             let now = Instant::now();
             rounds.finish(reads, now, jitter);
-            let next = rounds.next(self.shared.is_any_unread(), now, jitter);
+            let is_any_unread = !self.operator.objects(Reads::Unread).is_empty();
+            let next = rounds.next(is_any_unread, now, jitter);
             tokio::select! {
-                () = self.shared.asked.notified() => {}
+                () = self.operator.asked.notified() => {}
                 () = sleep_until(next) => {}
             }
         }
     }
 
-    /// Returns the objects that have what is to be read.
-    fn objects(&self, reads: Reads) -> BTreeSet<Place> {
-        let known = self.shared.known.lock();
-        let due = known.iter().filter(|(_, known)| reads == Reads::All || known.is_none());
-        due.map(|(asked, _)| place(asked)).collect()
-    }
-
     /// Reads an object, and says whether what is known has changed by it. What was known goes on for as long as nobody can be asked.
-    async fn read(&self, place: Place) -> bool {
-        let (holder, name, tenant) = &place;
+    async fn read(&self, place: &Place) -> bool {
+        let (holder, name, tenant) = place;
         let gvk = Gvk { group: "".into(), version: "v1".into(), kind: holder.kind().into() };
         let (api, namespace) = self.asking(tenant.as_deref());
         let found = match api.get(&gvk, &ObjectRef::namespaced(namespace, name)).await {
@@ -135,33 +213,16 @@ impl Reader {
             }
             Err(error) => Err(error.message),
         };
-        let value = |Asked { operator, value }: &Asked| match &found {
+        self.operator.take(place, |Asked { operator, value }| match &found {
             Ok(Some(object)) => {
                 let operator = tenant.as_ref().map_or(operator, |tenant| &tenant.operator);
                 granted::value((*holder, object.json()), &value.key, operator, &mut Budget::of_run())
             }
             Ok(None) => Err(format!("there is none in the namespace {namespace}")),
             Err(why) => Err(why.clone()),
-        };
-        let asked: Vec<Asked> = {
-            let known = self.shared.known.lock();
-            known.keys().filter(|asked| self::place(asked) == place).cloned().collect()
-        };
-        let mut changed = false;
-        for asked in asked {
-            let now: Known = value(&asked).map(Arc::from).map_err(Arc::from);
-            if let Some(known) = self.shared.known.lock().get_mut(&asked)
-                && known.as_ref() != Some(&now)
-            {
-                *known = Some(now);
-                changed = true;
-            }
-        }
-        changed
+        })
     }
-}
 
-impl Reader {
     /// Returns the API server as it is asked for what is in a tenant's namespace or the daemon's own, and which that is.
     fn asking<'a>(&'a self, tenant: Option<&'a Tenant>) -> (Access, &'a Arc<str>) {
         let account = tenant.map(|tenant| ServiceAccount {
@@ -179,14 +240,12 @@ fn place(Asked { value, .. }: &Asked) -> Place {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::client::tests::{Answer, Step, scripted};
     use capstan_core::manifest::ConfigValue;
     use capstan_core::object::Managers;
     use capstan_core::rollout::values::rounds::{AGAIN, SOON};
     use serde_json::{Value, json};
-    use tokio::time::sleep;
-
-    use super::*;
-    use crate::client::tests::{Answer, Step, scripted};
 
     /// What the API server says of the ConfigMap: its status, and its body.
     type Said = Arc<Mutex<(u16, Value)>>;
@@ -262,6 +321,24 @@ mod tests {
         assert!(values.known(&asked("shop")).is_some_and(|known| known.is_err()));
         values.want(BTreeSet::new());
         assert_eq!(values.known(&asked("pages")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn much_that_one_team_asks_for_keeps_no_other_from_what_has_changed() {
+        // CV-1
+        let said = Arc::new(Mutex::new(map("pages", "dark")));
+        let values = values(&said);
+        let pages = asked("pages");
+        let absent = (0..4000).map(|n| {
+            let value = ConfigValue { name: format!("absent-{n}").into(), ..pages.value.clone() };
+            Asked { operator: format!("greedy.{}", n % 4).into(), value }
+        });
+        values.want(absent.chain([pages.clone()]).collect());
+        sleep(SOON).await;
+        assert_eq!(values.known(&pages), Some(Ok("dark".into())));
+        *said.lock() = map("pages", "light");
+        sleep(AGAIN + SOON).await;
+        assert_eq!(values.known(&pages), Some(Ok("light".into())));
     }
 
     #[tokio::test(start_paused = true)]

@@ -202,12 +202,7 @@ impl Launch<'_> {
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
                 flags.extend(self.options.controller_manager_flags.iter().cloned());
             }
-            Tool::KubeScheduler
-            | Tool::Etcd
-            | Tool::KubeApiserver
-            | Tool::Kubectl
-            | Tool::Helm
-            | Tool::Cosign => {
+            Tool::KubeScheduler | Tool::Etcd | Tool::KubeApiserver | Tool::Kubectl | Tool::Helm | Tool::Cosign => {
                 flags.extend(["--leader-elect=false", "--secure-port=0"].map(str::to_owned));
             }
         }

@@ -110,11 +110,8 @@ static KWOK: Module =
     Module { name: "kwok", go_mod: include_str!("../go/kwok/go.mod"), go_sum: include_str!("../go/kwok/go.sum") };
 static HELM: Module =
     Module { name: "helm", go_mod: include_str!("../go/helm/go.mod"), go_sum: include_str!("../go/helm/go.sum") };
-static COSIGN: Module = Module {
-    name: "cosign",
-    go_mod: include_str!("../go/cosign/go.mod"),
-    go_sum: include_str!("../go/cosign/go.sum"),
-};
+static COSIGN: Module =
+    Module { name: "cosign", go_mod: include_str!("../go/cosign/go.mod"), go_sum: include_str!("../go/cosign/go.sum") };
 
 /// Returns the binaries asked for, and builds those that are missing; one build at a time per cache.
 ///

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 
-use super::value::Text;
+use super::value::{EACH, Text};
 use super::{Error, List, Outcome, Value, made, no_overload, strings};
 use crate::budget::Budget;
 
@@ -158,20 +158,26 @@ fn added<'v>(a: &Value<'v>, b: &Value<'v>, budget: &mut Budget) -> Outcome<'v> {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => {
             budget.text(a.len() + b.len())?;
+            budget.make(a.len() + b.len())?;
             Ok(Value::Text(Text::Made([&**a, &**b].concat().into())))
         }
         (Value::Bytes(a), Value::Bytes(b)) => {
             budget.text(a.len() + b.len())?;
+            budget.make(a.len() + b.len())?;
             Ok(Value::Bytes([&**a, &**b].concat().into()))
         }
         (Value::List(a), Value::List(b)) => {
             let length = a.len() + b.len();
             budget.step(u64::try_from(length).unwrap_or(u64::MAX))?;
-            let all = |list: &List<'v>| match list {
-                List::Json(items) => items.iter().map(Value::of).collect(),
-                List::Made(items) => items.to_vec(),
-            };
-            Ok(made([all(a), all(b)].concat()))
+            budget.make(length.saturating_mul(EACH))?;
+            let mut all = Vec::with_capacity(length);
+            for list in [a, b] {
+                match list {
+                    List::Json(items) => all.extend(items.iter().map(Value::of)),
+                    List::Made(items) => all.extend(items.iter().cloned()),
+                }
+            }
+            Ok(made(all))
         }
         _ => calculated("_+_", a, b),
     }
@@ -325,10 +331,15 @@ fn converted<'v>(name: &str, value: &Value<'v>, budget: &mut Budget) -> Outcome<
         ("string", Value::Double(double)) => Ok(text(double.to_string())),
         ("string", Value::Bytes(bytes)) => {
             budget.text(bytes.len())?;
+            budget.make(bytes.len())?;
             let read = std::str::from_utf8(bytes).map_err(|_| unfit())?;
             Ok(text(read.to_owned()))
         }
-        ("bytes", Value::Text(text)) => Ok(Value::Bytes(Rc::from(text.as_bytes()))),
+        ("bytes", Value::Text(text)) => {
+            budget.text(text.len())?;
+            budget.make(text.len())?;
+            Ok(Value::Bytes(Rc::from(text.as_bytes())))
+        }
         ("int", Value::Uint(uint)) => i64::try_from(*uint).map(Value::Int).map_err(|_| overflow()),
         ("int", Value::Double(double)) => {
             whole(*double).and_then(|whole| i64::try_from(whole).ok()).map(Value::Int).ok_or_else(overflow)

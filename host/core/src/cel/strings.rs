@@ -1,6 +1,6 @@
 //! Decides what the functions on strings that Kubernetes adds to CEL make of their arguments.
 
-use super::value::Text;
+use super::value::{EACH, Text};
 use super::{Error, List, Outcome, Value, made, no_overload};
 use crate::budget::Budget;
 
@@ -31,6 +31,7 @@ fn joined<'v>(list: &List<'v>, between: &str, budget: &mut Budget) -> Outcome<'v
         let between = if index == 0 { "" } else { between };
         budget.step(1)?;
         budget.text(between.len() + item.len())?;
+        budget.make(between.len() + item.len())?;
         all.extend([between, item]);
     }
     Ok(text(all))
@@ -42,6 +43,7 @@ fn split<'v>(whole: &str, at: &str, budget: &mut Budget) -> Outcome<'v> {
     let mut parts = Vec::new();
     let mut add = |part: &str| -> Result<(), Error> {
         budget.step(1)?;
+        budget.make(EACH + part.len())?;
         parts.push(text(part.to_owned()));
         Ok(())
     };
@@ -57,12 +59,15 @@ fn replaced<'v>(whole: &str, old: &str, new: &str, budget: &mut Budget) -> Outco
     budget.text(whole.len())?;
     // What it comes to is paid for before it is made.
     let times = whole.matches(old).count();
-    budget.text(whole.len().saturating_add(times.saturating_mul(new.len())))?;
+    let comes_to = whole.len().saturating_add(times.saturating_mul(new.len()));
+    budget.text(comes_to)?;
+    budget.make(comes_to)?;
     Ok(text(whole.replace(old, new)))
 }
 
 fn changed<'v>(name: &str, whole: &str, budget: &mut Budget) -> Outcome<'v> {
     budget.text(whole.len())?;
+    budget.make(whole.len())?;
     Ok(text(match name {
         "lowerAscii" => whole.to_ascii_lowercase(),
         "upperAscii" => whole.to_ascii_uppercase(),
@@ -120,6 +125,27 @@ mod tests {
         ] {
             let found = evaluated(text, &mut Budget::of_run()).unwrap_err();
             assert!(found.contains("too expensive"), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_an_expression_makes_for_itself_is_bounded_in_memory_however_few_steps_it_takes() {
+        let doubled = |text: &str, times: usize| {
+            let all = vec![text; times].join(" + ");
+            format!("size([{}]) == 0", vec![all; 20].join(", "))
+        };
+        let numbers: Vec<u32> = (0..40_000).collect();
+        let spec = json!({ "long": "a".repeat(500_000), "numbers": numbers });
+        for text in [doubled("spec.long", 3), doubled("spec.numbers", 2), doubled("bytes(spec.long)", 3)] {
+            let expression = Expression::parse(&text, &["spec"]).unwrap();
+            let found = expression.holds(&[("spec", &spec)], &mut Budget::of_run()).unwrap_err().to_string();
+            assert!(found.contains("it takes more than 16777216 bytes of memory"), "{found}");
+        }
+        // What one operation has dropped is nothing that the next one has to bear.
+        let once = Expression::parse("size(spec.long + spec.long) > 0", &["spec"]).unwrap();
+        let mut budget = Budget::of_run();
+        for _ in 0..40 {
+            assert_eq!(once.holds(&[("spec", &spec)], &mut budget), Ok(true));
         }
     }
 }

@@ -291,6 +291,9 @@ impl<'v> Fields<'v> {
     }
 }
 
+/// The memory that a value takes beside its text or items, in bytes.
+pub(super) const EACH: usize = size_of::<Value<'_>>();
+
 /// Returns a list that the expression has made.
 pub(super) fn made(items: Vec<Value<'_>>) -> Value<'_> {
     Value::List(List::Made(Rc::new(items)))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::ConfigValue;
 use crate::registry::Reference;
-use crate::registry::signature::{Demand, Demands, Key};
+use crate::registry::signature::{Demand, Demands, Key, VERIFY};
 
 /// Where a component is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,6 @@ pub enum Authority {
 }
 
 /// Where an operator says who has to sign.
-const VERIFY: &str = "component.verify";
 
 /// Where ceilings do.
 const CEILING: &str = "verifyKeys of its ceiling";
@@ -82,10 +81,11 @@ impl Image {
 
     /// Returns what is demanded of its signatures: what the manifest says, its ceiling, and what the daemon says of all.
     pub fn demands(&self, floor: Option<&Demand>) -> Demands {
-        let own = self.verify.as_ref().map(|verify| Demand { whose: VERIFY, keys: verify.keys.clone() });
-        let ceiling = (!self.ceiling.is_empty()).then(|| Demand { whose: CEILING, keys: self.ceiling.clone() });
-        let signed_as = self.verify.as_ref().map(|verify| verify.signed_as.clone()).unwrap_or_default();
-        Demands { all: floor.cloned().into_iter().chain(ceiling).chain(own).collect(), signed_as }
+        let of_verify = |Verify { keys, signed_as }: Verify| Demand { whose: VERIFY, keys, signed_as };
+        // A manifest says for which names its own keys are good, and no others.
+        let ceiling = Demand { whose: CEILING, keys: self.ceiling.clone(), signed_as: Vec::new() };
+        let ceiling = (!self.ceiling.is_empty()).then_some(ceiling);
+        Demands { all: floor.cloned().into_iter().chain(ceiling).chain(self.verify.clone().map(of_verify)).collect() }
     }
 }
 

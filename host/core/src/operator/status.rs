@@ -175,9 +175,9 @@ impl Facts {
         !self.plugins.is_empty() && self.plugins.iter().all(|plugin| plugin.since.is_some())
     }
 
-    /// Whether something that had been in force, as `was_in_force` says of plugins, is not, and will not be before it changes (`OP-5`).
+    /// Whether something that had been in force, as `was_in_force` says of plugins, is not, because what is wanted failed or waits for an approval (`OP-5`).
     pub fn is_stuck(&self, was_in_force: impl Fn(&str) -> bool) -> bool {
-        let failed = |plugin: &&Plugin| plugin.problem.is_some() && !plugin.is_tried_again;
+        let failed = |plugin: &&Plugin| plugin.problem.is_some() || self.asked.is_some();
         let mut lacking = self.plugins.iter().filter(|plugin| plugin.since.is_none());
         let refused = self.refused.is_some() && self.plugins.iter().all(|plugin| plugin.since.is_none());
         refused || lacking.any(|plugin| failed(&plugin) && was_in_force(&plugin.name))
@@ -526,7 +526,8 @@ mod tests {
             // It is new.
             (vec![plugin(State::Active), failed("more")], false, false),
             (vec![loading], false, false),
-            (vec![again], false, false),
+            // As a tag that comes to name what is not signed, whose registry has what was in force.
+            (vec![again], false, true),
             (vec![outdated.clone()], false, false),
             // The manifest is wrong, or others have its names by now.
             (vec![], true, true),

@@ -13,6 +13,11 @@ pub fn name(namespace: &str, name: &str) -> Arc<str> {
     format!("{namespace}.{name}").into()
 }
 
+/// Returns whose an operator is, where teams take turns: of another namespace, that; else its own.
+pub fn team(operator: &str) -> Arc<str> {
+    operator.split_once('.').map_or(operator, |(namespace, _)| namespace).into()
+}
+
 /// Returns an operator of this namespace as the daemon runs it: it is called `NAMESPACE.NAME`, as its controllers are; it writes under field managers
 /// that say so; and it reads Secrets and `ConfigMap`s of its namespace in the name of its account.
 ///

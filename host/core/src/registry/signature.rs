@@ -71,6 +71,12 @@ pub struct Found {
     pub left_out: usize,
 }
 
+/// Who demands signatures, where a manifest does.
+pub const VERIFY: &str = "component.verify";
+
+/// Who demands them on a command line.
+pub const COMMAND: &str = "--key";
+
 /// Keys, one of which has to have signed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Demand {
@@ -78,6 +84,8 @@ pub struct Demand {
     pub whose: &'static str,
     /// The keys.
     pub keys: Vec<Key>,
+    /// The names of repositories, beside the component's own, for which they may have signed.
+    pub signed_as: Vec<Arc<str>>,
 }
 
 /// All that is demanded of a component's signatures: each of it has to be met.
@@ -85,8 +93,6 @@ pub struct Demand {
 pub struct Demands {
     /// Each by a signature; the same one may meet several.
     pub all: Vec<Demand>,
-    /// The names of repositories, beside the component's own, for which signatures may have been made.
-    pub signed_as: Vec<Arc<str>>,
 }
 
 // === impl Document ===
@@ -123,7 +129,7 @@ impl Demands {
 
     /// Whether all is met by what is signed, of what a reference names.
     pub fn are_met(&self, reference: &Reference, signed: &[Signed]) -> bool {
-        self.all.iter().all(|demand| signed.iter().any(|signed| self.meets(demand, reference, signed)))
+        self.all.iter().all(|demand| signed.iter().any(|signed| demand.is_met(reference, signed)))
     }
 
     /// Finds that all is met by what was found.
@@ -131,19 +137,23 @@ impl Demands {
     /// # Errors
     /// What is demanded, and what was found in its place.
     pub fn judge(&self, reference: &Reference, found: &Found) -> Result<(), String> {
-        let met = |demand: &&Demand| found.signed.iter().any(|signed| self.meets(demand, reference, signed));
+        let met = |demand: &&Demand| found.signed.iter().any(|signed| demand.is_met(reference, signed));
         let Some(demand) = self.all.iter().find(|demand| !met(demand)) else {
             return Ok(());
         };
         let what = if demand.keys.len() == 1 { "the key" } else { "one of the keys" };
         let keys: Vec<_> = demand.keys.iter().map(|key| short(key.digest())).collect();
-        let found = self.found(demand, reference, found);
+        let found = demand.found(reference, found);
         Err(format!("expected a signature by {what} of {} ({}); found {found}", demand.whose, keys.join(", ")))
     }
+}
 
-    fn meets(&self, demand: &Demand, reference: &Reference, signed: &Signed) -> bool {
+// === impl Demand ===
+
+impl Demand {
+    fn is_met(&self, reference: &Reference, signed: &Signed) -> bool {
         let is_named = signed.name.as_deref().is_none_or(|name| self.is_named(name, reference));
-        is_named && demand.keys.iter().any(|key| *key.digest() == signed.key)
+        is_named && self.keys.iter().any(|key| *key.digest() == signed.key)
     }
 
     fn is_named(&self, name: &str, reference: &Reference) -> bool {
@@ -151,14 +161,20 @@ impl Demands {
         name == reference.name() || self.signed_as.iter().any(|expected| named(expected) == name)
     }
 
-    /// Says what was found in place of what meets a demand.
-    fn found(&self, demand: &Demand, reference: &Reference, found: &Found) -> String {
+    /// Says what was found in place of what meets it.
+    fn found(&self, reference: &Reference, found: &Found) -> String {
         let of = |signed: &Signed| match &signed.name {
             Some(name) if !self.is_named(name, reference) => {
                 let (name, own) = (said(name), reference.name());
-                format!("one for the name {name}; expected {own}, or {name} in component.verify.signedAs")
+                let hint = match self.whose {
+                    VERIFY => format!(", or {name} in component.verify.signedAs"),
+                    COMMAND => format!(", or --signed-as {name}"),
+                    // Else whoever writes a manifest says what others' keys are good for.
+                    _ => ": a copy elsewhere is good for them under its first name, by a mirror".to_owned(),
+                };
+                format!("one for the name {name}; expected {own}{hint}")
             }
-            Some(_) | None => format!("one by {}, which is not of {}", short(&signed.key), demand.whose),
+            Some(_) | None => format!("one by {}, which is not of {}", short(&signed.key), self.whose),
         };
         let mut all: Vec<_> = found.signed.iter().map(of).collect();
         all.extend(found.rejected.iter().map(|why| format!("one {why}")));

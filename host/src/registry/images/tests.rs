@@ -1,11 +1,12 @@
 //! What manifests name in registries, with a registry that does what is right, is away, or does wrong.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use capstan_core::manifest::{ConfigValue, Holder, Verify};
 
 use super::super::SigningKey;
-use super::super::tests::fake::{Door, Fake, text};
+use super::super::tests::fake::{Door, Fake, hanging, text};
 use super::super::tests::{key as signing_key, push, sign};
 use super::*;
 
@@ -100,6 +101,33 @@ async fn what_a_tag_names_anew_is_pulled_and_what_was_good_goes_on_whatever_the_
     fake.mends();
     images.again();
     images.until(&key, "mended", |seen| seen.problem.is_none()).await;
+}
+
+#[tokio::test]
+async fn what_is_never_answered_keeps_no_other_team_from_the_same_registry() {
+    // OC-6
+    let (fake, folder) = (Fake::start(Door::Open).await, tempfile::tempdir().unwrap());
+    push(&fake, "a:1", b"first").await;
+    let evil = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&evil);
+    fake.fails(move |request| {
+        request.line.contains("/evil-").then(|| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            hanging()
+        })
+    });
+    let images = images(folder.path());
+    let never = |n| key(&format!("greedy.{n}"), &format!("{}/evil-{n}:1", fake.address), None);
+    let (all, each) = AT_ONCE;
+    images.want((0..4 * all).map(never), |_| None);
+    let begun = Instant::now();
+    while evil.load(Ordering::SeqCst) < each && begun.elapsed() < Duration::from_secs(20) {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let key = key("web", &format!("{}/a:1", fake.address), None);
+    images.want((0..4 * all).map(never).chain([key.clone()]), |_| None);
+    assert_eq!(images.component(&key).await, b"first");
+    assert_eq!(evil.load(Ordering::SeqCst), each);
 }
 
 #[tokio::test]
@@ -323,7 +351,7 @@ fn verified((operator, image): &Key, keys: &[&SigningKey]) -> Key {
 }
 
 fn floor(key: &SigningKey) -> Demand {
-    Demand { whose: "--verify-key", keys: vec![key.key().clone()] }
+    Demand { whose: "--verify-key", keys: vec![key.key().clone()], signed_as: Vec::new() }
 }
 
 fn is_unsigned(seen: &Seen) -> bool {
@@ -481,7 +509,7 @@ async fn what_a_mirror_has_is_signed_for_the_registry_and_else_it_is_not_taken()
     push(&copy, "a:1", b"another").await;
     sign(&copy, "a:1", &signer).await;
     let folder = tempfile::tempdir().unwrap();
-    let demand = Demand { whose: "--verify-key", keys: vec![signer.key().clone()] };
+    let demand = Demand { whose: "--verify-key", keys: vec![signer.key().clone()], signed_as: Vec::new() };
     let entry = mirror::Entry::parse(&format!("{}={}", origin.address, copy.address)).unwrap();
     let rules = Rules {
         floor: Some(demand),

@@ -78,7 +78,7 @@ async fn what_was_signed_verifies_after_it_was_carried_whichever_of_the_registri
             let mut demands = by(&[key]);
             // They say the name that it had.
             assert_eq!(signed(&to, "b/a:2", &demands).await.unwrap_err().kind, Kind::Unsigned);
-            demands.signed_as = vec![format!("{}/org/a", from.address).into()];
+            demands.all[0].signed_as = vec![format!("{}/org/a", from.address).into()];
             assert!(signed(&to, "b/a:2", &demands).await.is_ok(), "{from_lists} {to_lists}");
         }
         assert_eq!(signed(&to, "b/a:2", &by(&[&other])).await.unwrap_err().kind, Kind::Unsigned);

@@ -23,7 +23,7 @@ pub(crate) async fn sign(fake: &Fake, name: &str, key: &SigningKey) -> Digest {
 
 pub(super) fn by(keys: &[&SigningKey]) -> Demands {
     let keys = keys.iter().map(|key| key.key().clone()).collect();
-    Demands { all: vec![Demand { whose: "--key", keys }], signed_as: Vec::new() }
+    Demands { all: vec![Demand { whose: "--key", keys, signed_as: Vec::new() }] }
 }
 
 /// Looks for what is demanded, and returns how many signatures were read, or why it is not met.
@@ -89,9 +89,9 @@ async fn a_signature_for_another_repository_is_none_here_unless_that_name_is_per
     }
     let mut demands = by(&[&key]);
     let failure = signed(&fake, "b:1", &demands).await.unwrap_err();
-    let expected = format!("found one for the name {0}/a; expected {0}/b, or {0}/a in", fake.address);
+    let expected = format!("found one for the name {0}/a; expected {0}/b, or --signed-as {0}/a", fake.address);
     assert!(failure.message.contains(&expected), "{failure}");
-    demands.signed_as = vec![format!("{}/a", fake.address).into()];
+    demands.all[0].signed_as = vec![format!("{}/a", fake.address).into()];
     assert_eq!(signed(&fake, "b:1", &demands).await, Ok(1));
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use capstan_core::budget::Budget;
 use capstan_core::manifest::{Ceiling, Component, Defaults, Operator, object_path, parse_object};
@@ -12,6 +13,7 @@ use capstan_core::operator::tenant;
 use capstan_core::registry::Digest;
 use capstan_core::text;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::client::Kind;
 
@@ -72,8 +74,23 @@ pub(super) enum Revival {
     Unneeded,
     /// It is being put in place.
     UnderWay,
-    /// It is, or can't be.
-    Over,
+    /// It is, or can't be, since then.
+    Over(Instant),
+}
+
+/// From a last good version that could not be put in place, or has gone since, to the next try: what it needs may be there again, such as its registry.
+const AGAIN: Duration = Duration::from_mins(1);
+
+impl Revival {
+    /// Returns what follows, if something does.
+    pub(super) fn next(self, is_stuck: bool, is_in_force: bool, now: Instant) -> Option<Self> {
+        match self {
+            Self::Unneeded if is_stuck => Some(Self::UnderWay),
+            Self::UnderWay if is_stuck || is_in_force => Some(Self::Over(now)),
+            Self::Over(since) if is_stuck && now.saturating_duration_since(since) >= AGAIN => Some(Self::UnderWay),
+            Self::Unneeded | Self::UnderWay | Self::Over(_) => None,
+        }
+    }
 }
 
 /// Returns the kind of operators.
@@ -258,6 +275,30 @@ mod tests {
         ] {
             let found = read(&component).content.unwrap_err();
             assert!(found.starts_with(expected), "{found}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_good_version_is_tried_first_and_again_as_long_as_nothing_is_in_force() {
+        // OP-5
+        let (then, secs) = (Instant::now(), Duration::from_secs);
+        let over = Revival::Over(then);
+        for (revival, is_stuck, is_in_force, after, expected) in [
+            (Revival::Unneeded, false, true, 0, None),
+            (Revival::Unneeded, true, false, 0, Some(Revival::UnderWay)),
+            (Revival::UnderWay, false, false, 30, None),
+            (Revival::UnderWay, true, false, 0, Some(over)),
+            (Revival::UnderWay, false, true, 0, Some(over)),
+            (over, true, false, 59, None),
+            (over, true, false, 60, Some(Revival::UnderWay)),
+            (over, false, true, 600, None),
+            (over, false, false, 600, None),
+        ] {
+            assert_eq!(
+                revival.next(is_stuck, is_in_force, then + secs(after)),
+                expected,
+                "{revival:?} after {after} s"
+            );
         }
     }
 

@@ -219,14 +219,13 @@ impl Teller {
             return;
         };
         let is_stuck = facts.is_stuck(|plugin| last_good.plugins.contains_key(plugin));
-        match posted.revival {
-            Revival::Unneeded if is_stuck => {
-                tracing::warn!(operator = %posted.key, "nothing of the operator is in force: its last good version is put in place first");
-                self.known.revive(posted, Revival::UnderWay);
-            }
-            Revival::UnderWay if facts.is_in_force() || is_stuck => self.known.revive(posted, Revival::Over),
-            Revival::Unneeded | Revival::UnderWay | Revival::Over => {}
+        let Some(next) = posted.revival.next(is_stuck, facts.is_in_force(), Instant::now()) else {
+            return;
+        };
+        if posted.revival == Revival::Unneeded {
+            tracing::warn!(operator = %posted.key, "nothing of the operator is in force: its last good version is put in place first");
         }
+        self.known.revive(posted, next);
     }
 
     /// Remembers what was written, or that it could not be.

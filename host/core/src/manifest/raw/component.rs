@@ -39,7 +39,7 @@ pub(in crate::manifest) struct Verify {
     /// them has to have signed, with `cosign sign --key` or `capstan sign` (`SG-2`).
     #[schemars(extend("minItems" = 1, "maxItems" = 16))]
     pub(in crate::manifest) keys: Slot<Vec<Leaf<PublicKey>>>,
-    /// Other names of the component's repository, such as `ghcr.io/org/webpage`, for which it may have been signed: it was, and copied since (`SG-3`).
+    /// Other names of the component's repository, such as `ghcr.io/org/webpage`, for which it may have been signed by one of `keys`: it was, and copied since. Keys that the daemon or a ceiling demands are good for the component's own name alone (`SG-3`).
     #[schemars(extend("default" = [], "maxItems" = 16))]
     pub(in crate::manifest) signed_as: Maybe<Vec<Leaf<RepositoryName>>>,
 }

@@ -189,14 +189,11 @@ fn by(seed: u8, name: Option<&str>) -> Signed {
 fn each_demand_is_met_by_one_of_its_keys_for_the_right_name_and_none_by_what_another_one_demands() {
     // SG-1, SG-3
     let key = |seed| Signer::new(seed).1;
-    let own = Demand { whose: "component.verify", keys: vec![key(1), key(2)] };
-    let floor = Demand { whose: "--verify-key", keys: vec![key(3)] };
+    let own = Demand { whose: "component.verify", keys: vec![key(1), key(2)], signed_as: vec!["old.io/page".into()] };
+    let floor = Demand { whose: "--verify-key", keys: vec![key(3)], signed_as: vec![] };
     let reference = Reference::parse("r.io/org/page:1").unwrap();
     let right = Some("r.io/org/page");
-    let demands = |all: &[&Demand]| Demands {
-        all: all.iter().map(|demand| (*demand).clone()).collect(),
-        signed_as: vec!["old.io/page".into()],
-    };
+    let demands = |all: &[&Demand]| Demands { all: all.iter().map(|demand| (*demand).clone()).collect() };
     for (all, signed, expected) in [
         (demands(&[]), vec![], ""),
         (demands(&[&own]), vec![], "by one of the keys of component.verify (KEY1, KEY2); found none"),
@@ -218,6 +215,13 @@ fn each_demand_is_met_by_one_of_its_keys_for_the_right_name_and_none_by_what_ano
         ),
         (demands(&[&own, &floor]), vec![by(3, None)], "by one of the keys of component.verify"),
         (demands(&[&own, &floor]), vec![by(3, None), by(1, right)], ""),
+        // No manifest says for which names the keys of others are good.
+        (demands(&[&own, &floor]), vec![by(1, right), by(3, right)], ""),
+        (
+            demands(&[&own, &floor]),
+            vec![by(1, Some("old.io/page")), by(3, Some("old.io/page"))],
+            "by the key of --verify-key (KEY3); found one for the name old.io/page; expected r.io/org/page: a copy elsewhere is good for them under its first name, by a mirror",
+        ),
     ] {
         let shown = |text: String, seed: u8| text.replace(&format!("KEY{seed}"), &short(key(seed).digest()));
         let expected = (1..=3).fold(expected.to_owned(), shown);
@@ -231,7 +235,7 @@ fn each_demand_is_met_by_one_of_its_keys_for_the_right_name_and_none_by_what_ano
 #[test]
 fn what_is_told_of_bad_signatures_is_bounded() {
     // SG-6
-    let demands = Demands { all: vec![Demand { whose: "it", keys: vec![Signer::new(1).1] }], signed_as: Vec::new() };
+    let demands = Demands { all: vec![Demand { whose: "it", keys: vec![Signer::new(1).1], signed_as: Vec::new() }] };
     let reference = Reference::parse("r.io/a:1").unwrap();
     for (kinds, left_out, expected) in [
         (0, 7, "found none; 7 that may be some were not looked at"),
