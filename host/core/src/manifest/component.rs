@@ -55,8 +55,6 @@ pub enum Authority {
     File(PathBuf),
 }
 
-/// Where an operator says who has to sign.
-
 /// Where ceilings do.
 const CEILING: &str = "verifyKeys of its ceiling";
 
