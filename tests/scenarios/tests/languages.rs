@@ -23,7 +23,7 @@ pub(crate) fn daemon(place: &Place, manifest: &str) -> Daemon {
 }
 
 /// Waits until the components of a manifest are compiled.
-fn compile(manifest: &str) {
+pub(crate) fn compile(manifest: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (file, said) = (folder.path().join("m.yaml"), folder.path().join("said"));
     fs::write(&file, manifest).unwrap();
