@@ -1213,14 +1213,40 @@ async fn a_conflict_on_removing_the_finalizer_is_resolved_by_reading_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_and_removed_upon_what_is_there_though_the_cache_is_older() {
+    // FI-2, FI-3, FI-4
+    const OWN: &str = "sample.dev/finalizer";
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
+    for (deleted, cached, meanwhile, left) in [
+        (Value::Null, json!([]), json!(["o.dev/f"]), json!(["o.dev/f", OWN])),
+        (json!("2026-01-01T00:00:00Z"), json!([OWN]), json!(["o.dev/f", OWN]), json!(["o.dev/f"])),
+    ] {
+        let mut bench = Bench::new(Script { exports, ..Script::default() }, "serverSideApply: false");
+        bench.page(json!({ "finalizers": cached, "deletionTimestamp": deleted }));
+        let key = (page_kind(), ObjectRef::namespaced("n", "a"));
+        let finalizers = || bench.server.objects.lock()[&key]["metadata"]["finalizers"].clone();
+        let mut newer = bench.server.objects.lock()[&key].clone();
+        newer["metadata"]["finalizers"] = meanwhile;
+        bench.server.put(&page_kind(), newer);
+        let (finished, _, writes) = bench.run().await;
+        assert_eq!(finished, Finished::Done { finalizer_removed: !deleted.is_null(), again: None });
+        assert_eq!((writes, finalizers()), (strings(&["patch Page a", "patch Page a"]), left), "the first is refused");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn ten_conflicts_are_a_failure() {
     // FI-4
     let exports = &[Interface::Reconciler, Interface::Cleaner];
-    let mut bench = Bench::new(Script { exports, ..Script::default() }, "");
-    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
-    bench.server.failures.lock().extend((0..10).map(|_| conflict("too old")));
-    let (finished, _, writes) = bench.run().await;
-    assert_eq!((finished, writes.len()), (Finished::Failed(queue::Failure::Conflict), 10));
+    let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    for metadata in [json!({}), going] {
+        let mut bench = Bench::new(Script { exports, ..Script::default() }, "serverSideApply: false");
+        bench.page(metadata);
+        // One more would be answered.
+        bench.server.failures.lock().extend((0..10).map(|_| conflict("too old")));
+        let (finished, _, writes) = bench.run().await;
+        assert_eq!((finished, writes.len()), (Finished::Failed(queue::Failure::Conflict), 10));
+    }
 }
 
 #[tokio::test(start_paused = true)]
