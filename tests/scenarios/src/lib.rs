@@ -170,7 +170,12 @@ impl Place {
 
     /// Waits until an object is gone.
     pub fn await_gone(&self, path: &str, name: &str) {
-        wait::until_ok(LATER, "its end", || match self.find(path, name) {
+        self.await_gone_within(LATER, path, name);
+    }
+
+    /// As [`Place::await_gone`], in this time.
+    pub fn await_gone_within(&self, limit: Duration, path: &str, name: &str) {
+        wait::until_ok(limit, "its end", || match self.find(path, name) {
             None => Ok(()),
             Some(object) => Err(object.to_string()),
         })
