@@ -811,6 +811,7 @@ async fn whoever_validates_sees_the_primary_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn the_workflow_runs_before_the_reconciler_and_a_second_run_writes_nothing() {
+    // WF-2
     let mut bench =
         Bench::new(Script { reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() }, WORKFLOW);
     bench.page(json!({}));
@@ -985,8 +986,8 @@ async fn what_a_run_came_to_is_kept_for_people_until_its_primary_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cleanup_deletes_what_is_not_garbage_collected_and_lets_the_primary_go() {
-    // DC-5
+async fn a_cleanup_that_finds_nothing_asks_for_no_desired_state_and_lets_the_primary_go() {
+    // DC-1
     let exports = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
     let mut bench = Bench::new(Script { exports, ..Script::default() }, EXPLICIT);
     bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
@@ -994,6 +995,62 @@ async fn cleanup_deletes_what_is_not_garbage_collected_and_lets_the_primary_go()
     assert_eq!(finished, Finished::Done { finalizer_removed: true, again: None });
     // Nothing that could be the dependent exists, so its desired state is not asked for.
     assert_eq!((calls, writes), (strings(&["cleanup"]), strings(&["patch Page a"])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_cleans_up_after_the_workflow_and_the_primary_goes_once_both_agree() {
+    // DC-1, DC-2, DC-5
+    let fields = |more: &str, node: &str| {
+        format!(
+            "workflow: {{ {more}dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, garbageCollected: false{node} }} }} }}"
+        )
+    };
+    let (managed, waited) = (fields("", ""), fields("", ", deletePostcondition: gone"));
+    let explicit = fields("invocation: explicit, ", "");
+    let all: &[Interface] = &[Interface::Reconciler, Interface::Cleaner, Interface::Dependent];
+    let page = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
+    let mut going = page.clone();
+    going["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let key = ObjectRef::namespaced("n", "a");
+    let mut before = Bench::new(Script::default(), &managed);
+    before.page(page);
+    before.run().await;
+    let made = before.server.objects.lock()[&(config_map(), key.clone())].clone();
+    let (delete, patch) = ("delete ConfigMap a", "patch Page a");
+    // With what had been written when it was called.
+    let (last, first) = (strings(&["cleanup", delete]), strings(&["cleanup"]));
+    for (fields, exports, cleanup, called, writes, goes) in [
+        (&managed, all, DeleteControl::RemoveFinalizer, last.clone(), strings(&[delete, patch]), true),
+        (&managed, all, DeleteControl::KeepFinalizer(None), last.clone(), strings(&[delete]), false),
+        (&waited, all, DeleteControl::RemoveFinalizer, last, strings(&[delete]), false),
+        (&explicit, all, DeleteControl::RemoveFinalizer, first.clone(), strings(&[patch]), true),
+        (&explicit, Script::default().exports, DeleteControl::RemoveFinalizer, vec![], strings(&[delete, patch]), true),
+    ] {
+        let server = Arc::<OnceLock<Arc<Server>>>::default();
+        let ask: Ask = Arc::new({
+            let server = Arc::clone(&server);
+            move |_| {
+                let written = server.get().unwrap().writes.lock().clone();
+                async move { written }.boxed()
+            }
+        });
+        let mut bench =
+            Bench::new(Script { exports, cleanup: Ok(cleanup), ask: Some(ask), ..Script::default() }, fields);
+        assert!(server.set(Arc::clone(&bench.server)).is_ok());
+        let map = bench.server.put(&config_map(), made.clone());
+        let source = Arc::clone(&bench.controller.secondaries["cm"]);
+        bench.maps.apply(Watch::Applied(map.clone())).map(|change| source.on(change));
+        bench.page(going.clone());
+        let (finished, mut calls, written) = bench.run().await;
+        calls.retain(|call| call != "desired cm");
+        assert_eq!(finished, Finished::Done { finalizer_removed: goes, again: None }, "{fields}");
+        assert_eq!((calls, written), (called, writes), "{fields}");
+        if fields.contains("gone") {
+            bench.maps.apply(Watch::Deleted(map)).map(|change| source.on(change));
+            let gone = Finished::Done { finalizer_removed: true, again: None };
+            assert_eq!(bench.run().await, (gone, first.clone(), strings(&[patch])), "at the next event");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -1213,14 +1270,40 @@ async fn a_conflict_on_removing_the_finalizer_is_resolved_by_reading_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_and_removed_upon_what_is_there_though_the_cache_is_older() {
+    // FI-2, FI-3, FI-4
+    const OWN: &str = "sample.dev/finalizer";
+    let exports = &[Interface::Reconciler, Interface::Cleaner];
+    for (deleted, cached, meanwhile, left) in [
+        (Value::Null, json!([]), json!(["o.dev/f"]), json!(["o.dev/f", OWN])),
+        (json!("2026-01-01T00:00:00Z"), json!([OWN]), json!(["o.dev/f", OWN]), json!(["o.dev/f"])),
+    ] {
+        let mut bench = Bench::new(Script { exports, ..Script::default() }, "serverSideApply: false");
+        bench.page(json!({ "finalizers": cached, "deletionTimestamp": deleted }));
+        let key = (page_kind(), ObjectRef::namespaced("n", "a"));
+        let finalizers = || bench.server.objects.lock()[&key]["metadata"]["finalizers"].clone();
+        let mut newer = bench.server.objects.lock()[&key].clone();
+        newer["metadata"]["finalizers"] = meanwhile;
+        bench.server.put(&page_kind(), newer);
+        let (finished, _, writes) = bench.run().await;
+        assert_eq!(finished, Finished::Done { finalizer_removed: !deleted.is_null(), again: None });
+        assert_eq!((writes, finalizers()), (strings(&["patch Page a", "patch Page a"]), left), "the first is refused");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn ten_conflicts_are_a_failure() {
     // FI-4
     let exports = &[Interface::Reconciler, Interface::Cleaner];
-    let mut bench = Bench::new(Script { exports, ..Script::default() }, "");
-    bench.page(json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" }));
-    bench.server.failures.lock().extend((0..10).map(|_| conflict("too old")));
-    let (finished, _, writes) = bench.run().await;
-    assert_eq!((finished, writes.len()), (Finished::Failed(queue::Failure::Conflict), 10));
+    let going = json!({ "finalizers": ["sample.dev/finalizer"], "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    for metadata in [json!({}), going] {
+        let mut bench = Bench::new(Script { exports, ..Script::default() }, "serverSideApply: false");
+        bench.page(metadata);
+        // One more would be answered.
+        bench.server.failures.lock().extend((0..10).map(|_| conflict("too old")));
+        let (finished, _, writes) = bench.run().await;
+        assert_eq!((finished, writes.len()), (Finished::Failed(queue::Failure::Conflict), 10));
+    }
 }
 
 #[tokio::test(start_paused = true)]

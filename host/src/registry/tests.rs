@@ -138,6 +138,14 @@ async fn another_server_never_gets_to_know_who_asks() {
     fake.asked();
     assert_eq!(pull(&reference, user()).await.unwrap_err().kind, Kind::Denied);
     assert_eq!(fake.asked().last().unwrap().who, None);
+    // Where tokens are given leads nowhere else.
+    fake.closes(Door::Bearer);
+    let to = format!("http://{}/token", other.address);
+    fake.fails(move |asked| asked.line.starts_with("GET /token").then(|| with(text(307, ""), "location", &to)));
+    other.asked();
+    let failure = pull(&reference, user()).await.unwrap_err();
+    assert!(failure.message.contains("it answers 307 when asked for a token"), "{failure:?}");
+    assert_eq!(other.asked(), []);
 }
 
 type Answer = dyn Fn(&Asked) -> Response<Body> + Send + Sync;

@@ -65,6 +65,10 @@ func init() {
 func main() {}
 
 func reconcile(run capstan.Run, p *probe) (capstan.Update, error) {
+	if run.Info().PrimaryDeleted {
+		run.Log().Info("gone", "text", p.Spec.Text, "generation", p.Generation)
+		return capstan.Update{}, nil
+	}
 	if done := must(run.Memo[int64](capstan.ForPrimary, "done")); done != nil && *done == p.Generation {
 		return capstan.Update{}, nil
 	}

@@ -14,6 +14,8 @@ WORD = "Grüße 👋"
 @reconcile
 def ask(probe):
     metadata, runs = probe["metadata"], memo.primary.get("runs", 0) + 1
+    if context.run().primary_deleted:
+        return info("gone", text=probe["spec"]["text"], generation=metadata["generation"])
     if memo.primary.get("done") == metadata["generation"]:
         return None
     fail(probe, "reconcile")

@@ -170,7 +170,12 @@ impl Place {
 
     /// Waits until an object is gone.
     pub fn await_gone(&self, path: &str, name: &str) {
-        wait::until_ok(LATER, "its end", || match self.find(path, name) {
+        self.await_gone_within(LATER, path, name);
+    }
+
+    /// As [`Place::await_gone`], in this time.
+    pub fn await_gone_within(&self, limit: Duration, path: &str, name: &str) {
+        wait::until_ok(limit, "its end", || match self.find(path, name) {
             None => Ok(()),
             Some(object) => Err(object.to_string()),
         })
@@ -735,15 +740,21 @@ pub fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 /// Returns a folder with this manifest of the probe, and a component beside it that does not have some exports: each has another
 /// name, of the same length, under which the daemon knows none.
 pub fn replaced_exports(manifest: &str, names: &[(&str, &str)]) -> Folder {
+    replaced_exports_of("probe", manifest, names)
+}
+
+/// As [`replaced_exports`], of another component.
+pub fn replaced_exports_of(plugin: &str, manifest: &str, names: &[(&str, &str)]) -> Folder {
     let folder = Folder::new();
-    let path = component("probe");
+    let path = component(plugin);
     let mut bytes = fs::read(&path).unwrap();
     for (from, to) in names {
         let interface = |name: &str| format!("capstan:operator/{name}@").into_bytes();
         bytes = replace(&bytes, &interface(from), &interface(to));
     }
     folder.put("probe.wasm", bytes);
-    folder.put("operator.yaml", manifest.replace(&path.display().to_string(), "probe.wasm"));
+    let replaced = folder.path("probe.wasm").display().to_string();
+    folder.put("operator.yaml", manifest.replace(&path.display().to_string(), &replaced));
     folder
 }
 

@@ -592,6 +592,7 @@ fn a_run_that_fails_leaves_one_warning_that_is_counted_and_none_if_the_manifest_
 
 #[test]
 fn memos_of_a_primary_go_with_it() {
+    // EP-4
     let place = Place::new("forget");
     let daemon = place.daemon(&place.probe_manifest(""));
     let count = json!([{ "memo": { "lifetime": "primary", "count": "runs" }, "as": "runs" }]);

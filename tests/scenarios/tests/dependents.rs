@@ -288,7 +288,7 @@ fn a_source_that_another_dependent_holds_after_a_change_is_watched_without_a_run
 
 #[test]
 fn s127_dependents_are_made_in_their_order() {
-    // WF-1, WF-2
+    // WF-1
     let place = Place::new("s127");
     let lines = "cm2: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm1] }\ncm1: { apiVersion: v1, kind: ConfigMap }";
     let daemon =

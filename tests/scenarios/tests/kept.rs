@@ -127,7 +127,7 @@ fn s154_one_of_two_informers_of_a_kind_goes_when_a_run_deregisters_it_and_the_ot
 
 #[test]
 fn s156_a_source_that_a_run_registers_has_an_informer_of_its_own_and_is_told_what_there_is() {
-    // ES-4, PO-3, PO-4
+    // ES-4, PO-2, PO-3, PO-4: the run that begins it sees what there is.
     let place = Place::new("s156");
     place.cluster.api().create(&place.config_maps(), &place.map_of("p", "third", json!({}))).unwrap();
     let daemon = place.daemon(&registers_and_declares(&place));

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cluster::wait;
-use scenarios::{Daemon, Place, SOON, capstan, component, repository};
+use scenarios::{Daemon, Place, SOON, capstan, component, replaced_exports_of, repository};
 use serde_json::{Value, json};
 
 use crate::inbound::Door;
@@ -23,7 +23,7 @@ pub(crate) fn daemon(place: &Place, manifest: &str) -> Daemon {
 }
 
 /// Waits until the components of a manifest are compiled.
-fn compile(manifest: &str) {
+pub(crate) fn compile(manifest: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (file, said) = (folder.path().join("m.yaml"), folder.path().join("said"));
     fs::write(&file, manifest).unwrap();
@@ -454,6 +454,34 @@ fn a_primary_comes_back_and_goes_when_it_is_told_to(component: &str) {
     assert!(daemon.stop().success());
 }
 
+fn a_run_follows_the_end_of_a_primary_with_its_last_known_object(component: &str) {
+    // AE-1, AE-2, LC-5
+    let place = Place::new("ends");
+    let (primary, fields) =
+        ("{ apiVersion: test.capstan.dev/v1, kind: Probe }", "triggerOnAllEvents: true\nretry: none\n");
+    let manifest = place.manifest(component, primary, "limits: { timeout: 20s }\n", fields);
+    // The probe has a cleaner, with which it is refused.
+    let folder = replaced_exports_of(component, &manifest, &[("cleaner", "tidying")]);
+    let manifest = fs::read_to_string(folder.path("operator.yaml")).unwrap();
+    let daemon = daemon(&place, &manifest);
+    // A run needs more than this manifest has, so that it may as well fail.
+    let fail = json!({ "reconcile": "error" });
+    place.probe("p", json!({ "text": "first", "note": "b", "stop": true, "fail": fail }));
+    let has_run = |probe: &Value| probe["status"]["failure"].is_object();
+    let probe = place.await_object(&place.probes(), "p", "a run", has_run);
+    assert_eq!(probe["metadata"]["finalizers"], Value::Null);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "text": "last" } }));
+    daemon.await_runs(2);
+    daemon.await_quiet();
+    place.delete(&place.probes(), "p");
+    place.await_gone(&place.probes(), "p");
+    let line = await_line(&daemon, "\"message\":\"gone\"");
+    assert_eq!(line["fields"], json!({ "text": "last", "generation": "2" }));
+    daemon.await_quiet();
+    assert_eq!((daemon.runs(), daemon.count("capstan_custom_resources", "")), (3, 0));
+    assert!(daemon.stop().success());
+}
+
 fn a_request_from_outside_is_understood(component: &str) {
     // IB-1, IB-2, IB-5
     let place = Place::new("told");
@@ -536,6 +564,11 @@ macro_rules! language {
             #[test]
             fn the_daemon_is_asked_for_all_that_there_is() {
                 super::the_daemon_is_asked_for_all_that_there_is(EXCEPTION.component);
+            }
+
+            #[test]
+            fn a_run_follows_the_end_of_a_primary_with_its_last_known_object() {
+                super::a_run_follows_the_end_of_a_primary_with_its_last_known_object(EXCEPTION.component);
             }
 
             #[test]

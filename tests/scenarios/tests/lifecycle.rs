@@ -39,6 +39,8 @@ fn s030_a_run_under_way_ends_before_the_daemon_does() {
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", json!({ "reconcile": { "do": [{ "busyMs": 2000 }], "status": {} } }));
     place.await_object(&place.probes(), "p", "generation 1", |p| p["status"]["observedGeneration"] == 1);
+    daemon.await_quiet();
+    assert_eq!(daemon.runs(), 2, "that of the finalizer, and one");
     place.merge(&place.probes(), "p", &json!({ "spec": { "anything": 1 } }));
     // After that of the finalizer, and not the end of the first.
     wait::until(SOON, "the second run", || (daemon.runs() == 3 && daemon.active() == 1).then_some(())).unwrap();

@@ -179,7 +179,7 @@ fn s052_a_deletion_during_an_own_write_is_not_lost() {
     held.daemon.await_quiet();
     let steps = json!([{ "log": { "message": BEGIN } }, write_status(&place, "p", json!({ "seen": true }))]);
     held.meanwhile(steps, || place.delete(&place.probes(), "p"));
-    place.await_gone(&place.probes(), "p");
+    place.await_gone_within(Duration::from_secs(30), &place.probes(), "p");
     held.daemon.await_quiet();
     assert_eq!(held.daemon.log().matches("cleaned up").count(), 1);
 }

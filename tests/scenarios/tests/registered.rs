@@ -189,10 +189,11 @@ fn a_deregistered_source_wakes_nobody_and_its_informer_ends_with_its_last_user()
     let place = Place::new("ending");
     let name = place.namespace.name();
     let daemon = place.daemon(&place.manifest("probe", PROBES, GRANTS, ""));
-    place.probe("p", json!({ "reconcile": { "do": register("maps", "ConfigMap") } }));
+    let both = json!([register("maps", "ConfigMap"), register("more", "ConfigMap")]);
+    place.probe("p", json!({ "reconcile": { "do": both } }));
     place.probe("q", json!({}));
-    place.await_object(&place.probes(), "p", "its source", |p| p["status"]["maps"] == true);
-    // Whoever has not registered it has it too.
+    place.await_object(&place.probes(), "p", "its sources", |p| p["status"]["more"] == true);
+    // Whoever has not registered them has them too.
     daemon.await_quiet();
     for primary in ["p", "q"] {
         let before = daemon.runs_of(primary);
@@ -200,6 +201,11 @@ fn a_deregistered_source_wakes_nobody_and_its_informer_ends_with_its_last_user()
         runs_more(&daemon, primary, before);
     }
     assert_eq!(informers_of_maps(&daemon, &place), 1);
+    place.merge(&place.probes(), "p", &json!({ "spec": { "reconcile": { "do": { "deregister": "more" } } } }));
+    let one = json!({ "maps": "v1 ConfigMap" });
+    wait::until(SOON, "the end of one source", || (registered(&daemon, name) == one).then_some(())).unwrap();
+    daemon.await_quiet();
+    assert_eq!(informers_of_maps(&daemon, &place), 1, "the other needs it");
     let deregister = json!({ "deregister": "maps" });
     let read = json!({ "read": { "in": { "source": "maps" }, "select": "related" }, "mayFail": true });
     let steps = json!([register("maps", "ConfigMap"), deregister, deregister, read]);

@@ -72,7 +72,7 @@ fn s005_many_primaries_at_once_have_what_they_want() {
 
 #[test]
 fn s018_own_writes_that_are_not_filtered_cause_runs() {
-    // RO-3
+    // RO-3: it is said of each write, and not of all that a source shows.
     let place = Place::new("s018");
     let daemon = place.daemon(&place.able_manifest(""));
     let write = |value: &str| {

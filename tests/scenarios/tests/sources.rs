@@ -220,22 +220,31 @@ sources:
 fn s050_without_a_way_back_a_run_finds_no_secondary_and_can_read_it_by_its_name() {
     // IM-4
     let place = Place::new("s050");
-    let daemon = place.daemon(&place.probe_manifest(
-        "retry: none
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+    let fields = "retry: none
 sources:
   clusters: { informer: { apiVersion: v1, kind: ConfigMap, mapper: { pointer: /data/job } } }
-",
-    ));
+";
+    let daemon = place.daemon(&place.manifest("probe", primary, "limits: { timeout: 3s }\n", fields));
     config_map(&place, "cluster");
     let from = json!({ "source": "clusters" });
     let (name, namespace) = ("cluster", place.namespace.name());
+    let related = json!({ "in": from, "select": "one" });
+    // A run that can't do without it comes to nothing, however long it asks.
+    place.probe("needy", json!({ "cluster": name, "reconcile": { "do": { "await": related }, "status": {} } }));
+    let line = daemon.await_line("the run failed");
+    assert!(line.contains("/needy\""), "{line}");
+    daemon.await_quiet();
+    let ended = ["success", "failure"].map(|end| daemon.count(&format!("capstan_reconciliations_{end}_total"), ""));
+    assert_eq!(ended, [FINALIZER_RUN, 1]);
+    assert_eq!(place.find(&place.probes(), "needy").unwrap()["status"], Value::Null);
     let by_name = json!({ "read": { "in": from, "select": { "named": { "namespace": namespace, "name": name } } }, "as": "named" });
-    let related = json!({ "read": { "in": from, "select": "one" }, "as": "related" });
+    let related = json!({ "read": related, "as": "related" });
     place.probe("job", json!({ "cluster": name, "reconcile": { "do": [related, by_name], "status": {} } }));
     let job = place.await_object(&place.probes(), "job", "what it has read", |p| p["status"]["named"] == name);
     assert_eq!(job["status"]["related"], Value::Null, "nothing leads from the job to its cluster");
     daemon.await_quiet();
-    assert_eq!(daemon.runs(), FINALIZER_RUN + 1);
+    assert_eq!(daemon.runs_of("job") as u64, FINALIZER_RUN + 1);
     // What the secondary says of its primary leads there and back.
     place.merge(&place.config_maps(), name, &json!({ "data": { "job": "job" } }));
     place.await_object(&place.probes(), "job", "its cluster", |p| p["status"]["related"] == name);

@@ -586,6 +586,12 @@ fn changed_namespaces_are_watched_and_left() {
     proves_work(&two, "p", "something");
     let controller = daemon.controller(first).unwrap();
     assert_eq!((&controller["phase"], &controller["keys"]), (&json!("running"), &json!(1)));
+    // Nobody cleans up there.
+    one.delete(&one.probes(), "p");
+    proves_work(&two, "p", "something later");
+    daemon.await_quiet();
+    let left = one.find(&one.probes(), "p").unwrap();
+    assert_eq!(left["metadata"]["finalizers"], json!(["probes.test.capstan.dev/finalizer"]));
 }
 
 #[test]

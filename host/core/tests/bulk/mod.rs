@@ -313,6 +313,20 @@ async fn a_primary_goes_once_all_objects_that_it_alone_has_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_template_has_the_objects_of_a_bulk_as_a_list() {
+    // DT-3
+    const SUM: &str = r#"workflow:
+  dependents:
+    cm: { apiVersion: v1, kind: ConfigMap, bulk: true }
+    sum: { apiVersion: v1, kind: ConfigMap, dependsOn: [cm], desired: { template: { metadata: { name: sum }, data: { of: "${dependents.cm.size()}, ${dependents.cm.exists(map, map.data.x == '2')}" } } } }
+"#;
+    let mut bench = bench(SUM);
+    bench.wants(&[("one", "1"), ("two", "2")]);
+    assert_eq!(bench.run().await.2, made(&["one", "two", "sum"]));
+    assert_eq!(bench.data("sum"), json!({ "of": "2, true" }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_creation_without_an_answer_has_made_of_a_bulk_is_too_much_later() {
     // BD-1, KD-9
     let mut bench = bench(BULK);

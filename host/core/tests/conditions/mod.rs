@@ -287,16 +287,20 @@ async fn what_is_taken_away_all_the_same_is_put_back_by_the_same_run() {
     // SC-3
     let target =
         ObjectTarget { gvk: Gvk::parse("sample.dev/v1", "Page").unwrap(), key: ObjectRef::namespaced("n", "a") };
-    let patch = r#"[{"op":"add","path":"/status","value":{"ok":true}}]"#.to_owned();
-    for mode in [WriteMode::ForceFilter, WriteMode::Plain] {
-        let options = WriteOptions { subresource: Some("status".to_owned()), mode, ..WriteOptions::default() };
-        let verb = WriteVerb::JsonPatch(target.clone(), patch.clone());
-        let script = Script { asks: Some(WriteRequest { verb, options }), ..Script::default() };
-        let mut bench = bench(script, "");
-        bench.page(json!({ "uid": "page" }));
-        for _ in 0..2 {
-            assert_eq!(bench.writes().await, strings(&[STATUS, STATUS]), "{mode:?}");
-            assert_eq!(bench.conditions(), READY, "{mode:?}");
+    let replaced = r#"[{"op":"add","path":"/status","value":{"ok":true}}]"#.to_owned();
+    for verb in
+        [WriteVerb::JsonPatch(target.clone(), replaced), WriteVerb::MergePatch(target, r#"{"status":null}"#.to_owned())]
+    {
+        for mode in [WriteMode::ForceFilter, WriteMode::Plain] {
+            let what = format!("{verb:?} {mode:?}");
+            let options = WriteOptions { subresource: Some("status".to_owned()), mode, ..WriteOptions::default() };
+            let script = Script { asks: Some(WriteRequest { verb: verb.clone(), options }), ..Script::default() };
+            let mut bench = bench(script, "");
+            bench.page(json!({ "uid": "page" }));
+            for _ in 0..2 {
+                assert_eq!(bench.writes().await, strings(&[STATUS, STATUS]), "{what}");
+                assert_eq!(bench.conditions(), READY, "{what}");
+            }
         }
     }
 }

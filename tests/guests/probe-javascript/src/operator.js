@@ -8,6 +8,10 @@ const WORD = "Grüße 👋";
 export default operator({
   reconcile(probe) {
     const { name, namespace, generation, resourceVersion, finalizers } = probe.metadata;
+    if (context.run().primaryDeleted) {
+      log.info("gone", { text: probe.spec.text, generation });
+      return;
+    }
     if (memo.primary.get("done") === generation) return;
     fail(probe, "reconcile");
     if (probe.spec.again) {
