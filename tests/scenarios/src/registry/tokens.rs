@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use rcgen::{CertifiedKey, KeyPair, SigningKey as _};
 use rustls::pki_types::PrivateKeyDer;
@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 /// For how long a token is good, in seconds.
-const LIFETIME: u64 = 60;
+const LIFETIME: i64 = 60;
 
 /// The service, and what it was asked for. It ends with the process.
 pub(super) struct Tokens {
@@ -94,7 +94,7 @@ fn answer(
 
 /// Returns a token for a scope, by which the repositories below `team/` are accessible, and no others.
 fn token(pair: &KeyPair, certificate: &str, scope: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = Timestamp::now().as_second();
     let access = match scope.split(':').collect::<Vec<_>>()[..] {
         [kind, name, actions] if name.starts_with("team/") => {
             vec![json!({ "type": kind, "name": name, "actions": actions.split(',').collect::<Vec<_>>() })]
