@@ -264,7 +264,7 @@ impl Bench {
 
     fn answering(exports: &'static [Interface], fields: &str, answer: PrimaryUpdate, asks: Option<WriteVerb>) -> Self {
         let text = format!(
-            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{{ apiVersion: sample.dev/v1, kind: Page, verbs: [patch] }}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: {OURS}\n{}",
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }}, capabilities: {{ kubernetes: [{{ apiVersion: sample.dev/v1, kind: Page, verbs: [apply] }}] }} }} }}\n  controllers:\n    pages:\n      plugin: p\n      primary: {{ apiVersion: sample.dev/v1, kind: Page }}\n      finalizer: {OURS}\n{}",
             fields.lines().map(|line| format!("      {line}\n")).collect::<Vec<_>>().concat()
         );
         let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
@@ -517,10 +517,13 @@ async fn a_finalizer_is_applied_with_nothing_else_and_is_read_before_its_event_w
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_applied_under_the_field_manager_that_the_manifest_names() {
     // FI-1, LC-4
-    let bench = Bench::new(CLEANER, "fieldManager: somebody").with(&json!({}));
+    let bench = Bench::new(CLEANER, "fieldManager: pages-of-two").with(&json!({}));
     assert_eq!(bench.run().await, Some(DONE));
     let write = bench.writes().remove(0);
-    assert!(matches!(&write.verb, Verb::Apply { manager, force: true, .. } if &**manager == "somebody"), "{write:?}");
+    assert!(
+        matches!(&write.verb, Verb::Apply { manager, force: true, .. } if &**manager == "pages-of-two"),
+        "{write:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
