@@ -187,20 +187,18 @@ impl Session for Script {
         let function = call.function().unwrap();
         self.log.lock().push(function.name().to_owned());
         async move {
-            Ok(match function {
-                Function::Initialize => Answer::Initialize(()),
-                Function::Desired => {
-                    Answer::Desired(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } }).to_string())
-                }
-                Function::Reconcile => {
+            Ok(match function.name() {
+                "initialize" => Answer::Initialize(()),
+                "desired" => Answer::Desired(json!({ "metadata": { "name": "a" }, "data": { "x": "y" } }).to_string()),
+                "reconcile" => {
                     if let (Some(verb), Some(run)) = (&self.asks, &self.run) {
                         let options = WriteOptions { mode: WriteMode::Plain, ..WriteOptions::default() };
                         run.write(WriteRequest { verb: verb.clone(), options }).await.unwrap();
                     }
                     Answer::Reconcile(UpdateControl { update: self.answer.clone(), reschedule: None })
                 }
-                Function::Cleanup => Answer::Cleanup(DeleteControl::RemoveFinalizer),
-                _ => panic!("{function:?} is not exported"),
+                "cleanup" => Answer::Cleanup(DeleteControl::RemoveFinalizer),
+                name => panic!("{name} is not exported"),
             })
         }
         .boxed()
