@@ -369,18 +369,20 @@ impl Running {
 
     /// Returns the documents that were applied since the last time, all of which were forced and of the controller's manager.
     fn applied(&self) -> Vec<Value> {
-        let document = |write: Write| match write.verb {
-            Verb::Apply { body, manager, force: true } if &*manager == "pages" => serde_json::from_str(&body).unwrap(),
-            verb => panic!("{verb:?}"),
+        let document = |write: Write| {
+            let Verb::Apply { body, manager, force: true } = &write.verb else { panic!("{write:?}") };
+            assert_eq!(&**manager, "pages");
+            serde_json::from_str(body).unwrap()
         };
         self.writes().into_iter().map(document).collect()
     }
 
     /// Returns the JSON patches since the last time, each as a list of steps.
     fn patches(&self) -> Vec<Value> {
-        let steps = |write: Write| match write.verb {
-            Verb::JsonPatch { patch, manager } if &*manager == "pages" => serde_json::from_str(&patch.text()).unwrap(),
-            verb => panic!("{verb:?}"),
+        let steps = |write: Write| {
+            let Verb::JsonPatch { patch, manager } = &write.verb else { panic!("{write:?}") };
+            assert_eq!(&**manager, "pages");
+            serde_json::from_str(&patch.text()).unwrap()
         };
         self.writes().into_iter().map(steps).collect()
     }
