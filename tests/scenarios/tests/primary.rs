@@ -321,6 +321,21 @@ fn s070_a_primary_applied_without_its_finalizer_loses_it() {
     assert_eq!((&probe["spec"]["value"], &probe["metadata"]["finalizers"]), (&json!("set"), &Value::Null));
 }
 
+#[test]
+fn a_primary_keeps_its_finalizer_though_an_applied_answer_has_null_in_its_place() {
+    // FI-5
+    let place = Place::new("null-finalizers");
+    let daemon = place.daemon(&place.probe_manifest(""));
+    let object = json!({ "metadata": { "finalizers": null }, "spec": { "value": "set" } });
+    place.probe("p", json!({ "reconcile": { "object": object } }));
+    place.await_object(&place.probes(), "p", "the value", |p| p["spec"]["value"] == "set");
+    daemon.await_quiet();
+    let probe = place.find(&place.probes(), "p").unwrap();
+    assert_eq!(probe["metadata"]["finalizers"], json!([FINALIZER]));
+    // The value is a new generation; nothing else has to be written.
+    assert_eq!(daemon.runs_of("p"), FINALIZER_RUN + 2);
+}
+
 /// Has somebody annotate the primary during a run, which answers this, and asserts that its status is written all the same, by one
 /// run.
 fn annotated_meanwhile(prefix: &str, mut answer: Value) {
