@@ -191,6 +191,8 @@ fn object(
         return Ok(patched(target, difference, manner));
     }
     if let Some(Value::Object(meta)) = document.get_mut("metadata") {
+        // What is null there is absent to the API server, the list of finalizers, too.
+        meta.retain(|_, value| !value.is_null());
         meta.insert("uid".to_owned(), (&*primary.header().uid).into());
         if let Some(finalizer) = &manner.finalizer {
             let list = meta.entry("finalizers").or_insert_with(|| json!([]));
