@@ -141,6 +141,6 @@ fn tasks_fail_wait_and_end_in_the_ways_that_the_readme_of_the_sample_has_one_pla
     create("SlowTask", "large", json!({ "memoryMi": 32 }));
     await_class(&daemon, "slowtasks", "large", "outOfMemory");
     assert!(daemon.count("capstan_plugin_broken_calls_total", "") > 0);
-    create("QuickTask", "long", json!({ "computeMs": 4000 }));
+    create("QuickTask", "long", json!({ "computeMs": 8000 }));
     await_class(&daemon, "quicktasks", "long", "timeout");
 }
