@@ -371,7 +371,7 @@ fn s147_a_page_becomes_a_site_by_a_workflow_that_its_reconciler_has_run() {
 }
 
 #[test]
-fn a_page_whose_workflow_fails_says_which_node_did_and_is_retried() {
+fn a_workflow_that_its_reconciler_has_run_says_which_node_failed_and_is_retried() {
     // WF-7, WF-8, EC-5
     let place = Place::new("failing");
     let daemon = daemon(&place, &place.sample_manifest("webpage-standalone"));
