@@ -59,7 +59,6 @@ mod polling;
 mod primary;
 mod registered;
 mod registries;
-mod sample_operations;
 mod secondaries;
 mod sources;
 mod swap;
