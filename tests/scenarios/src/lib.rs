@@ -97,6 +97,8 @@ impl Place {
                 "crd/mysqlschemas.sample.capstan.dev",
                 "crd/tomcats.sample.capstan.dev",
                 "crd/webapps.sample.capstan.dev",
+                "crd/quicktasks.sample.capstan.dev",
+                "crd/slowtasks.sample.capstan.dev",
                 "crd/probes.test.capstan.dev",
                 "crd/clusterprobes.test.capstan.dev",
                 "crd/operators.capstan.dev",

@@ -16,7 +16,7 @@ mod pod;
 mod readme;
 mod rights;
 
-use helm::{chart, documents, helm, offline, template};
+use helm::{chart, documents, examples, helm, offline, template};
 use pod::{Pod, Way};
 
 const HTML: &str = "<html><head><title>Hello</title></head><body>x</body></html>";
@@ -372,11 +372,38 @@ fn nothing_is_left_of_a_release_that_is_uninstalled() {
 fn the_chart_has_no_lint() {
     let chart = chart();
     let chart = chart.to_str().unwrap();
-    let example = format!("{chart}/examples/webpage.yaml");
-    let data = Data::new();
     let everything = "metrics.enabled=true,serviceMonitor.enabled=true,podDisruptionBudget.enabled=true";
     offline(&["lint", "--strict", chart]).unwrap();
-    offline(&["lint", "--strict", chart, "-f", &example, "--set-file", &data.argument(), "--set", everything]).unwrap();
+    for name in examples() {
+        let example = format!("{chart}/examples/{name}.yaml");
+        let data = format!("operators.{name}.components.{name}.data=AGFzbQ0AAQA=");
+        offline(&["lint", "--strict", chart, "-f", &example, "--set", &data]).unwrap();
+        offline(&["lint", "--strict", chart, "-f", &example, "--set", &data, "--set", everything]).unwrap();
+    }
+}
+
+#[test]
+fn the_example_to_learn_operating_with_is_scraped_with_a_token_and_has_limits() {
+    let text = fs::read_to_string(chart().join("examples/operations.yaml")).unwrap();
+    let mut values: Value = serde_yaml::from_str(&text).unwrap();
+    values["operators"]["operations"]["components"] = json!({ "operations": { "data": "AGFzbQ0AAQA=" } });
+    let rendered = |file: &str| template(file, "capstan", &values).unwrap();
+    let monitor = rendered("servicemonitor.yaml").remove(0);
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!((&endpoint["port"], &endpoint["interval"]), (&json!("metrics"), &json!("15s")));
+    assert!(endpoint["bearerTokenFile"].is_string(), "{endpoint}");
+    let service = rendered("service.yaml").remove(0);
+    assert_eq!(service["spec"]["ports"][0]["name"], endpoint["port"]);
+    for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(service["metadata"]["labels"][label], *value, "{label}");
+    }
+    let objects = rendered("rbac.yaml");
+    let reader =
+        |object: &&Value| object["kind"] == "ClusterRoleBinding" && object["subjects"][0]["name"] == "prometheus";
+    assert_eq!(objects.iter().filter(reader).count(), 1);
+    let pod = &rendered("deployment.yaml")[0]["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "512Mi");
+    assert!(pod["containers"][0]["args"].as_array().unwrap().contains(&json!("--metrics-auth=token")), "{pod}");
 }
 
 #[test]

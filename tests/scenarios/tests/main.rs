@@ -59,6 +59,7 @@ mod polling;
 mod primary;
 mod registered;
 mod registries;
+mod sample_operations;
 mod secondaries;
 mod sources;
 mod swap;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cluster::wait;
+use cluster::{Query, wait};
 use scenarios::{Daemon, LATER, Place, SOON, repository};
 use serde_json::{Value, json};
 
@@ -72,8 +72,27 @@ impl Page {
         self.place.namespace.path(api_version, &plural)
     }
 
-    /// Waits until the cluster has exactly this object, as the API server completes it, and returns it.
+    /// Waits until the status is about this generation, and has become this one.
+    fn comes_to(&self, generation: u64, mut status: Value) {
+        status["observedGeneration"] = generation.into();
+        let (pages, what) = (self.place.pages(), status.to_string());
+        self.place.await_within(LATER, &pages, "site", &what, |page| page["status"] == status);
+    }
+
+    /// Waits until the cluster has exactly this object, as the API server completes it, owned by the page, and returns it.
     fn has(&self, wanted: &Value) -> Value {
+        let found = self.has_unowned(wanted);
+        let page = self.place.find(&self.place.pages(), "site").unwrap();
+        let owner = json!([{
+            "apiVersion": "sample.capstan.dev/v1", "kind": "WebPage", "name": "site", "uid": page["metadata"]["uid"],
+            "controller": false, "blockOwnerDeletion": false,
+        }]);
+        assert_eq!(found["metadata"]["ownerReferences"], owner);
+        found
+    }
+
+    /// As [`Page::has`], whoever owns it.
+    fn has_unowned(&self, wanted: &Value) -> Value {
         let path = self.path(wanted);
         let name = wanted["metadata"]["name"].as_str().unwrap();
         let mut dry = wanted.clone();
@@ -85,14 +104,7 @@ impl Page {
             Some(found) => Err(format!("{} instead of {}", content(&found), content(&dry))),
             None => Err("nothing".to_owned()),
         });
-        let found = found.unwrap();
-        let page = self.place.find(&self.place.pages(), "site").unwrap();
-        let owner = json!([{
-            "apiVersion": "sample.capstan.dev/v1", "kind": "WebPage", "name": "site", "uid": page["metadata"]["uid"],
-            "controller": false, "blockOwnerDeletion": false,
-        }]);
-        assert_eq!(found["metadata"]["ownerReferences"], owner);
-        found
+        found.unwrap()
     }
 
     fn has_no(&self, object: &Value) {
@@ -297,6 +309,85 @@ fn s145_a_reconciler_can_write_everything_itself() {
 #[test]
 fn s146_a_page_becomes_a_site_by_a_workflow() {
     a_page_lives("webpage", Instances::Fresh);
+}
+
+#[test]
+fn s147_a_page_becomes_a_site_by_a_workflow_that_its_reconciler_has_run() {
+    // WF-2, WF-5, WF-6
+    let page = Page::new("webpage-standalone", Instances::Fresh);
+    let good = || json!({ "areWeGood": true, "htmlConfigMap": "site-html" });
+    page.comes_to(1, good());
+    for object in [config_map(HTML), deployment(), service()] {
+        page.has(&object);
+    }
+    assert!(page.place.find(&page.path(&ingress()), "site").is_none());
+    page.is_served();
+    let changed = HTML.replace('x', "y");
+    page.change(json!({ "html": changed, "exposed": true }));
+    page.comes_to(2, good());
+    let objects = || [config_map(&changed), deployment(), service()];
+    let uids = || objects().map(|object| page.has(&object)["metadata"]["uid"].take());
+    let before = uids();
+    let found = page.has_unowned(&ingress());
+    assert_eq!(found["metadata"]["ownerReferences"], Value::Null, "its end is the component's");
+
+    // What others change is put right, whatever writes it.
+    page.place.merge(&page.path(&service()), "site", &json!({ "spec": { "selector": { "app": "other" } } }));
+    page.place.merge(&page.path(&config_map("")), "site-html", &json!({ "data": { "index.html": "other" } }));
+    page.place.merge(&page.path(&ingress()), "site", &json!({ "metadata": { "labels": { "app": "other" } } }));
+    assert_eq!(uids(), before);
+    page.has_unowned(&ingress());
+
+    page.change(json!({ "exposed": false }));
+    page.comes_to(3, good());
+    page.has_no(&ingress());
+
+    // A bad page has nothing but its status written.
+    page.daemon.await_quiet();
+    let audit = page.place.cluster.audit().unwrap();
+    let since = audit.mark().unwrap();
+    page.change(json!({ "html": "no page", "exposed": true }));
+    page.comes_to(4, json!({ "areWeGood": false, "errorMessage": "spec.html needs <html> and </html>" }));
+    page.daemon.await_quiet();
+    let query = Query::since(since).user_agent("capstan/").namespace(page.place.namespace.name()).writes();
+    let written: Vec<_> = audit.requests(&query).unwrap().into_iter().map(|request| request.resource).collect();
+    assert_eq!(written, ["webpages"]);
+    assert_eq!(uids(), before);
+
+    // The page goes after its Ingress, and the rest after the page.
+    page.change(json!({ "html": HTML }));
+    page.comes_to(5, good());
+    page.has_unowned(&ingress());
+    let finalizers = page.place.find(&page.place.pages(), "site").unwrap()["metadata"]["finalizers"].take();
+    assert_eq!(finalizers.as_array().map(Vec::len), Some(1), "{finalizers}");
+    page.delete();
+    page.place.await_gone(&page.place.pages(), "site");
+    assert!(page.place.find(&page.path(&ingress()), "site").is_none());
+    for object in objects() {
+        page.has_no(&object);
+    }
+    assert!(!page.daemon.log().contains("the run failed"), "{}", page.daemon.log());
+    assert!(page.daemon.stop().success());
+}
+
+#[test]
+fn a_workflow_that_its_reconciler_has_run_says_which_node_failed_and_is_retried() {
+    // WF-7, WF-8, EC-5
+    let place = Place::new("failing");
+    let daemon = daemon(&place, &place.sample_manifest("webpage-standalone"));
+    let services = place.namespace.path("v1", "services");
+    place.create("v1", "Service", &services, "site", json!({ "spec": { "ports": [{ "port": 1 }] } }));
+    let spec = json!({ "spec": { "html": HTML, "exposed": true } });
+    place.create("sample.capstan.dev/v1", "WebPage", &place.pages(), "site", spec);
+    let says = |page: &Value, text: &str| page["status"]["errorMessage"].as_str().is_some_and(|e| e.starts_with(text));
+    let failed = place.await_object(&place.pages(), "site", "what failed", |page| says(page, "service: Service "));
+    assert_eq!(failed["status"]["areWeGood"], false);
+    // Others are made all the same, and what depends on it is not.
+    assert!(place.find(&place.namespace.path("apps/v1", "deployments"), "site").is_some());
+    assert!(place.find(&place.namespace.path("networking.k8s.io/v1", "ingresses"), "site").is_none());
+    place.delete(&services, "site");
+    place.await_within(LATER, &place.pages(), "site", "a good status", |page| page["status"]["areWeGood"] == true);
+    assert!(daemon.count("capstan_reconciliations_handled_total", "") > 0);
 }
 
 #[test]

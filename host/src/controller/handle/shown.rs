@@ -84,6 +84,11 @@ impl Handle {
         (self.queue.len(), self.failing.count())
     }
 
+    /// Returns how many primaries could run now if `concurrency` permitted.
+    pub fn due(&self) -> usize {
+        self.queue.counts(Instant::now()).due
+    }
+
     /// Returns why a run failed last, of those whose primaries still fail; `None` if none does.
     pub fn last_error(&self) -> Option<LastFailure> {
         let (key, error) = self.failing.last()?;

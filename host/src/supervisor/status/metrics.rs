@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{Entry, Status};
+use crate::controller::Handle;
 use crate::supervisor::supply::Unit;
 
 /// Tells the metrics of plugins and controllers when they are asked for.
@@ -53,6 +54,20 @@ const GAUGES: [Metric<i64>; 4] = [
     }),
     ("plugin_instance_memory_peak_bytes", "The most memory that an instance has had", |entry| {
         i64::try_from(entry.in_force.as_ref()?.plugin.usage().peak_memory_bytes).ok()
+    }),
+];
+
+/// A gauge of controllers: its name, what it says, and its value.
+type OfController = (&'static str, &'static str, fn(&Handle) -> i64);
+
+const OF_CONTROLLERS: [OfController; 2] = [
+    (
+        "controller_ready",
+        "1 if the controller runs with all that it needs; else /readyz?verbose says what is lacking",
+        |handle| i64::from(handle.unready().is_none()),
+    ),
+    ("reconciliations_queue", "Primaries that could run now if the controller's concurrency permitted", |handle| {
+        i64::try_from(handle.due()).unwrap_or(i64::MAX)
     }),
 ];
 
@@ -102,12 +117,12 @@ impl Collector for Metrics {
         family(&mut encoder, ("plugin_registry_problem", help), &ConstGauge::new(0_i64), registries)?;
         drop(plugins);
         let controllers = self.0.controllers();
-        let ready = controllers.iter().map(|handle| {
-            let ready = i64::from(handle.unready().is_none());
-            (vec![("controller", handle.name().to_string())], Some(ConstGauge::new(ready)))
-        });
-        let help = "1 if the controller runs with all that it needs; else /readyz?verbose says what is lacking";
-        family(&mut encoder, ("controller_ready", help), &ConstGauge::new(0_i64), ready)?;
+        for (name, help, value) in OF_CONTROLLERS {
+            let values = controllers
+                .iter()
+                .map(|handle| (vec![("controller", handle.name().to_owned())], Some(ConstGauge::new(value(handle)))));
+            family(&mut encoder, (name, help), &ConstGauge::new(0_i64), values)?;
+        }
         let bad = i64::try_from(self.0.manifests.lock().len()).unwrap_or(i64::MAX);
         let help = "Manifests that are not in force as they are";
         let bad = ConstGauge::new(bad);

@@ -15,6 +15,14 @@ pub(super) fn chart() -> PathBuf {
     repository().join("charts/capstan")
 }
 
+/// Returns the examples of values, which are called like the samples that they install.
+pub(super) fn examples() -> Vec<String> {
+    let files = fs::read_dir(chart().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<_> = files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Runs helm without a cluster; returns what it wrote, or what it complained of.
 pub(super) fn offline(arguments: &[&str]) -> Result<String, String> {
     run(&mut command(), arguments)

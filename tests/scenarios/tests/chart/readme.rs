@@ -120,12 +120,12 @@ fn every_value_is_described_and_in_the_schema() {
 }
 
 #[test]
-fn the_example_is_the_manifest_of_the_sample() {
-    let read =
-        |path: std::path::PathBuf| -> Value { serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
-    let example = read(chart().join("examples/webpage.yaml"));
-    let mut sample = read(scenarios::repository().join("plugins/webpage/webpage.yaml"));
-    let plugin = sample["spec"]["plugins"]["webpage"].as_object_mut().unwrap();
-    plugin.remove("component");
-    assert_eq!(example["operators"]["webpage"]["manifest"]["spec"], sample["spec"]);
+fn each_example_is_the_manifest_of_its_sample() {
+    let read = |path: &std::path::Path| -> Value { serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+    for name in examples() {
+        let example = read(&chart().join(format!("examples/{name}.yaml")));
+        let mut sample = read(&scenarios::repository().join(format!("plugins/{name}/{name}.yaml")));
+        sample["spec"]["plugins"][&name].as_object_mut().unwrap().remove("component");
+        assert_eq!(example["operators"][&name]["manifest"]["spec"], sample["spec"], "{name}");
+    }
 }
