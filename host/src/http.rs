@@ -41,6 +41,9 @@ const LIFE: Duration = Duration::from_secs(30);
 /// The pause before the next connection is accepted, if accepting one failed for want of a file descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How often it is told that there is no room for more connections.
+const TOLD: Duration = Duration::from_mins(1);
+
 /// The rate at which TLS is agreed upon: each time takes up to a millisecond of the processor.
 const HANDSHAKES: Rate = Rate { interval: Duration::from_millis(5), burst: 100 };
 
@@ -107,7 +110,7 @@ pub async fn serve_by(
     stop: CancellationToken,
 ) {
     let mut tasks = JoinSet::new();
-    let mut open = VecDeque::new();
+    let (mut open, mut told) = (VecDeque::new(), None);
     let handshakes = Arc::<Handshakes>::default();
     loop {
         let accepted = tokio::select! {
@@ -118,6 +121,9 @@ pub async fn serve_by(
         match accepted {
             Ok((stream, peer)) => {
                 open.retain(|open: &Open| !open.task.is_finished());
+                if open.len() >= bounds.connections {
+                    tell(&open, &mut told);
+                }
                 if !has_room(&mut open, bounds.connections) {
                     continue;
                 }
@@ -153,6 +159,22 @@ fn has_room(open: &mut VecDeque<Open>, most: usize) -> bool {
     let idle = open.iter().position(|open| open.busy.doing() == Doing::Nothing);
     let closed = idle.or_else(|| greediest(open)).and_then(|at| open.remove(at));
     closed.inspect(|closed| closed.task.abort()).is_some()
+}
+
+/// Tells once in a while that connections take the place of others, and who has most of them.
+fn tell(open: &VecDeque<Open>, told: &mut Option<Instant>) {
+    let now = Instant::now();
+    if told.is_some_and(|told| now.duration_since(told) < TOLD) {
+        return;
+    }
+    *told = Some(now);
+    let mut clients: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for open in open {
+        *clients.entry(open.peer).or_default() += 1;
+    }
+    if let Some((client, connections)) = clients.into_iter().max_by_key(|(_, connections)| *connections) {
+        tracing::warn!(%client, connections, "there is no room for more connections: new ones take the place of others");
+    }
 }
 
 /// Returns the oldest connection of the client that is sent answers on most, if it is sent some on several.

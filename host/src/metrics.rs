@@ -434,7 +434,7 @@ impl Plugins {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "plugin_connections",
-            "HTTP requests and TCP connections of the plugin, by entry of its manifest and by result",
+            "HTTP requests and TCP connections of the plugin, by entry of its manifest and by result; as capabilities.kubernetes what it asks of the API server, if that was refused here",
             self.connections.family.clone(),
         );
         self.families.register(registry);

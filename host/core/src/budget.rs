@@ -200,8 +200,9 @@ impl Budget {
         })
     }
 
+    /// Remembers a refusal, also one by a bound beside the budget, so that the run is counted and named for it.
     #[cold]
-    fn refuse(&mut self, what: Exceeded) -> Exceeded {
+    pub fn refuse(&mut self, what: Exceeded) -> Exceeded {
         self.refused = Some(what);
         what
     }

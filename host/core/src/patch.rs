@@ -217,7 +217,7 @@ impl Patch {
     /// [`Error::Malformed`], [`Error::Exceeded`].
     pub fn read(text: &str, budget: &mut Budget) -> Result<Self, Error> {
         let steps = budget.read(text)?;
-        few(steps.as_array().map_or(0, Vec::len))?;
+        few(steps.as_array().map_or(0, Vec::len)).map_err(|exceeded| budget.refuse(exceeded))?;
         Ok(serde_json::from_value(steps)?)
     }
 
@@ -236,7 +236,15 @@ impl Patch {
     ///
     /// # Errors
     /// [`Error`]; the document is dropped then.
-    pub fn apply(&self, mut document: Value, budget: &mut Budget) -> Result<Value, Error> {
+    pub fn apply(&self, document: Value, budget: &mut Budget) -> Result<Value, Error> {
+        let led_to = self.led_to(document, budget);
+        if let Err(Error::Exceeded(exceeded)) = led_to {
+            budget.refuse(exceeded);
+        }
+        led_to
+    }
+
+    fn led_to(&self, mut document: Value, budget: &mut Budget) -> Result<Value, Error> {
         few(self.0.len())?;
         let mut copied = 0;
         for operation in &self.0 {
@@ -409,8 +417,11 @@ mod tests {
 
     fn apply(document: Value, patch: &Value) -> Result<Value, String> {
         let mut budget = Budget::of_run();
-        let patch = Patch::read(&patch.to_string(), &mut budget).map_err(|e| e.to_string())?;
-        let done = patch.apply(document, &mut budget);
+        let read = Patch::read(&patch.to_string(), &mut budget);
+        let done = read.and_then(|patch| patch.apply(document, &mut budget));
+        if let Err(Error::Exceeded(exceeded)) = &done {
+            assert_eq!(budget.refused(), Some(*exceeded), "the run is counted for it");
+        }
         done.map_err(|error| error.to_string())
     }
 

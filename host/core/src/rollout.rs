@@ -132,7 +132,7 @@ impl Wanted {
         // Together first: two files may have exchanged a name.
         if wanted.heed(&good).is_err() {
             // Of many, most say what they have said, which goes along.
-            for file in good.into_iter().filter(|file| !wanted.says(file)).collect::<Vec<_>>() {
+            for file in wanted.others(good) {
                 waiting.extend(wanted.heed(&[file]).err().map(|why| (file, why)));
             }
         }
@@ -155,22 +155,31 @@ impl Wanted {
         wanted
     }
 
-    /// Whether a file says what is wanted of it already.
-    fn says(&self, file: &File) -> bool {
-        let wanted = self.operators.iter().filter(|operator| file.path == operator.origin.file());
-        file.content.as_ref().is_ok_and(|said| wanted.eq(said))
+    /// Returns those files that say something else than what is wanted of them already.
+    fn others<'f>(&self, files: Vec<&'f File>) -> Vec<&'f File> {
+        let mut wanted = BTreeMap::<&Path, Vec<&Operator>>::new();
+        for operator in &self.operators {
+            wanted.entry(operator.origin.file()).or_default().push(operator);
+        }
+        let says = |file: &File| {
+            let wanted = wanted.get(&*file.path).into_iter().flatten().copied();
+            file.content.as_ref().is_ok_and(|said| wanted.eq(said))
+        };
+        files.into_iter().filter(|file| !says(file)).collect()
     }
 
     /// Replaces what files said.
     fn heed(&mut self, files: &[&File]) -> Result<(), String> {
         let paths: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
-        let others = self.operators.iter().filter(|operator| !paths.contains(operator.origin.file()));
-        let mut operators: Vec<Operator> = others.cloned().collect();
+        let mut said: Vec<&Operator> = Vec::new();
         for file in files {
-            operators.extend(file.content.as_ref().map_err(String::clone)?.iter().cloned());
+            said.extend(file.content.as_ref().map_err(String::clone)?);
         }
-        manifest::check_together(&operators).map_err(|errors| errors.to_string())?;
-        self.operators = operators;
+        let is_other = |operator: &Operator| !paths.contains(operator.origin.file());
+        let others = self.operators.iter().filter(|operator| is_other(operator));
+        manifest::check_together(others.chain(said.iter().copied())).map_err(|errors| errors.to_string())?;
+        self.operators.retain(is_other);
+        self.operators.extend(said.into_iter().cloned());
         Ok(())
     }
 }

@@ -23,16 +23,22 @@ pub struct Meters(Mutex<HashMap<Unit, Arc<Meter>>>);
 /// An operator, and a plugin of its.
 type Unit = (Arc<str>, Arc<str>);
 
+/// How often it is told of a plugin that its requests wait.
+const TOLD: Duration = Duration::from_mins(1);
+
 /// What one plugin has sent lately, whichever of its versions and controllers.
 #[derive(Default)]
 struct Meter {
     state: Mutex<Bucket>,
+    /// When it was told that its requests wait.
+    told: Mutex<Option<Instant>>,
     news: Arc<News>,
 }
 
 /// The API server, as one plugin has it.
 pub struct Metered {
     api: Access,
+    unit: Unit,
     meter: Arc<Meter>,
     rate: Rate,
     /// Its metrics, which are there as long as this is.
@@ -48,7 +54,9 @@ impl Meters {
         api: Access,
         counted: CountedPlugin,
     ) -> Metered {
-        Metered { api, meter: self.meter(unit), rate: Rate::per_second(per_second), counted }
+        let meter = self.meter(unit);
+        let unit = (Arc::clone(unit.0), Arc::clone(unit.1));
+        Metered { api, unit, meter, rate: Rate::per_second(per_second), counted }
     }
 }
 
@@ -67,12 +75,25 @@ impl Meters {
     }
 }
 
+impl Meter {
+    /// Tells once in a while that requests of the plugin wait.
+    fn tell(&self, (operator, plugin): &Unit, now: Instant) {
+        let last = &mut *self.told.lock();
+        if last.is_none_or(|last| now.duration_since(last) >= TOLD) {
+            *last = Some(now);
+            tracing::info!(%operator, %plugin, "requests of the plugin wait, as it has too many a second (limits.requestsPerSecond)");
+        }
+    }
+}
+
 impl Metered {
     /// Waits until the next request may be sent.
     async fn turn(&self) {
-        let wait = self.meter.state.lock().take(self.rate, Instant::now());
+        let now = Instant::now();
+        let wait = self.meter.state.lock().take(self.rate, now);
         if wait > Duration::ZERO {
             self.counted.counts.throttled.inc();
+            self.meter.tell(&self.unit, now);
             sleep(wait).await;
         }
     }

@@ -162,11 +162,15 @@ impl Pool {
     /// Lists all objects of these kinds once more, each of one namespace or of all, because more is to be kept of each than
     /// before. What is cached stays in use meanwhile.
     pub fn relist(&self, kinds: &BTreeSet<(Gvk, Option<Arc<str>>)>) {
-        let may_have = |scope: &Scope, only: &Option<Arc<str>>| {
-            only.is_none() || scope.namespace.is_none() || *only == scope.namespace
+        let is_meant = |Scope { gvk, namespace, .. }: &Scope| {
+            let of = |only| kinds.contains(&(gvk.clone(), only));
+            match namespace {
+                Some(namespace) => of(None) || of(Some(Arc::clone(namespace))),
+                None => kinds.range((gvk.clone(), None::<Arc<str>>)..).next().is_some_and(|(kind, _)| kind == gvk),
+            }
         };
         for ((scope, _), entry) in &self.0.running.lock().informers {
-            if kinds.iter().any(|(kind, only)| *kind == scope.gvk && may_have(scope, only)) {
+            if is_meant(scope) {
                 entry.shared.list_again();
             }
         }

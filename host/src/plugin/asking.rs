@@ -9,6 +9,7 @@ use capstan_core::guest::{
     WriteRequest,
 };
 use tokio::time::Instant;
+use tracing::warn;
 
 use super::Facts;
 use super::ending::early;
@@ -44,26 +45,43 @@ impl Asking {
         }
     }
 
+    /// Tells whoever runs the daemon if the component asks for what its manifest does not permit, or for more than its limits: it need not
+    /// say so itself.
+    fn told<T>(&self, answer: Result<T, CallError>) -> Result<T, CallError> {
+        let Facts { name, network, .. } = &*self.facts;
+        answer.inspect_err(|error| {
+            let sorts = [(CallReason::Denied, "denied"), (CallReason::Exhausted, "limited")];
+            if let Some((_, result)) = sorts.into_iter().find(|(reason, _)| *reason == error.reason) {
+                network.refused(result);
+                warn!(plugin = %name, call = called(self.call), %error, "the component asks for more than it may");
+            }
+        })
+    }
+
     pub(super) async fn find_all(&self, mut query: Query) -> Result<Page, CallError> {
         let most = self.facts.limits.page;
         query.limit = Some(query.limit.map_or(most, |limit| limit.min(most)));
-        self.run()?.find_all(query).await
+        self.told(self.run()?.find_all(query).await)
     }
 
     pub(super) async fn write(&self, request: WriteRequest) -> Result<String, CallError> {
-        self.counted()?.write(request).await
+        let writing = async { self.counted()?.write(request).await };
+        self.told(writing.await)
     }
 
     pub(super) async fn remove(&self, target: ObjectTarget, deletion: Deletion) -> Result<(), CallError> {
-        self.counted()?.remove(target, deletion).await
+        let removing = async { self.counted()?.remove(target, deletion).await };
+        self.told(removing.await)
     }
 
     pub(super) async fn add_finalizer(&self, finalizer: Option<String>) -> Result<String, CallError> {
-        self.counted()?.add_finalizer(finalizer).await
+        let adding = async { self.counted()?.add_finalizer(finalizer).await };
+        self.told(adding.await)
     }
 
     pub(super) async fn remove_finalizer(&self, finalizer: Option<String>) -> Result<String, CallError> {
-        self.counted()?.remove_finalizer(finalizer).await
+        let removing = async { self.counted()?.remove_finalizer(finalizer).await };
+        self.told(removing.await)
     }
 
     /// Runs a workflow or a dependent for a call that has to be over then.
@@ -73,7 +91,7 @@ impl Asking {
             let message = format!("a workflow runs in `reconcile` and `cleanup`, not in `{}`", called(self.call));
             return Err(CallError::new(CallReason::Misplaced, message));
         }
-        self.counted()?.workflow(call, deadline).await
+        self.told(self.counted())?.workflow(call, deadline).await
     }
 
     /// Registers a source within the time of the call, of which some is left to say why not.
@@ -83,7 +101,7 @@ impl Asking {
         declaration: String,
         deadline: Instant,
     ) -> Result<bool, CallError> {
-        self.run()?.register(name, declaration, early(deadline)).await
+        self.told(self.run()?.register(name, declaration, early(deadline)).await)
     }
 
     /// Whether the call depends on nothing but what it is given (`VA-1`): its answer is not asked for again when a memo changes.
@@ -120,9 +138,8 @@ impl Asking {
             return;
         }
         // An Event is a request, too: one more than the run may make is dropped.
-        match self.counted() {
-            Ok(run) => run.publish(event),
-            Err(error) => tracing::debug!(%error, "a Kubernetes Event is dropped"),
+        if let Ok(run) = self.told(self.counted()) {
+            run.publish(event);
         }
     }
 }

@@ -64,6 +64,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Addresses of a name that are tried.
 const TRIED: usize = 4;
 
+/// The entry of the manifest under which it counts what a component asks of the API server and is refused.
+const KUBERNETES: &str = "capabilities.kubernetes";
+
 /// The network of a plugin: what its manifest permits.
 pub(super) struct Network {
     http: Vec<Destination>,
@@ -201,6 +204,11 @@ impl Network {
     /// Whether anything is permitted.
     pub(super) fn is_there(&self) -> bool {
         self.has_http() || self.has_tcp()
+    }
+
+    /// Counts what was asked of the API server, and was refused here.
+    pub(super) fn refused(&self, result: &'static str) {
+        self.counted.count(KUBERNETES.to_owned(), result);
     }
 
     /// Returns the addresses of a host. Until the system has answered, nobody else of the plugin has its thread.

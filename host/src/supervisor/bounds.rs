@@ -1,6 +1,6 @@
 //! Bounds how much operators may have at once, and tells of what they give beyond what is to be seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capstan_core::manifest::Operator;
 use capstan_core::permission::risk;
@@ -16,9 +16,9 @@ impl Supervisor {
 
     /// Tells of what new or changed manifests give components beyond what is to be seen.
     pub(super) fn warn_of_risks(&self, operators: &[Operator]) {
+        let before: BTreeMap<_, _> = self.operators.iter().map(|operator| (&operator.name, operator)).collect();
         for operator in operators {
-            let before = self.operators.iter().find(|o| o.name == operator.name);
-            let known = before.map(risk::of).unwrap_or_default();
+            let known = before.get(&operator.name).copied().map(risk::of).unwrap_or_default();
             for risk in risk::of(operator).difference(&known) {
                 tracing::warn!(operator = %operator.name, "{risk}");
             }

@@ -76,11 +76,12 @@ impl Supervisor {
 
     /// Returns the operators that are wanted, as they are in force.
     fn in_force_as_operators(&self) -> Vec<Operator> {
+        let wanted: BTreeMap<_, _> = self.operators.iter().map(|operator| (&operator.name, operator)).collect();
         let mut running = BTreeMap::<_, Operator>::new();
         for (unit, version) in &self.in_force {
             let Attempt { plugin, controllers, on_new_version, .. } = &version.attempt;
             // The others end by themselves.
-            let Some(declared) = self.operators.iter().find(|operator| operator.name == unit.operator) else {
+            let Some(declared) = wanted.get(&unit.operator) else {
                 continue;
             };
             let operator = running.entry(&unit.operator).or_insert_with(|| Operator {

@@ -1,6 +1,7 @@
 //! Refuses versions whose finalizers would do harm: those that leave some behind on primaries, and those that have one in common with
 //! another controller (`LC-3`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capstan_core::guest::Interface;
@@ -51,12 +52,12 @@ impl Supervisor {
             let mut loaded = units.iter().filter(|(_, _, loaded)| loaded.is_ok());
             loaded.any(|(_, attempt, _)| attempt.controllers.contains_key(name))
         };
-        let wanted = |name: &str| self.operators.iter().any(|operator| operator.controllers.contains_key(name));
+        let wanted: BTreeSet<_> = self.operators.iter().flat_map(|operator| operator.controllers.keys()).collect();
         let all = self
             .in_force
             .iter()
             .flat_map(|(unit, version)| self.of_version(&unit.operator, &version.attempt, &*version.plugin));
-        all.filter(|beside| wanted(&beside.spec.name) && !replaced(&beside.spec.name)).collect()
+        all.filter(|beside| wanted.contains(&beside.spec.name) && !replaced(&beside.spec.name)).collect()
     }
 
     fn of_version(&self, operator: &Arc<str>, attempt: &Attempt, plugin: &dyn Component) -> Vec<Beside> {

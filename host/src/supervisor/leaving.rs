@@ -69,7 +69,8 @@ impl Supervisor {
             plugins.keys().map(|plugin| Unit { operator: Arc::clone(name), plugin: Arc::clone(plugin) })
         });
         self.status.keep(&self.in_force.keys().cloned().chain(units).collect());
-        self.tried.retain(|name, _| self.operators.iter().any(|operator| operator.name == *name));
+        let names: BTreeSet<_> = self.operators.iter().map(|operator| &operator.name).collect();
+        self.tried.retain(|name, _| names.contains(name));
         let versions = self.in_force.values();
         let kept: BTreeSet<_> = versions.flat_map(|version| version.attempt.controllers.keys().cloned()).collect();
         let running: Vec<_> = self.controllers.keys().cloned().collect();

@@ -264,7 +264,8 @@ impl Status {
 
     /// Forgets all plugins but these.
     pub(super) fn keep(&self, units: &BTreeSet<Unit>) {
-        self.judged.lock().retain(|operator, _| units.iter().any(|unit| unit.operator == *operator));
+        let operators: BTreeSet<_> = units.iter().map(|unit| &unit.operator).collect();
+        self.judged.lock().retain(|operator, _| operators.contains(operator));
         self.plugins.lock().retain(|unit, _| {
             let keep = units.contains(unit);
             if !keep {

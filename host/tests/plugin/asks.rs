@@ -1,12 +1,14 @@
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan::plugin::Plugin;
+use capstan::metrics::Metrics;
 use capstan::plugin::engine::Engine;
 use capstan::plugin::loader::CodeCache;
+use capstan::plugin::{Outside, Plugin};
 use capstan_core::guest::{
     CallReason, Cause, Changed, ConditionResult, DeleteControl, ErrorControl, FailedRun, Failure, FailureClass,
     FailureInfo, FailureOrigin, Guest as _, MatchResult, Named, NextRetry, NextStep, NodeFailure, PolledAll, PolledOne,
@@ -16,6 +18,7 @@ use capstan_core::manifest::{Instances, Limits};
 use capstan_core::object::ObjectRef;
 use capstan_core::room::Room;
 use parking_lot::Mutex;
+use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::subscriber::DefaultGuard;
@@ -97,8 +100,11 @@ async fn writes_reach_the_run_which_knows_what_is_permitted() {
 }
 
 #[tokio::test]
-async fn requests_of_a_run_are_counted() {
-    let (plugin, run) = (probe(Limits { requests: 2, ..Limits::default() }).await, script());
+async fn requests_of_a_run_are_counted_and_so_is_who_asks_for_more() {
+    let limits = Limits { requests: 2, ..Limits::default() };
+    let metrics = Arc::<Metrics>::default();
+    let engine = engine(&limits).with_outside(Outside::new(BTreeSet::new(), Arc::clone(&metrics)));
+    let (plugin, run) = (probe_in(&engine, limits, Instances::Fresh).await, script());
     let steps = json!([apply("ConfigMap"), apply("ConfigMap"), apply("ConfigMap")]);
     let seen = seen(&plugin, &run, steps).await;
     assert_eq!(
@@ -106,6 +112,9 @@ async fn requests_of_a_run_are_counted() {
         refused("exhausted", "this run has made its 2 requests already (limits.requests)")["refused"]
     );
     assert_eq!(run.asked.lock().len(), 2);
+    let mut text = String::new();
+    encode(&mut text, &metrics.registry()).unwrap();
+    assert!(text.contains(r#"plugin="guest",to="capabilities.kubernetes",result="limited"} 1"#), "{text}");
 }
 
 /// Reads objects of this kind.

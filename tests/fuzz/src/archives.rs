@@ -13,7 +13,7 @@ use crate::bounded::within_bounds;
 const MOST: u64 = 1 << 20;
 
 /// A file is read or refused, and what is read of it is what its digest says.
-pub(crate) fn archives(data: &[u8]) {
+pub fn archives(data: &[u8]) {
     // The file, its list, a manifest in it, and what is changed in a file that is right.
     if let Ok(list) = layout::read_list(data) {
         about(&written(&list, data));

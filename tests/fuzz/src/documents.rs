@@ -3,6 +3,8 @@
 use arbitrary::{Result, Unstructured};
 use serde_json::{Map, Value, json};
 
+use crate::expressions;
+
 /// Names that mean something somewhere, and some that are hard to write.
 const NAMES: [&str; 20] = [
     "a",
@@ -123,7 +125,7 @@ impl Documents<'_> {
     }
 
     /// Changes something somewhere.
-    fn change(&mut self, document: &mut Value) -> Result<()> {
+    pub(crate) fn change(&mut self, document: &mut Value) -> Result<()> {
         if self.0.ratio(3, 4)? {
             match document {
                 Value::Array(list) if !list.is_empty() => {
@@ -210,6 +212,93 @@ impl Documents<'_> {
             self.change(&mut fields)?;
         }
         Ok(fields.to_string())
+    }
+
+    /// What a template of an object may be: a document in a few of whose texts expressions stand.
+    pub(crate) fn template(&mut self) -> Result<Value> {
+        let mut template = json!({ "metadata": { "name": "${primary.metadata.name}" } });
+        for _ in 0..self.0.int_in_range(1..=3)? {
+            let mut part = self.templated()?;
+            for _ in 0..self.0.int_in_range(0..=3)? {
+                let beside = self.value(1)?;
+                part = if self.0.arbitrary()? { json!([beside, part]) } else { json!({ self.name()?: part }) };
+            }
+            template[self.name()?] = part;
+        }
+        Ok(template)
+    }
+
+    /// A text with expressions, or one alone.
+    fn templated(&mut self) -> Result<Value> {
+        let first = self.expression()?;
+        if self.0.arbitrary()? {
+            return Ok(json!(format!("${{{first}}}")));
+        }
+        let (before, second) = (self.text()?, self.expression()?);
+        Ok(json!(format!("{before}${{{first}}}$${{${{{second}}}")))
+    }
+
+    /// An expression of a template, which calls another dependent by its name.
+    fn expression(&mut self) -> Result<String> {
+        Ok(expressions::expression(&mut self.0)?.replace("dependent", "dependents.b"))
+    }
+
+    /// Two schemas of kinds, the second often the first with a change.
+    pub(crate) fn schemas(&mut self) -> Result<(Value, Value)> {
+        let first = self.schema(DEPTH)?;
+        let mut second = if self.0.arbitrary()? { first.clone() } else { self.schema(DEPTH)? };
+        self.change(&mut second)?;
+        Ok((first, second))
+    }
+
+    /// A schema; parts of it may be anything, or refer to any other.
+    fn schema(&mut self, depth: usize) -> Result<Value> {
+        if self.0.ratio(1, 16)? {
+            return self.value(depth.min(2));
+        }
+        let mut schema =
+            json!({ "type": *self.0.choose(&["object", "object", "object", "array", "string", "integer"])? });
+        if self.0.ratio(1, 8)? {
+            let mark = [
+                "x-kubernetes-preserve-unknown-fields",
+                "x-kubernetes-embedded-resource",
+                "x-kubernetes-int-or-string",
+            ];
+            schema[*self.0.choose(&mark)?] = json!(self.0.arbitrary::<bool>()?);
+        }
+        if self.0.ratio(1, 8)? {
+            schema["$ref"] = json!(format!("#/components/schemas/{}", self.0.choose(&["a", "b", "c"])?));
+        }
+        if self.0.ratio(1, 8)? {
+            schema["x-kubernetes-list-type"] = json!("map");
+            schema["x-kubernetes-list-map-keys"] = json!([self.name()?]);
+        }
+        if depth == 0 {
+            return Ok(schema);
+        }
+        for (part, times) in [("properties", 3), ("allOf", 3), ("items", 1), ("additionalProperties", 1)] {
+            if self.0.ratio(1, 2)? {
+                continue;
+            }
+            let parts: Result<Vec<_>> = (0..times).map(|_| Ok((self.name()?, self.schema(depth - 1)?))).collect();
+            let parts = parts?.into_iter();
+            schema[part] = match part {
+                "properties" => Value::Object(parts.collect()),
+                "allOf" => parts.map(|(_, part)| part).collect(),
+                _ => parts.map(|(_, part)| part).next().unwrap_or_default(),
+            };
+        }
+        Ok(schema)
+    }
+
+    /// Paths of names, as expressions have them.
+    pub(crate) fn paths(&mut self) -> Result<Vec<Vec<String>>> {
+        let count = self.0.int_in_range(0..=4)?;
+        let path = |_| {
+            let length = self.0.int_in_range(0..=6)?;
+            (0..length).map(|_| self.name()).collect()
+        };
+        (0..count).map(path).collect()
     }
 
     /// A manifest that is nearly right.

@@ -35,13 +35,19 @@ mod archives;
 mod bounded;
 mod documents;
 mod expressions;
+mod kubeconfigs;
+mod schemas;
 mod signed;
+mod templates;
 
 #[cfg(feature = "daemon")]
-use archives::archives;
+pub use archives::archives;
 use bounded::within_bounds;
 use documents::Documents;
-use signed::signatures;
+pub use kubeconfigs::kubeconfigs;
+pub use schemas::schemas;
+pub use signed::signatures;
+pub use templates::templates;
 
 /// A target: what it is called, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -55,6 +61,9 @@ pub const TARGETS: &[Target] = &[
     ("masks", masks),
     ("fields", fields),
     ("signatures", signatures),
+    ("templates", templates),
+    ("schemas", schemas),
+    ("kubeconfigs", kubeconfigs),
     #[cfg(feature = "daemon")]
     ("components", components),
     #[cfg(feature = "daemon")]

@@ -9,7 +9,7 @@ use crate::bounded::within_bounds;
 const MANIFEST: &[u8] = b"{}";
 
 /// What is said of something signed is read or refused, and by nobody's key nothing is signed.
-pub(crate) fn signatures(data: &[u8]) {
+pub fn signatures(data: &[u8]) {
     let data = data.get(..LONGEST).unwrap_or(data);
     let text = String::from_utf8_lossy(data);
     let keys = [Key::ed25519([7; 32]), Key::p256([7; 64])];

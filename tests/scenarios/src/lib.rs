@@ -17,6 +17,7 @@
 )]
 
 pub mod mariadb;
+pub mod memory;
 pub mod proxy;
 pub mod registry;
 
@@ -644,6 +645,23 @@ impl Daemon {
             log.lines().find(|line| line.contains(text)).map(str::to_owned).ok_or(log)
         })
         .unwrap()
+    }
+
+    /// Waits until it is told of an operator that harms others, or tries to: a line of the log, of those that are written without being asked
+    /// for, has this text and the name, and a metric has counted something of it. The daemon is alive.
+    pub fn blames(&self, operator: &str, text: &str, metric: &str) {
+        wait::until_ok(LATER, &format!("a log line with {text:?} that names {operator}"), || {
+            let is_told = |line: &Value| {
+                let shown = ["INFO", "WARN", "ERROR"].iter().any(|level| line["level"] == *level);
+                let line = line.to_string();
+                shown && line.contains(text) && line.contains(operator)
+            };
+            if self.lines().iter().any(is_told) { Ok(()) } else { Err(self.log()) }
+        })
+        .unwrap();
+        let counted = || self.count(metric, &format!("=\"{operator}\""));
+        wait::until(LATER, &format!("{metric} of {operator}"), || (counted() > 0).then_some(())).unwrap();
+        assert_eq!(self.get("/livez").0, 200);
     }
 
     /// Returns its process id.

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use cluster::{Query, wait};
+use scenarios::memory::Memory;
 use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 const PRIMARY: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
 const OVER_BUDGET: &str = "capstan_reconciliations_over_budget_total";
+const FAILURES: &str = "capstan_reconciliations_failure_total";
+/// What a component asks for and may not have.
+const REFUSED: &str = "capstan_plugin_connections_total";
 
 /// How often others are asked how they are.
 const LOOKS: usize = 5;
@@ -23,6 +27,7 @@ const KEPT: u64 = 64 << 20;
 struct Attacked {
     place: Place,
     daemon: Daemon,
+    memory: Memory,
 }
 
 /// How an attack is set up.
@@ -44,7 +49,8 @@ impl Attacked {
         let victim = place.renamed(&victim, "victim");
         let start = Start::new(&format!("{attacker}---\n{victim}"));
         let daemon = start.arguments(setting.arguments).run(&place).until_ready();
-        let attacked = Self { place, daemon };
+        let memory = Memory::of(daemon.pid());
+        let attacked = Self { place, daemon, memory };
         attacked.others_are_well();
         attacked
     }
@@ -96,34 +102,25 @@ impl Attacked {
         assert!(line.contains(self.place.namespace.name()), "{line}");
     }
 
-    /// Asserts that a metric of the operator under attack has counted something, and the other's has not.
-    fn counted(&self, metric: &str) {
+    /// Waits until the operator under attack is named in a line with this text and counted by a metric, and asserts that the other is not.
+    fn is_blamed(&self, text: &str, metric: &str) {
         let name = self.place.namespace.name();
-        let count = |name: &str| self.daemon.count(metric, &format!("=\"{name}\""));
-        wait::until(LATER, metric, || (count(name) > 0).then_some(())).unwrap();
-        assert_eq!(count(&format!("{name}-victim")), 0);
+        self.daemon.blames(name, text, metric);
+        assert_eq!(self.daemon.count(metric, &format!("=\"{name}-victim\"")), 0);
     }
 
-    /// The most memory that the daemon had so far, in bytes.
-    fn peak(&self) -> u64 {
-        self.memory("VmHWM:")
+    /// Returns how long an operator has computed, in seconds.
+    fn spent(&self, operator: &str) -> f64 {
+        let label = format!("operator=\"{operator}\"");
+        let spent = self.daemon.metric("capstan_plugin_cpu_seconds_total", &label);
+        assert!(spent > 0.0, "{operator}");
+        spent
     }
 
-    /// The memory that the daemon has now beside the files that it maps, in bytes.
-    fn held(&self) -> u64 {
-        self.memory("RssAnon:")
-    }
-
-    fn memory(&self, field: &str) -> u64 {
-        let file = format!("/proc/{}/status", self.daemon.pid());
-        let status = std::fs::read_to_string(file).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        let kibibytes = line.unwrap().trim().trim_end_matches(" kB");
-        kibibytes.parse::<u64>().unwrap() << 10
-    }
-
+    /// Ends an attack. Also of one that costs no more than anything else it is known whose time it took.
     fn end(self) {
         self.others_are_well();
+        self.spent(self.place.namespace.name());
         assert!(self.daemon.stop().success());
     }
 }
@@ -239,7 +236,8 @@ fn a_patch_that_doubles_what_it_copies_is_refused() {
         let refused = status["bomb"]["refused"].as_str();
         assert!(refused.is_some(), "{name}: {status}");
     }
-    let peak = attacked.peak();
+    attacked.is_blamed("what this run does with documents costs more than it may", OVER_BUDGET);
+    let peak = attacked.memory.peak();
     assert!(peak < OWN, "{peak}");
     attacked.end();
 }
@@ -263,7 +261,7 @@ fn an_edit_repeats_no_long_path_for_each_field_that_it_changes() {
     attacked.others_are_well();
     // Whether it is refused or sent, as one field in place of thousands.
     attacked.status("p");
-    let peak = attacked.peak();
+    let peak = attacked.memory.peak();
     assert!(peak < OWN, "{peak}");
     attacked.end();
 }
@@ -280,9 +278,9 @@ fn a_condition_may_not_compute_for_as_long_as_its_primary_wants() {
     let hosts = "primary.spec.hosts.all(h, primary.spec.hosts.exists_one(x, x == h))";
     let pattern = "primary.spec.text.matches(primary.spec.pattern)";
     let many: Vec<_> = (0..40_000).map(|n| format!("h{n}")).collect();
-    for (prefix, expression, data) in [
-        ("cel-n2", hosts, json!({ "hosts": many })),
-        ("cel-regex", pattern, json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" })),
+    for (prefix, expression, data, metric) in [
+        ("cel-n2", hosts, json!({ "hosts": many }), OVER_BUDGET),
+        ("cel-regex", pattern, json!({ "text": "a".repeat(400_000), "pattern": "(a{0,200}){0,200}$" }), FAILURES),
     ] {
         let setting = Setting { controller: &cel(expression), ..Setting::default() };
         let attacked = Attacked::begin(prefix, &setting);
@@ -293,9 +291,7 @@ fn a_condition_may_not_compute_for_as_long_as_its_primary_wants() {
         }
         attacked.others_are_well();
         attacked.failure("/a", expression);
-        if prefix == "cel-n2" {
-            attacked.counted(OVER_BUDGET);
-        }
+        attacked.is_blamed(expression, metric);
         attacked.end();
     }
 }
@@ -312,7 +308,8 @@ fn what_is_printed_published_and_asked_for_takes_little_memory() {
     let attacked = Attacked::begin("memory", &setting);
     let shout = json!({ "times": { "n": 6, "do": [{ "shout": 4 << 20 }] } });
     let event = json!({ "event": { "reason": "Long", "message": "m".repeat(1 << 20) } });
-    let events = json!({ "times": { "n": 100, "do": [event] } });
+    // More than a run may ask for.
+    let events = json!({ "times": { "n": 120, "do": [event] } });
     let everything = json!({ "read": { "in": "primaries", "select": "everywhere" }, "mayFail": true, "as": "all" });
     for n in 0..60 {
         let ballast = json!({ "ballast": "b".repeat(1 << 20) });
@@ -326,9 +323,11 @@ fn what_is_printed_published_and_asked_for_takes_little_memory() {
         }
     }
     attacked.others_are_well();
+    attacked.failure("/shout-", "output beyond limits.log was dropped");
+    attacked.is_blamed("limits.requests", REFUSED);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a number of bytes")]
     let cached = cached as u64;
-    let peak = attacked.peak();
+    let peak = attacked.memory.peak();
     let most = OWN + (192 << 20) + 2 * cached;
     assert!(peak < most, "{peak} of {most}, {cached} in caches");
     attacked.end();
@@ -359,22 +358,31 @@ fn costly(attacked: &Attacked, name: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// An allocator keeps some of what was freed, but the second time it needs no more.
 #[test]
 fn what_attacks_take_is_given_back_or_used_again() {
+    all_is_given_back("all", "shared");
+}
+
+#[test]
+fn what_attacks_on_a_plugin_with_a_process_take_is_given_back_or_used_again() {
+    all_is_given_back("all-apart", "process");
+}
+
+/// An allocator keeps some of what was freed, but the second time it needs no more.
+fn all_is_given_back(prefix: &str, isolation: &str) {
     let hosts = "has(primary.spec.hosts) && primary.spec.hosts.all(h, primary.spec.hosts.exists_one(x, x == h))";
     let pattern = "has(primary.spec.pattern) && primary.spec.text.matches(primary.spec.pattern)";
     let setting = Setting {
-        plugin: &format!("limits: {{ timeout: 3s }}\n{PATCHES}"),
+        plugin: &format!("isolation: {isolation}\nlimits: {{ timeout: 3s }}\n{PATCHES}"),
         controller: &format!(
             "workflow:\n  dependents:\n    own: {{ apiVersion: v1, kind: ConfigMap, reconcilePrecondition: {{ cel: {:?} }} }}\n",
             format!("{hosts} || {pattern}")
         ),
         arguments: &["--plugin-memory", "192Mi"],
     };
-    let attacked = Attacked::begin("all", &setting);
+    let attacked = Attacked::begin(prefix, &setting);
     let path = attacked.place.probes();
-    let before = attacked.held();
+    let before = attacked.memory.held();
     let mut most = before + KEPT;
     for _round in 0..2 {
         let mut names = Vec::new();
@@ -394,14 +402,14 @@ fn what_attacks_take_is_given_back_or_used_again() {
             attacked.place.await_gone(&path, &name);
         }
         wait::until_ok(LATER, "the memory to be given back", || {
-            let held = attacked.held();
+            let held = attacked.memory.held();
             (held <= most).then_some(()).ok_or_else(|| format!("{held} of {most}, {before} before"))
         })
         .unwrap();
-        let held = attacked.held();
+        let held = attacked.memory.held();
         most = held + KEPT / 4;
     }
-    let peak = attacked.peak();
+    let peak = attacked.memory.peak();
     assert!(peak < OWN + (192 << 20), "{peak}");
     attacked.end();
 }
@@ -418,6 +426,7 @@ fn one_primary_that_is_too_deep_keeps_nobody_from_reading_the_others() {
     let status = attacked.status("reader");
     let names = status["read"].as_array().unwrap();
     assert!(names.contains(&json!("reader")), "{status}");
+    attacked.is_blamed("/abyss", FAILURES);
     attacked.end();
 }
 
@@ -435,13 +444,9 @@ fn runs_that_never_end_take_no_turn_from_another_plugin() {
     }
     attacked.others_are_well();
     attacked.failure("/spinner-", "limits.timeout");
+    attacked.is_blamed("limits.timeout", "capstan_plugin_broken_calls_total");
     let name = attacked.place.namespace.name();
-    let spent = |operator: &str| {
-        let label = format!("operator=\"{operator}\"");
-        let spent = attacked.daemon.metric("capstan_plugin_cpu_seconds_total", &label);
-        assert!(spent > 0.0, "{operator}");
-        spent
-    };
+    let spent = |operator: &str| attacked.spent(operator);
     // They are retried, so that this comes true however little processor time there is for the daemon.
     wait::until_ok(LATER, "the spinners to have spent ten times as much", || {
         let (spinners, victim) = (spent(name), spent(&format!("{name}-victim")));
@@ -509,5 +514,6 @@ fn a_plugin_writes_no_more_than_it_may_whatever_its_primaries_ask_for() {
     let (more, took) = (written(&query(mark)), since.elapsed());
     let most = 20 * (took.as_secs() + 3);
     assert!((20..=usize::try_from(most).unwrap()).contains(&more), "{more} writes in {took:?}");
+    attacked.is_blamed("limits.requestsPerSecond", "capstan_plugin_requests_throttled_total");
     attacked.end();
 }

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cluster::wait;
+use scenarios::memory::Memory;
 use scenarios::{Daemon, Folder, LATER, Place, Start, capstan, component};
 use serde_json::{Value, json};
+
+/// What a daemon may hold beside what the process that compiles may, in bytes.
+const OWN: u64 = 400 << 20;
 
 fn number(mut n: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -86,11 +90,15 @@ fn an_operator_is_well_beside_one_that_cannot_be_compiled_also_after_restarts() 
     let limits = ["--compile-memory", "256Mi"];
     let daemon = start(&place, &folder, &limits);
     daemon.await_plugin("probe", "active", 1);
+    let memory = Memory::of(daemon.pid());
     folder.put("bomb.wasm", bomb(4, 2_500));
     folder.put("bomb.yaml", other(&place, "bomb"));
     let why = problem(&daemon, "bomb");
     let needs = "it needs more than 256Mi of memory to be compiled";
     assert!(why.as_str().unwrap().contains(needs), "{why}");
+    daemon.blames("bomb", needs, "capstan_plugin_compile_failures_total");
+    let peak = memory.peak();
+    assert!(peak < OWN + (256 << 20), "{peak}");
     assert_eq!(daemon.count("capstan_plugin_compile_failures_total", "plugin=\"bomb\""), 1);
     assert_eq!(daemon.count("capstan_components_compiled_total", ""), 2);
     place.probe("one", json!({ "reconcile": { "status": {} } }));
@@ -192,4 +200,5 @@ fn a_file_without_an_end_is_refused_at_once() {
     daemon.await_plugin("probe", "active", 1);
     let why = problem(&daemon, "endless");
     assert_eq!(why, "read component /dev/zero: it is a device; it should be a regular file");
+    daemon.blames("endless", "it is a device", "capstan_plugin_versions_refused_total");
 }

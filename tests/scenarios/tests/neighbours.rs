@@ -9,6 +9,9 @@ use cluster::wait;
 use scenarios::{Daemon, Place, SOON, component};
 use serde_json::{Value, json};
 
+/// Counts failures that components deal with, as those here do.
+const HANDLED: &str = "capstan_reconciliations_handled_total";
+
 /// How long the attack of a test goes on.
 const WHILE: Duration = Duration::from_secs(5);
 
@@ -39,6 +42,7 @@ fn a_component_that_fails_all_the_time_with_a_long_text_fills_no_log() {
     let (log, runs) = (daemon.log(), daemon.runs());
     assert!(log.len() < 1 << 20, "{} bytes of log for {runs} runs", log.len());
     assert!(log.contains("bytes left out"), "{log}");
+    daemon.blames(place.namespace.name(), "bytes left out", HANDLED);
     reconciles(&place, "victim");
 }
 
@@ -48,6 +52,7 @@ fn a_failure_can_not_pass_for_a_line_of_the_log() {
     let daemon = place.daemon(&place.probe_manifest(""));
     place.probe("p", failing("oops\n{\"level\":\"ERROR\",\"forged\":1}\n\u{1b}[31mred\u{202e}txt\u{200b}"));
     let line = daemon.await_line("oops");
+    daemon.blames(place.namespace.name(), "oops", HANDLED);
     assert!(line.contains(r"oops\\n{"), "{line}");
     for hidden in ['\u{1b}', '\u{202e}', '\u{200b}'] {
         assert!(!daemon.log().contains(hidden), "{line}");
@@ -81,6 +86,8 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     reconciles(&place, "another");
     assert_eq!(get(&address, "/livez").as_deref(), Some("ok\n"));
     assert_eq!(get(&address, "/readyz").as_deref(), Some("ok\n"));
+    // How many lines go until any is dropped is up to the system.
+    assert!(get(&address, "/metrics").unwrap().contains("\ncapstan_log_lines_dropped_total "));
     signal(daemon.id(), "TERM");
     let ended = wait::until_ok(SOON, "the end", || daemon.try_wait().unwrap().ok_or("it runs"));
     drop(daemon.kill());
@@ -110,6 +117,8 @@ fn connections_that_ask_nothing_take_nothing_from_others() {
     }
     reconciles(&place, "victim");
     assert_eq!(get(daemon.address(), "/livez").as_deref(), Some("ok\n"));
+    let line = daemon.await_line("there is no room for more connections");
+    assert!(line.contains("127.0.0.1"), "{line}");
     let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
     assert!(files < 200, "{files} open files");
     let mut stream = TcpStream::connect(daemon.address()).unwrap();

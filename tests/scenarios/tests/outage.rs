@@ -292,6 +292,7 @@ fn a_plugin_that_floods_events_keeps_no_other_from_writing_its_own() {
     })
     .unwrap();
     assert_eq!(daemon.count("capstan_plugin_events_dropped_total", &format!("operator=\"{name}\"")), 0);
+    daemon.blames(&format!("{name}-flood"), "kubernetes events dropped", "capstan_plugin_events_dropped_total");
     let told = daemon.log().matches("kubernetes events dropped").count();
     assert!((1..=2).contains(&told), "{told} warnings");
 }

@@ -4,6 +4,9 @@ use cluster::{Namespace, wait};
 use scenarios::{Daemon, LATER, Place, SOON, Start};
 use serde_json::{Value, json};
 
+/// Counts what a component asks for and may not have.
+const REFUSED: &str = "capstan_plugin_connections_total";
+
 const PRIMARY: &str = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
 
 /// A test's own place, and a namespace of somebody else.
@@ -102,10 +105,11 @@ const MAPS: &str = "apiVersion: v1, kind: ConfigMap, verbs: [get, create, apply,
 fn a_grant_ends_where_the_controller_does() {
     let two = Two::new("bounds");
     let maps = two.safe(&two.other);
-    let _daemon = two.daemon(&format!("{{ {MAPS} }}"), "");
+    let daemon = two.daemon(&format!("{{ {MAPS} }}"), "");
     let status = two.seen(all_writes(two.other.name(), "safe", &json!({})));
     let text = format!("but not in namespace {}", two.other.name());
     assert_denied(&status, &WRITES, &text);
+    daemon.blames(two.name(), &text, REFUSED);
     assert_eq!(two.place.find(&maps, "safe").unwrap()["data"], json!({ "v": "safe" }));
 }
 
@@ -162,6 +166,7 @@ fn nothing_reaches_the_daemons_own_namespace() {
     two.place.probe("p", spec);
     let probe = two.place.await_object(&two.place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     assert_denied(&probe["status"], &WRITES, "the daemon's own namespace");
+    daemon.blames(two.name(), "the daemon's own namespace, which its user can open", REFUSED);
     assert_eq!(probe["status"]["all"], json!([]), "{probe}");
     assert_eq!(probe["status"]["named"], Value::Null);
     let safe = two.place.find(&maps, "safe").unwrap();
@@ -276,7 +281,7 @@ fn a_dependent_lets_nobody_read_what_is_not_the_primarys() {
     let secrets = two.place.namespace.path("v1", "secrets");
     two.place.create("v1", "Secret", &secrets, "loot", json!({ "stringData": { "k": "v" } }));
     let fields = "workflow: { dependents: { sec: { apiVersion: v1, kind: Secret } } }\n";
-    let _daemon = two.place.daemon(&two.place.probe_manifest(fields));
+    let daemon = two.place.daemon(&two.place.probe_manifest(fields));
     let namespace = two.name();
     let own =
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "own" }, "stringData": { "k": "w" } });
@@ -300,6 +305,7 @@ fn a_dependent_lets_nobody_read_what_is_not_the_primarys() {
     let probe = two.place.await_object(&two.place.probes(), "p", "its status", |p| p["status"]["done"] == true);
     let status = &probe["status"];
     assert_denied(status, &["everywhere", "namespace", "kind"], "does not permit `get` on v1 Secret");
+    daemon.blames(namespace, "does not permit `get` on v1 Secret", REFUSED);
     for name in ["loot", "alsoLoot"] {
         assert_eq!(status[name], Value::Null, "{status}");
     }
@@ -342,7 +348,7 @@ fn nothing_is_deleted_or_held_back_without_delete() {
     two.place.create("v1", "ConfigMap", &maps, "held", held);
     let grants = "{ apiVersion: v1, kind: ConfigMap, verbs: [create, apply, update, patch] }, { apiVersion: test.capstan.dev/v1, kind: Probe, verbs: [patch, apply] }";
     let sources = "sources:\n  maps: { informer: { apiVersion: v1, kind: ConfigMap } }\n";
-    let _daemon = two.daemon(grants, sources);
+    let daemon = two.daemon(grants, sources);
     let nobody = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000" });
     let owned = json!({ "ownerReferences": [nobody] });
     let object = map(two.name(), "safe", owned.clone());
@@ -386,6 +392,7 @@ fn nothing_is_deleted_or_held_back_without_delete() {
         "addFinalizer",
     ];
     assert_denied(&status, &writes, "`delete`");
+    daemon.blames(two.name(), "`delete`", REFUSED);
     let safe = two.place.find(&maps, "safe").unwrap();
     assert_eq!((&safe["data"]["v"], &safe["metadata"]["ownerReferences"]), (&json!("safe"), &Value::Null));
     assert_eq!(two.place.find(&maps, "held").unwrap()["metadata"]["finalizers"], json!(["other.dev/f"]));
@@ -422,6 +429,7 @@ fn an_answer_of_reconcile_ties_the_primary_to_nothing() {
         two.place.probe(serves, json!({ "reconcile": { "object": object } }));
         let line = daemon.await_line("it would be owned by ConfigMap gone");
         assert!(line.contains("the answer of `reconcile` (object)"), "{line}");
+        daemon.blames(two.name(), "it would be owned by ConfigMap gone", "capstan_reconciliations_failure_total");
         let probe = two.place.find(&two.place.probes(), serves).unwrap();
         assert_eq!(probe["metadata"]["ownerReferences"], Value::Null);
         assert_eq!(probe["metadata"]["deletionTimestamp"], Value::Null);

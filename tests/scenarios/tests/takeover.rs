@@ -68,6 +68,7 @@ fn a_deployment_of_another_team_is_not_taken_over_by_a_page_of_its_name() {
             "set `adopt: true` on dependent deployment to take it over",
         ],
     );
+    daemon.blames("webpage", "exists and is not ours", "capstan_reconciliations_failure_total");
     let is_theirs = || {
         let found = place.find(&deployments, "payments").unwrap();
         let content = &found["spec"];

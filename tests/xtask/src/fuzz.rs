@@ -51,6 +51,12 @@ enum Target {
     Fields,
     /// Signatures of components.
     Signatures,
+    /// Templates over any primaries.
+    Templates,
+    /// Schemas of kinds.
+    Schemas,
+    /// Kubeconfigs of other clusters.
+    Kubeconfigs,
     /// Components before they are compiled.
     Components,
     /// Files of `capstan load`.
@@ -88,9 +94,16 @@ mod tests {
         let root = Workspace::load().unwrap().root;
         for target in Target::value_variants() {
             let name = target.to_possible_value().unwrap();
-            let file = root.join(FOLDER).join("fuzz_targets");
-            let file = file.join(format!("{}.rs", name.get_name()));
-            assert!(file.exists(), "{}", file.display());
+            let (name, folder) = (name.get_name(), root.join(FOLDER));
+            let path = format!("fuzz_targets/{name}.rs");
+            let program = std::fs::read_to_string(folder.join(&path)).unwrap();
+            // Nothing else builds them; that there is such a function, the tests of `fuzz` show.
+            let expected = format!(
+                "//! Looks for inputs that break `fuzz::{name}`.\n\n#![no_main]\n\nlibfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::{name}(data));\n"
+            );
+            assert_eq!(program, expected);
+            let declared = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            assert!(declared.contains(&format!("name = {name:?}\npath = {path:?}\n")), "{name}");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What must hold between operators: names that are unique in the daemon.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Clash, Controller, Finalizing, Operator, Where};
+use super::{Clash, Controller, Finalizing, Namespaces, Operator, Where};
 use crate::kinds;
-use crate::object::ObjectRef;
+use crate::object::{ObjectRef, Scope};
 use crate::yaml::{self, At, Errors, Mark, Problem};
 
 /// Where an operator is written, for messages.
@@ -68,12 +68,12 @@ impl PartialEq for Origin {
 ///
 /// # Errors
 /// [`Errors`] with each second use of a name, at its place, which name the first.
-pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
+pub fn check_together<'a>(operators: impl IntoIterator<Item = &'a Operator>) -> Result<(), Errors> {
     let (mut problems, mut shared) = (Vec::new(), Vec::new());
     let mut names = BTreeMap::new();
     let mut controllers = BTreeMap::new();
     let mut managers = BTreeMap::<&Arc<str>, Writer<'_>>::new();
-    let (mut keepers, mut others) = (Vec::new(), Vec::new());
+    let (mut keepers, mut others) = (Neighbours::default(), Neighbours::default());
     for Operator { name, origin, controllers: declared, .. } in operators {
         let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
             let site = Site { file: origin.file.clone(), mark };
@@ -124,16 +124,17 @@ fn second_writer<'a>(
 }
 
 /// Finds a controller that keeps the conditions of the same primaries as another one, so that each would undo what the other writes.
-fn second_keeper<'a>(keepers: &mut Vec<(&'a Controller, Site)>, spec: &'a Controller, site: Site) -> Option<Problem> {
+fn second_keeper<'a>(keepers: &mut Neighbours<'a>, spec: &'a Controller, site: Site) -> Option<Problem> {
     let primaries = |spec: &'a Controller| {
         let Controller { primary, namespaces, label_selector, .. } = spec;
         (&primary.group, &primary.kind, namespaces, label_selector)
     };
     // What a tenant keeps is in nobody's way but its own (`CE-2`).
     let is_in_the_way = |other: &Controller| other.home.is_none() || spec.home.is_some();
-    let mut others = keepers.iter().filter(|(other, _)| is_in_the_way(other));
+    let mut others = keepers.of(spec).filter(|(other, _)| is_in_the_way(other));
     let Some((first, at)) = others.find(|(other, _)| primaries(other) == primaries(spec)) else {
-        keepers.push((spec, site));
+        drop(others);
+        keepers.add(spec, site);
         return None;
     };
     let mut problem = second("", "", &site, at, format!("spec.controllers.{}.statusConditions", spec.name));
@@ -145,9 +146,9 @@ fn second_keeper<'a>(keepers: &mut Vec<(&'a Controller, Site)>, spec: &'a Contro
 }
 
 /// Finds a controller that lets primaries go before another one has cleaned up, or the other way round.
-fn second_finalizer<'a>(others: &mut Vec<(&'a Controller, Site)>, spec: &'a Controller, site: Site) -> Option<Problem> {
+fn second_finalizer<'a>(others: &mut Neighbours<'a>, spec: &'a Controller, site: Site) -> Option<Problem> {
     let place = Where { scope: kinds::scope(&spec.primary), own: None };
-    let clashing = others.iter().filter(|(other, _)| other.name != spec.name).find_map(|(other, at)| {
+    let clashing = others.of(spec).filter(|(other, _)| other.name != spec.name).find_map(|(other, at)| {
         let (one, other) = (Finalizing::declared(spec), Finalizing::declared(other));
         Some((one.clash(other, place)?, other, at))
     });
@@ -164,8 +165,52 @@ fn second_finalizer<'a>(others: &mut Vec<(&'a Controller, Site)>, spec: &'a Cont
         );
         Problem { message, ..second("", "", &site, at, path) }
     });
-    others.push((spec, site));
+    others.add(spec, site);
     problem
+}
+
+/// Controllers by where their primaries are: of thousands of operators, most have theirs in a namespace of their own, and are compared
+/// with the few there alone.
+#[derive(Default)]
+struct Neighbours<'a> {
+    all: Vec<(&'a Controller, Site)>,
+    /// By group and kind of their primaries.
+    places: BTreeMap<(&'a str, &'a str), Places<'a>>,
+}
+
+/// Numbers of controllers by namespace; `None`: more than those that are listed.
+type Places<'a> = BTreeMap<Option<&'a str>, Vec<usize>>;
+
+impl<'a> Neighbours<'a> {
+    /// Returns those that may have primaries in common with a controller, in the order in which they were added.
+    fn of(&self, spec: &Controller) -> impl Iterator<Item = &(&'a Controller, Site)> + use<'_, 'a> {
+        let of_kind = self.places.get(&(&*spec.primary.group, &*spec.primary.kind));
+        let numbers: BTreeSet<usize> = match (of_kind, listed(spec)) {
+            (None, _) => BTreeSet::new(),
+            (Some(places), None) => places.values().flatten().copied().collect(),
+            (Some(places), Some(names)) => {
+                let names = names.iter().map(|name| Some(&**name)).chain([None]);
+                names.filter_map(|name| places.get(&name)).flatten().copied().collect()
+            }
+        };
+        numbers.into_iter().filter_map(|number| self.all.get(number))
+    }
+
+    fn add(&mut self, spec: &'a Controller, site: Site) {
+        let (number, kind) = (self.all.len(), (&*spec.primary.group, &*spec.primary.kind));
+        let places = self.places.entry(kind).or_default();
+        match listed(spec) {
+            Some(names) => names.iter().for_each(|name| places.entry(Some(&**name)).or_default().push(number)),
+            None => places.entry(None).or_default().push(number),
+        }
+        self.all.push((spec, site));
+    }
+}
+
+/// Returns the namespaces in which all primaries of a controller are, if it lists them.
+fn listed(spec: &Controller) -> Option<&BTreeSet<Arc<str>>> {
+    let names = if let Namespaces::Listed(names) = &spec.namespaces { Some(names) } else { None };
+    names.filter(|_| kinds::scope(&spec.primary) != Some(Scope::Cluster))
 }
 
 /// Who writes under a field manager.
@@ -314,6 +359,44 @@ mod tests {
             let told = check_together(&[with("one", &one), with("two", &two)]).err().map(|errors| errors.to_string());
             let expected = expected.map(|text| format!("a.yaml:7:5: spec.controllers.two.{text}"));
             assert_eq!(told, expected, "{one} {two}");
+        }
+    }
+
+    #[test]
+    fn a_controller_is_compared_with_those_alone_that_may_have_its_primaries() {
+        let of = |name: &str, kind: &str, namespaces: &str| {
+            let text = format!(
+                "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
+                 plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
+                 {name}: {{ plugin: p, primary: {{ {kind} }}, namespaces: {namespaces} }}\n"
+            );
+            let operator = parse(&text, Path::new("a.yaml")).unwrap_or_else(|errors| panic!("{errors}")).remove(0);
+            operator.controllers.into_values().next().unwrap()
+        };
+        let (pages, spaces) = ("apiVersion: a.dev/v1, kind: Page", "apiVersion: v1, kind: Namespace");
+        let all = [
+            of("a", pages, "[a]"),
+            of("b", pages, "[b]"),
+            of("both", pages, "[a, b]"),
+            of("all", pages, "all"),
+            of("own", pages, "own"),
+            of("others", "apiVersion: b.dev/v1, kind: Page", "[a]"),
+            of("space", spaces, "all"),
+        ];
+        let mut neighbours = Neighbours::default();
+        for spec in &all {
+            neighbours.add(spec, Site { file: PathBuf::new(), mark: Mark::default() });
+        }
+        let near = |spec: &Controller| -> Vec<&str> { neighbours.of(spec).map(|(other, _)| &*other.name).collect() };
+        for (spec, expected) in [
+            (of("x", pages, "[a]"), &["a", "both", "all", "own"][..]),
+            (of("x", pages, "[b, a]"), &["a", "b", "both", "all", "own"]),
+            (of("x", pages, "[c]"), &["all", "own"]),
+            (of("x", pages, "all"), &["a", "b", "both", "all", "own"]),
+            (of("x", spaces, "all"), &["space"]),
+            (of("x", "apiVersion: c.dev/v1, kind: Page", "all"), &[]),
+        ] {
+            assert_eq!(near(&spec), expected, "{:?}", spec.namespaces);
         }
     }
 

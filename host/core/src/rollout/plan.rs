@@ -114,15 +114,14 @@ pub fn next(wanted: &Attempts, tried: Option<&Attempts>, loading: Option<&Attemp
 /// Returns what ends of what is in force: plugins that no manifest declares any more. One whose controllers are to get another plugin
 /// goes on until that is in force.
 pub fn retired<'a>(operators: &[Operator], in_force: impl Iterator<Item = (&'a Unit, &'a Attempt)>) -> Vec<Unit> {
+    let by_name: BTreeMap<_, _> = operators.iter().map(|operator| (&operator.name, operator)).collect();
+    let named: BTreeSet<_> = operators.iter().flat_map(|operator| operator.controllers.keys()).collect();
     let declared = |(unit, _): &(&Unit, &Attempt)| {
-        operators.iter().any(|o| o.name == unit.operator && o.plugins.contains_key(&unit.plugin))
+        by_name.get(&unit.operator).is_some_and(|operator| operator.plugins.contains_key(&unit.plugin))
     };
     let (stay, others): (Vec<_>, Vec<_>) = in_force.partition(declared);
     let provided: BTreeSet<_> = stay.iter().flat_map(|(_, attempt)| attempt.controllers.keys()).collect();
-    let waits = |name: &Arc<str>| {
-        let mut operators = operators.iter();
-        !provided.contains(name) && operators.any(|operator| operator.controllers.contains_key(name))
-    };
+    let waits = |name: &Arc<str>| !provided.contains(name) && named.contains(name);
     let gone = others.into_iter().filter(|(_, attempt)| !attempt.controllers.keys().any(waits));
     gone.map(|(unit, _)| unit.clone()).collect()
 }
