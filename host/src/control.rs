@@ -1,6 +1,6 @@
 //! Answers probes and signals and runs the watchdog whatever runs do, on a thread and a runtime of its own.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -22,7 +22,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{self, Bounds, Peer};
-use crate::listen;
 use crate::logging::{LAST_LINES, Log};
 use crate::readiness::{self, Asked, Matter, Unready};
 use crate::shutdown::{self, Signals};
@@ -48,8 +47,8 @@ pub type Question = Box<dyn Fn() -> Vec<Unready> + Send + Sync>;
 
 /// The arguments of [`Control::start`].
 pub struct Start {
-    /// The address at which probes are served.
-    pub listen: SocketAddr,
+    /// Where probes are served; it does not block.
+    pub listener: TcpListener,
     /// How long runs under way may take to finish after the first signal.
     pub drain: Duration,
     /// Cancelled at the first signal.
@@ -102,8 +101,7 @@ impl Control {
     /// Starts the thread. To be called on the main runtime, which the thread watches from now on.
     ///
     /// # Errors
-    /// If the address is in use or does not belong to this host, or the system refuses the thread or the signal
-    /// handlers.
+    /// If the system refuses the thread or the signal handlers.
     pub async fn start(start: Start) -> anyhow::Result<Self> {
         let main = Arc::new(Main::new(Handle::current()));
         let ended = CancellationToken::new();
@@ -166,11 +164,10 @@ async fn run(
     ended: CancellationToken,
     tell: oneshot::Sender<anyhow::Result<SocketAddr>>,
 ) {
-    let Start { listen, drain, stop, exit, log } = start;
+    let Start { listener, drain, stop, exit, log } = start;
     let begun = async {
         let mut signals = Signals::listen().context("listen for signals")?;
-        let listener = listen::listen(listen);
-        let listener = listener.with_context(|| format!("listen on {listen}"))?;
+        let listener = tokio::net::TcpListener::from_std(listener).context("listen for probes")?;
         let address = listener.local_addr().context("find the own address")?;
         anyhow::Ok((async move || signals.next().await, listener, address))
     };
@@ -340,8 +337,10 @@ mod tests {
     fn probes_and_signals_are_heeded_while_the_main_runtime_stands_still() {
         let main = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, (exit, exited)) = (CancellationToken::new(), mpsc::channel());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let control = main.block_on(Control::start(Start {
-            listen: "127.0.0.1:0".parse().unwrap(),
+            listener,
             drain: SOON,
             stop: stop.clone(),
             exit: Box::new(move |code| exit.send(code).unwrap()),

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use anyhow::Context as _;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::{TcpListener, TcpSocket};
@@ -16,6 +17,15 @@ const BACKLOG: u32 = 1024;
 /// If it is in use or does not belong to this host.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket(address)?.listen(BACKLOG)
+}
+
+/// Listens at an address for a runtime that serves it later.
+///
+/// # Errors
+/// As for [`listen`].
+pub(crate) fn ahead(address: SocketAddr) -> anyhow::Result<std::net::TcpListener> {
+    let listener = listen(address).and_then(TcpListener::into_std);
+    listener.with_context(|| format!("listen on {address}"))
 }
 
 /// Takes an address, without listening yet.

@@ -40,7 +40,7 @@ const NO_OTHERS: &str = "kube_client=off";
 const DEFAULT: &str = "info";
 
 /// The same for an author, who sees the lines of [`runs`] instead of what is logged of runs.
-const AUTHORS: &str = "warn,capstan::supervisor=info,capstan_core::dispatcher=info,capstan::runs=debug,guest=info,capstan::controller::run=off";
+const AUTHORS: &str = "warn,capstan::supervisor=info,capstan::plugin::loader=info,capstan_core::dispatcher=info,capstan::runs=debug,guest=info,capstan::controller::run=off";
 
 /// How long the last lines may take to be written when the process ends.
 pub const LAST_LINES: Duration = Duration::from_secs(1);

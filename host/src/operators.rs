@@ -13,7 +13,6 @@ use capstan_core::rollout::{File, Wanted};
 use capstan_core::text;
 
 use crate::cli::args::Source;
-use crate::client::chain;
 use crate::files::is_manifest;
 use crate::plugin::engine::{Engine, Pool};
 use crate::plugin::loader::{Budget, CodeCache, Wasm};
@@ -310,7 +309,7 @@ pub async fn plugins(
         };
         match Plugin::load_from(engine, cache, (operator, name), &wasm).await {
             Ok(plugin) => drop(loaded.insert(Arc::clone(name), plugin)),
-            Err(error) => failed.push((Arc::clone(name), text::block(&chain(&error)))),
+            Err(error) => failed.push((Arc::clone(name), error.told())),
         }
     }
     (loaded, failed)

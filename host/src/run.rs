@@ -1,5 +1,6 @@
 //! The composition root: builds every part, hands each its environment, and spawns the tasks.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ use crate::supervisor::status::{self, Status};
 use crate::supervisor::supply::Supply;
 use crate::watchdog::named;
 use crate::workers::{self, Workers};
-use crate::{descriptors, kubeconfig};
+use crate::{descriptors, kubeconfig, listen};
 
 /// How long the last events and answers may take.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -66,24 +67,25 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// # Errors
 /// What keeps it from starting at all: no valid operator, no kubeconfig, an address that is taken.
 pub async fn run(args: args::Run, log: Log) -> anyhow::Result<ExitCode> {
-    run_with(args, log, (None, |disk| Box::new(disk) as Box<dyn Supply>)).await
+    let listener = listen::ahead(args.listen)?;
+    run_with(args, log, (listener, None, |disk| Box::new(disk) as Box<dyn Supply>)).await
 }
 
-/// Runs the daemon for primaries that are held for it by this name, if it has one; with what a function makes of the files as the supply of
-/// manifests and components.
+/// Runs the daemon with its probes at what listens already; for primaries that are held for it by this name, if it has one; with what a
+/// function makes of the files as the supply of manifests and components.
 ///
 /// # Errors
 /// As for [`run`].
 pub async fn run_with(
     args: args::Run,
     log: Log,
-    own: (Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
+    (listener, holder, supply): (TcpListener, Option<Arc<str>>, impl FnOnce(Disk) -> Box<dyn Supply>),
 ) -> anyhow::Result<ExitCode> {
     descriptors::raise();
     let args = args.with_what_is_mounted();
     let stop = CancellationToken::new();
     let control = Control::start(control::Start {
-        listen: args.listen,
+        listener,
         drain: args.drain,
         stop: stop.clone(),
         exit: Box::new({
@@ -94,7 +96,7 @@ pub async fn run_with(
     });
     let control = control.await?;
     tracing::info!(address = %control.address(), "serving probes and metrics");
-    serve(&args, stop, (&control, log), own).await?;
+    serve(&args, stop, (&control, log), (holder, supply)).await?;
     Ok(ExitCode::SUCCESS)
 }
 

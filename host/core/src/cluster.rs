@@ -155,7 +155,9 @@ impl Says {
     /// Reads an explanation.
     pub fn of(text: &str) -> Self {
         let denied = ["denied the request", "denied request"].iter().any(|denied| text.contains(denied));
-        Self { denied, immutable: text.contains("immutable") }
+        // Not all that can't be changed is called so: the role of a binding, an address of a service, most of a StatefulSet and a pod.
+        let fixed = ["immutable", "cannot change roleRef", "may not change", "for fields other than"];
+        Self { denied, immutable: fixed.iter().any(|fixed| text.contains(fixed)) }
     }
 }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::budget::{Budget, Exceeded};
-use crate::text::{self, said_within};
+use crate::text::{self, said_to_its_end};
 
 mod possible;
 
@@ -28,7 +28,7 @@ pub const FIELDS: [&str; 6] = ["type", "status", "observedGeneration", "lastTran
 /// The most dependents of one sort that a message names.
 const NAMED: usize = 8;
 
-/// The longest text about one dependent, in bytes.
+/// The longest text about one of many dependents, and about what follows, in bytes.
 const LONGEST: usize = 256;
 
 /// What a run has found.
@@ -117,7 +117,7 @@ pub fn decide(facts: &Facts<'_>) -> [Verdict; 3] {
         return [
             verdict(false, if *cleanup { "Deleting" } else { cause }, &told),
             verdict(coming, why, then),
-            verdict(true, cause, &format!("{}; {then}", said_within(&told, text::LONGEST - LONGEST))),
+            verdict(true, cause, &format!("{}; {then}", said_to_its_end(&told, text::LONGEST - LONGEST))),
         ];
     }
     let degraded = match broken {
@@ -245,6 +245,8 @@ fn awaited<'f>(cleanup: bool, dependents: &[Dependent<'_>]) -> Cow<'f, str> {
         (Lacks::Readiness, "not ready"),
         (Lacks::Deletion, "not deleted yet"),
     ];
+    // A failure of one alone has room for what the API server says of it.
+    let longest = (text::LONGEST / 2 / dependents.len().max(1)).max(LONGEST);
     let mut message = String::new();
     for (sort, title) in sorts {
         let mut rest = dependents.iter().filter(|dependent| dependent.lacks == sort);
@@ -257,7 +259,7 @@ fn awaited<'f>(cleanup: bool, dependents: &[Dependent<'_>]) -> Cow<'f, str> {
             message.extend([&*before, name]);
             if !why.is_empty() {
                 // Writing to a string cannot fail.
-                let _infallible = write!(message, " ({})", said_within(why, LONGEST));
+                let _infallible = write!(message, " ({})", said_to_its_end(why, longest));
             }
         }
         let more = rest.count();
@@ -454,6 +456,14 @@ mod tests {
             }
             let last = verdicts[2].message.ends_with("follows the next change");
             assert_eq!(last, failed.is_some(), "what follows is said however long the rest is");
+        }
+        // What is wrong stands at the end of what the API server says.
+        let said = format!("roleRef: Invalid value: {}: cannot change roleRef (HTTP 422)", "x".repeat(400));
+        for message in decide(&Facts { dependents: lacking(&["binding"], Lacks::Success, &said), ..Facts::default() }) {
+            assert!(message.message.contains(&said), "{}", message.message);
+        }
+        for message in decide(&Facts { dependents: lacking(&names[..3], Lacks::Success, &said), ..Facts::default() }) {
+            assert_eq!(message.message.matches("cannot change roleRef (HTTP 422)").count(), 3, "{}", message.message);
         }
         let facts = Facts { dependents: lacking(&names[..11], Lacks::Readiness, ""), ..Facts::default() };
         assert!(decide(&facts)[0].message.ends_with("dependent-7 and 3 more"));

@@ -59,6 +59,20 @@ pub fn said_within(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
+/// Returns a text as one line of at most `limit` bytes. A longer one is cut in its middle: errors begin with what was asked, and end with what is
+/// wrong.
+pub fn said_to_its_end(text: &str, limit: usize) -> Cow<'_, str> {
+    let line = one_line(text);
+    if line.len() <= limit {
+        return line;
+    }
+    let part = limit.saturating_sub(MARK) / 2;
+    let begin = floor(&line, part);
+    let end = (line.len() - part..).find(|at| line.is_char_boundary(*at)).unwrap_or(line.len());
+    let part = |range: std::ops::Range<usize>| line.get(range).unwrap_or_default();
+    format!("{}{} …{}", part(0..begin), Omitted(end - begin), part(end..line.len())).into()
+}
+
 /// Returns a text as one line, without a limit.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     said_within(text, usize::MAX)
@@ -179,6 +193,19 @@ pub fn is_plain(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_shown_to_its_end_is_cut_in_its_middle() {
+        for (text, limit, expected) in [
+            ("all of it", 9, "all of it"),
+            ("one\ntwo", 48, r"one\ntwo"),
+            (&*format!("begin {} end", "ä".repeat(100)), 68, "begin ää… (190 bytes left out) …äää end"),
+        ] {
+            let shown = said_to_its_end(text, limit);
+            assert_eq!(shown, expected);
+            assert!(shown.len() <= limit.max(text.len().min(limit)), "{shown}");
+        }
+    }
 
     #[test]
     fn what_hides_forges_colours_or_turns_around_is_escaped() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -42,7 +42,13 @@ pub struct Finding {
 /// # Errors
 /// If a path can't be read, or standard output can't be written.
 pub async fn run(args: &Check) -> anyhow::Result<ExitCode> {
-    let findings = findings(args).await?;
+    let findings = match args.output {
+        // As they are found: compiling takes a while.
+        Output::Table => {
+            findings(args, &mut |finding| writeln!(std::io::stdout().lock(), "{}", finding.said())).await?
+        }
+        Output::Json | Output::Yaml => findings(args, &mut |_| Ok(())).await?,
+    };
     print(args.output, &findings).context("write to standard output")?;
     Ok(if findings.iter().all(|finding| finding.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -89,34 +95,64 @@ fn read_manifests(args: &Check) -> anyhow::Result<Read> {
     if is_of_ceilings { operators::read_some(&manifests) } else { operators::read(&manifests) }
 }
 
-/// Checks, and returns what was found, in the order in which it is shown.
+/// Is told of each finding, as soon as it is there.
+pub type Tell<'t> = dyn FnMut(&Finding) -> std::io::Result<()> + 't;
+
+/// What was found so far.
+struct Found<'t> {
+    all: Vec<Finding>,
+    tell: &'t mut Tell<'t>,
+}
+
+impl Found<'_> {
+    fn extend(&mut self, more: impl IntoIterator<Item = Finding>) -> anyhow::Result<()> {
+        for finding in more {
+            (self.tell)(&finding).context("tell what was found")?;
+            self.all.push(finding);
+        }
+        Ok(())
+    }
+}
+
+/// Checks, and returns what was found, in the order in which it is told.
 ///
 /// # Errors
 /// If a path can't be read.
-pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
+pub async fn findings<'t>(args: &Check, tell: &'t mut Tell<'t>) -> anyhow::Result<Vec<Finding>> {
     let Read { operators, problems } = read_manifests(args)?;
-    let mut findings: Vec<_> = ceilings(args).into_iter().collect();
-    for (file, detail) in problems {
-        findings.push(Finding { kind: "manifest", name: file.display().to_string(), ok: false, detail });
-    }
-    findings.extend(excesses(args, &operators)?);
+    let mut findings = Found { all: Vec::new(), tell };
+    findings.extend(ceilings(args))?;
+    let wrong = |(file, detail): (PathBuf, String)| Finding {
+        kind: "manifest",
+        name: file.display().to_string(),
+        ok: false,
+        detail,
+    };
+    findings.extend(problems.into_iter().map(wrong))?;
+    findings.extend(excesses(args, &operators)?)?;
     let mut defined = Vec::new();
     for file in &args.definitions {
-        findings.push(read_definitions(file, &mut defined)?);
+        findings.extend([read_definitions(file, &mut defined)?])?;
     }
     for operator in &operators {
-        findings.extend(misfits(operator, &defined)?);
+        findings.extend(misfits(operator, &defined)?)?;
     }
-    let engine = operators::engine(&operators)?;
+    components(args, &operators, &mut findings).await?;
+    Ok(findings.all)
+}
+
+/// Checks the components, and the controllers that need them.
+async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'_>) -> anyhow::Result<()> {
+    let engine = operators::engine(operators)?;
     let cache = operators::code_cache(&args.source);
     let mut plugins = Vec::new();
-    for operator in &operators {
+    for operator in operators {
         findings.extend(risk::of(operator).into_iter().map(|risk| Finding {
             kind: "warning",
             name: operator.name.to_string(),
             ok: true,
             detail: risk.to_string(),
-        }));
+        }))?;
         let (pulled, unpulled) =
             if args.pull { pull(operator, &args.source.mirrors.registry_mirrors).await } else { Default::default() };
         let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
@@ -134,7 +170,7 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
                 None if is_unseen(plugin) => format!("{component}, which was not looked at: --pull has it pulled"),
                 None => component.to_string(),
             };
-            findings.push(Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail });
+            findings.extend([Finding { kind: "plugin", name: name.to_string(), ok: broken.is_none(), detail }])?;
             plugins.extend(loaded.get(name).map(|plugin| Named::of(operator, name, plugin)));
         }
         for (name, controller) in &operator.controllers {
@@ -146,11 +182,10 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             } else {
                 format!("its plugin {} can't be used", controller.plugin)
             };
-            findings.push(Finding { kind: "controller", name: name.to_string(), ok, detail });
+            findings.extend([Finding { kind: "controller", name: name.to_string(), ok, detail }])?;
         }
     }
-    findings.extend(plugins.iter().filter_map(|plugin| plugin.warning(&plugins)));
-    Ok(findings)
+    findings.extend(plugins.iter().filter_map(|plugin| plugin.warning(&plugins)))
 }
 
 /// Pulls the components of an operator that are in registries, with whom `docker login` has logged in; of those that can't be, returns why.
@@ -254,11 +289,8 @@ fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
     match output {
         Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(findings)?)?,
         Output::Yaml => write!(out, "{}", serde_yaml::to_string(&findings)?)?,
-        Output::Table => {
-            for finding in findings {
-                writeln!(out, "{}", finding.said())?;
-            }
-        }
+        // It has been told already.
+        Output::Table => {}
     }
     Ok(())
 }

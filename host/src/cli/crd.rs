@@ -18,7 +18,7 @@ use crate::cli::objects::placed;
 use crate::read;
 
 /// The file where the folder says nothing else.
-const USUAL: &str = "crd.yaml";
+pub(super) const USUAL: &str = "crd.yaml";
 
 /// Writes the file, or compares it with the types; exits with 1 if they differ.
 ///

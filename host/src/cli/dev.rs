@@ -1,7 +1,9 @@
 //! `capstan dev`: decides what follows a change of an operator's folder: build, check, apply, swap; the last good version goes on.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ mod takeover;
 use crate::cli::args::{Check, Cli, Command, Dev, Output, Run};
 use crate::cli::{check, crd};
 use crate::client::ApiServer;
+use crate::listen;
 use crate::logging::Log;
 use crate::operators;
 use crate::run;
@@ -43,6 +46,9 @@ use takeover::Takeover;
 /// The exit status if nobody has said that a cluster may be used.
 const REFUSED: u8 = 3;
 
+/// Where the daemon listens if nothing else is said, and where `capstan plugins` asks.
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
 /// How long runs under way may take to finish when it is to end.
 const DRAIN: &str = "2s";
 
@@ -50,10 +56,13 @@ const DRAIN: &str = "2s";
 ///
 /// # Errors
 /// If the folder is none of an operator, there is no cluster, or the daemon can't run at all.
-pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
+pub async fn run(mut args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let project = Project::read(&args.folder)?;
+    // Before anything is built or applied.
+    let (listener, said) = listening(args.listen, USUAL)?;
+    args.listen = Some(listener.local_addr().context("find the own address")?);
     let place = Place::find(args.kubeconfig.clone(), args.context.clone()).await?;
-    log.say(&format!("capstan dev: {place}"));
+    log.say(&format!("capstan dev: {place}; {said}"));
     log.flush(crate::logging::LAST_LINES);
     if !args.yes && !place.is_local() && !Place::confirmed()? {
         return Ok(ExitCode::from(REFUSED));
@@ -65,7 +74,7 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let applier = args.takeover.is_none().then_some(applier);
     let check = checked(&daemon(&args, &project)?);
     let lookout = applier.is_some().then(|| Lookout::new(client.clone(), log.clone()));
-    let mut author = Author { project, check, lookout: lookout.clone(), applier, built: None, log: log.clone() };
+    let mut author = Author { lookout: lookout.clone(), applier, log: log.clone(), ..Author::new(project, check) };
     let begun = async {
         let seen = author.first().await?;
         let manifest = author.project.manifest.clone();
@@ -100,7 +109,7 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let mut hangup = signal(SignalKind::hangup()).context("listen to signals")?;
     let ended = tokio::select! {
         // The daemon obeys the signals, and ends in order.
-        ended = run::run_with(daemon, log, (holder, supply)) => ended,
+        ended = run::run_with(daemon, log, (listener, holder, supply)) => ended,
         failed = author.go_on(seen, &released) => failed.map(|()| ExitCode::SUCCESS),
         failed = held => Err(failed),
         failed = joined => Err(failed),
@@ -123,6 +132,37 @@ async fn closed(hangup: &mut Signal) -> anyhow::Error {
     std::future::pending().await
 }
 
+/// Listens where it is said, or else at the usual address, or at a free port if that is taken; returns what there is to say of it.
+fn listening(said: Option<SocketAddr>, usual: SocketAddr) -> anyhow::Result<(TcpListener, String)> {
+    let at = said.unwrap_or(usual);
+    let taken = |error: &anyhow::Error| {
+        error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    };
+    match listen::ahead(at) {
+        Err(error) if said.is_none() && taken(&error) => {
+            let listener = listen::ahead(SocketAddr::new(usual.ip(), 0))?;
+            let address = listener.local_addr().context("find the own address")?;
+            Ok((
+                listener,
+                format!(
+                    "probes and diagnostics at {address}, as {usual} is taken: `capstan plugins --address {address}`"
+                ),
+            ))
+        }
+        Err(error) if taken(&error) => Err(error.context("--listen: expected an address that is free, or none")),
+        Err(error) => Err(error),
+        Ok(listener) => {
+            let address = listener.local_addr().context("find the own address")?;
+            Ok((listener, format!("probes and diagnostics at {address}")))
+        }
+    }
+}
+
+/// Returns what stands for the contents of types and definitions: of all but the manifest and the examples.
+fn typed(project: &Project) -> u64 {
+    Sources::of(&project.folder).without([&project.manifest].into_iter().chain(&project.examples)).content()
+}
+
 /// Returns the daemon's arguments: what `capstan run` has if nothing else is said.
 fn daemon(args: &Dev, project: &Project) -> anyhow::Result<Run> {
     let mut line = ["capstan", "run", "--drain", DRAIN, "-m"].map(Into::into).to_vec();
@@ -136,7 +176,7 @@ fn daemon(args: &Dev, project: &Project) -> anyhow::Result<Run> {
     let Command::Run(run) = Cli::try_parse_from(line)?.command else {
         anyhow::bail!("the command line is none of `capstan run`");
     };
-    Ok(Run { unasked: true, on_new_version: None, ..run })
+    Ok(Run { unasked: true, on_new_version: None, listen: args.listen.unwrap_or(USUAL), ..run })
 }
 
 fn checked(daemon: &Run) -> Check {
@@ -158,12 +198,33 @@ struct Author {
     lookout: Option<Lookout>,
     /// Applies CRDs and examples; `None`: what is there is worked on.
     applier: Option<Applier>,
-    /// Of what the component was built last.
-    built: Option<Sources>,
+    /// What stands for the contents of which the component was built last.
+    built: Option<u64>,
+    /// The same of types and definitions, as they agreed last.
+    typed: Option<u64>,
+    /// The risks that were told last.
+    risks: BTreeSet<String>,
+    /// Whether it was told that something is wrong.
+    is_wrong: bool,
     log: Log,
 }
 
 impl Author {
+    /// Returns an author for whom nothing was done yet.
+    fn new(project: Project, check: Check) -> Self {
+        Self {
+            project,
+            check,
+            lookout: None,
+            applier: None,
+            built: None,
+            typed: None,
+            risks: BTreeSet::new(),
+            is_wrong: false,
+            log: Log::default(),
+        }
+    }
+
     /// Waits for a first version that is good; returns the files of which it was made.
     async fn first(&mut self) -> anyhow::Result<Sources> {
         loop {
@@ -176,7 +237,7 @@ impl Author {
                 }
             }
             self.say(&"nothing runs yet; waiting for a change");
-            seen.changed(&self.project.folder).await;
+            self.next(&seen).await;
         }
     }
 
@@ -185,21 +246,32 @@ impl Author {
         self.apply_examples().await;
         let manifest = self.project.manifest.clone();
         loop {
-            seen.changed(&self.project.folder).await;
-            // What changes while it is built is built once more.
-            let now = Sources::of(&self.project.folder);
-            if let Some(file) = now.difference(&seen) {
-                self.say(&format_args!("{} has changed", file.display()));
-            }
-            seen = now;
+            seen = self.next(&seen).await;
             let good = self.reads() && self.is_of(&manifest) && self.is_good(&seen).await?;
             if good && self.stays_alone().await && self.applies_definitions().await {
+                if std::mem::take(&mut self.is_wrong) {
+                    self.say(&"all is right again");
+                }
                 released.notify_one();
                 self.apply_examples().await;
             } else {
+                self.is_wrong = true;
                 self.say(&"the last good version goes on");
             }
         }
+    }
+
+    /// Waits until files have changed, and says of one of them whether that was while these were built.
+    async fn next(&self, seen: &Sources) -> Sources {
+        let folder = &self.project.folder;
+        let when = if Sources::of(folder) == *seen { "" } else { " meanwhile" };
+        seen.changed(folder).await;
+        // What changes while it is built is built once more.
+        let now = Sources::of(folder);
+        if let Some(file) = now.difference(seen) {
+            self.say(&format_args!("{} has changed{when}", file.display()));
+        }
+        now
     }
 
     /// Reads what the folder says of itself, which may be something else now; tells of what is wrong.
@@ -252,8 +324,8 @@ impl Author {
 
     /// Builds and checks; tells of what is wrong.
     async fn is_good(&mut self, now: &Sources) -> anyhow::Result<bool> {
-        let sources = now.without(self.project.beside());
-        let command = self.project.build.clone().filter(|_| self.built.as_ref() != Some(&sources));
+        let sources = now.without(self.project.beside()).content();
+        let command = self.project.build.clone().filter(|_| self.built != Some(sources));
         if let Some(command) = command {
             self.built = None;
             let begun = Instant::now();
@@ -264,36 +336,54 @@ impl Author {
                 return Ok(false);
             }
             self.say(&format_args!("built in {:.1?}", begun.elapsed()));
-            if !self.is_typed().await {
-                return Ok(false);
-            }
             self.built = Some(sources);
+        }
+        if !self.is_typed().await {
+            return Ok(false);
         }
         self.progress(&"checking");
         self.check.definitions.clone_from(&self.project.definitions);
-        let findings = match check::findings(&self.check).await {
-            Ok(findings) => findings,
+        let mut risks = BTreeSet::new();
+        let mut tell = |finding: &check::Finding| {
+            let said = finding.said();
+            let is_risk = finding.ok && finding.kind == "warning";
+            if !finding.ok || is_risk && !self.risks.contains(&said) {
+                self.log.say(&said);
+            }
+            if is_risk {
+                risks.insert(said);
+            }
+            Ok(())
+        };
+        let found = check::findings(&self.check, &mut tell).await;
+        match found {
+            Ok(findings) => {
+                self.risks = risks;
+                Ok(findings.iter().all(|finding| finding.ok))
+            }
             Err(error) => {
                 self.say(&format_args!("error: {error:#}"));
-                return Ok(false);
+                Ok(false)
             }
-        };
-        let told = |finding: &&check::Finding| !finding.ok || finding.kind == "warning";
-        for finding in findings.iter().filter(told) {
-            self.say(&finding.said());
         }
-        Ok(findings.iter().all(|finding| finding.ok))
     }
 
-    /// Writes the definition anew if the types have come to another one; tells of what is wrong.
+    /// Writes the definition anew if it is not what the types come to; tells of what is wrong.
     async fn is_typed(&mut self) -> bool {
-        match crd::written(&self.project).await {
+        let project = &self.project;
+        if project.types.is_none() || self.typed == Some(typed(project)) {
+            return true;
+        }
+        match crd::written(project).await {
             Ok(file) => {
                 if let Some(file) = file {
                     self.say(&format_args!("{} has changed, as the types have", file.display()));
                     // It may not have been there before.
-                    return self.reads();
+                    if !self.reads() {
+                        return false;
+                    }
                 }
+                self.typed = Some(typed(&self.project));
                 true
             }
             Err(error) => {
@@ -339,7 +429,7 @@ impl Author {
 
     /// Tells what takes a while, on a terminal.
     fn progress(&self, line: &dyn Display) {
-        if std::io::stderr().is_terminal() {
+        if io::stderr().is_terminal() {
             self.say(&format_args!("{line} …"));
         }
     }
@@ -406,7 +496,23 @@ spec:
         let applier = Some(Applier::new(api, "default"));
         let log = Log::default();
         let lookout = Some(Lookout::new(client, log.clone()));
-        (folder, Author { project, check, lookout, applier, built: None, log }, asked)
+        (folder, Author { lookout, applier, log, ..Author::new(project, check) }, asked)
+    }
+
+    #[tokio::test]
+    async fn a_usual_address_that_is_taken_gives_way_to_a_free_port_and_one_that_is_named_does_not() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (first, said) = listening(None, taken).unwrap();
+        assert_eq!((first.local_addr().unwrap(), said), (taken, format!("probes and diagnostics at {taken}")));
+        let (second, said) = listening(None, taken).unwrap();
+        let other = second.local_addr().unwrap();
+        assert!(other != taken && other.ip() == taken.ip(), "{other}");
+        assert!(said.ends_with(&format!("{taken} is taken: `capstan plugins --address {other}`")), "{said}");
+        let refused = format!("{:#}", listening(Some(taken), USUAL).unwrap_err());
+        assert!(
+            refused.starts_with(&format!("--listen: expected an address that is free, or none: listen on {taken}")),
+            "{refused}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -431,6 +537,26 @@ spec:
         let seen = Sources::of(folder.path());
         assert!(author.is_good(&seen).await.unwrap());
         assert_eq!(author.project.definitions, [folder.path().join("crd.yaml")]);
+    }
+
+    #[tokio::test]
+    async fn a_definition_that_is_edited_by_hand_is_written_again_though_nothing_is_built() {
+        let dev = "build: echo x >> built\ntypes: cat types.json\n";
+        let ignored = (".gitignore", "built\n");
+        let files = [("dev.yaml", dev), ("operator.yaml", MANIFEST), ("types.json", TYPES), ignored];
+        let (folder, mut author, _) = author(&files);
+        assert!(author.is_good(&Sources::of(folder.path())).await.unwrap());
+        let crd = folder.path().join("crd.yaml");
+        let right = fs::read_to_string(&crd).unwrap();
+        fs::write(&crd, right.replace("type: object", "type: string")).unwrap();
+        assert!(author.is_good(&Sources::of(folder.path())).await.unwrap());
+        assert_eq!(fs::read_to_string(&crd).unwrap(), right);
+        // The same text written anew builds nothing.
+        fs::write(folder.path().join("types.json"), TYPES).unwrap();
+        assert!(author.is_good(&Sources::of(folder.path())).await.unwrap());
+        assert_eq!(fs::read_to_string(folder.path().join("built")).unwrap(), "x\n");
+        fs::write(folder.path().join("types.json"), "no").unwrap();
+        assert!(!author.is_good(&Sources::of(folder.path())).await.unwrap());
     }
 
     #[tokio::test]

@@ -46,6 +46,12 @@ pub(super) fn text(file: &Path) -> anyhow::Result<String> {
 pub(super) fn placed(file: &Path, error: &serde_yaml::Error) -> anyhow::Error {
     use serde_yaml::MessageFormatter as _;
     let said = serde_yaml::UserMessageFormatter.format_message(error);
+    // A number is read as its type in here is called.
+    let said = match said.strip_prefix("invalid ") {
+        Some("u8" | "u16" | "u32" | "u64" | "usize") => "found something else; expected a whole number".to_owned(),
+        Some("bool" | "boolean") => "found something else; expected true or false".to_owned(),
+        Some(_) | None => said.into_owned(),
+    };
     match error.location() {
         Some(at) => anyhow::anyhow!("{}:{}:{}: {said}", file.display(), at.line(), at.column()),
         None => anyhow::anyhow!("{}: {said}", file.display()),

@@ -11,6 +11,21 @@ use serde_json::{Value, json};
 use crate::cli::args::{Documents, Rbac};
 use crate::operators::{self, Manifests};
 
+/// What stands above a rule for bindings.
+const BIND: &str = "\
+# The API server lets only those write bindings who hold all rights of the role that is bound, or have `bind` on it. That is yours to give, for
+# the roles that the operator is to bind and no others, in a role of the same account:
+# - apiGroups: [rbac.authorization.k8s.io]
+#   resources: [clusterroles]      # or roles
+#   verbs: [bind]
+#   resourceNames: [NAME]
+";
+
+/// What stands above a rule for roles.
+const ESCALATE: &str = "\
+# The API server lets only those write roles who hold all rights that these give. Give the same account those rights.
+";
+
 /// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -190,11 +205,29 @@ fn text(output: Documents, objects: &[Value]) -> anyhow::Result<String> {
             Ok(format!("{list:#}\n"))
         }
         Documents::Yaml => {
-            let texts = objects.iter().map(serde_yaml::to_string);
-            let texts = texts.collect::<Result<Vec<_>, _>>().context("write YAML")?;
+            let texts = objects.iter().map(|object| anyhow::Ok(commented(object, serde_yaml::to_string(object)?)));
+            let texts = texts.collect::<anyhow::Result<Vec<_>>>().context("write YAML")?;
             Ok(texts.join("---\n"))
         }
     }
+}
+
+/// Returns the text of an object, with what has to be given by hand above a rule by which rights are given: this command does not, or whoever
+/// adds manifests would get any right.
+fn commented(object: &Value, text: String) -> String {
+    let rules = object.get("rules").and_then(Value::as_array).into_iter().flatten();
+    let has = |rule: &Value, field: &str, wanted: &[&str]| {
+        let found = rule.get(field).and_then(Value::as_array).into_iter().flatten();
+        found.filter_map(Value::as_str).any(|found| wanted.contains(&found))
+    };
+    let gives = |rule: &&Value| has(rule, "apiGroups", &[GROUP]) && has(rule, "verbs", &["create", "update", "patch"]);
+    let Some(rule) = rules.clone().find(gives) else {
+        return text;
+    };
+    let binds = has(rule, "resources", &["rolebindings", "clusterrolebindings"]);
+    let first = format!("- apiGroups:\n  - {GROUP}\n");
+    let comment = if binds { BIND } else { ESCALATE };
+    text.replacen(&first, &format!("{comment}{first}"), 1)
 }
 
 #[cfg(test)]
@@ -234,6 +267,25 @@ mod tests {
             run(&args).unwrap_err().to_string(),
             "--plural Pgae.a.dev: no manifest names that kind; there are: Page.a.dev"
         );
+    }
+
+    #[test]
+    fn above_a_rule_by_which_rights_are_given_stands_what_is_to_be_given_by_hand() {
+        let rule = |group: &str, resource: &str, verb: &str| json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
+        let role = |rules: &[Value]| json!({ "kind": "ClusterRole", "rules": rules });
+        for (rules, comment) in [
+            (vec![rule("", "configmaps", "create"), rule(GROUP, "rolebindings", "create")], Some(BIND)),
+            (vec![rule(GROUP, "clusterroles", "patch")], Some(ESCALATE)),
+            (vec![rule(GROUP, "rolebindings", "list")], None),
+            (vec![rule("apps", "deployments", "create")], None),
+        ] {
+            let said = text(Documents::Yaml, &[role(&rules)]).unwrap();
+            let comment = comment.map(|comment| format!("{comment}- apiGroups:\n  - {GROUP}\n"));
+            assert_eq!(said.contains('#'), comment.is_some(), "{said}");
+            assert!(comment.is_none_or(|comment| said.contains(&comment)), "{said}");
+            let read: Value = serde_yaml::from_str(&said).unwrap();
+            assert_eq!(read, role(&rules));
+        }
     }
 
     #[test]

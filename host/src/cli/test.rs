@@ -14,13 +14,17 @@ use anyhow::Context as _;
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{Controller, Operator, TEMPLATES};
 use capstan_core::room::Room;
+use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
 use tokio::time::Instant;
 
 use crate::cli::args::Test;
+use crate::cli::dev::project::{self, Project};
+use crate::cli::{crd, objects};
 use crate::controller::rehearsal::{Scene, play};
 use crate::operators::{self, Manifests};
 use crate::plugin::Templates;
+pub(super) use case::FILES as FILES_OF_CASES;
 use case::{Case, Expected, folders};
 
 /// How long a case may take in all: what it waits for never comes.
@@ -31,14 +35,16 @@ struct Subject<'a> {
     operator: &'a Operator,
     spec: &'a Controller,
     guest: Arc<dyn Guest>,
+    /// The kinds that are defined beside the manifest.
+    definitions: Arc<[Definition]>,
 }
 
 /// What has become of a case.
 enum Verdict {
     /// It is as expected; with what was written how often.
     Good(String),
-    /// It was written anew.
-    Blessed,
+    /// It was written anew; with how it ended.
+    Blessed(String),
     /// It is not; the text shows how.
     Wrong(String),
 }
@@ -52,7 +58,7 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
     let folders = folders(cases, filter.as_deref().unwrap_or_default())?;
     let operators = operators::valid_with(&Manifests::new(&source.manifests, source.defaults.as_deref())?)?;
     let subjects = subjects(&operators, args).await?;
-    let (mut wrong, total) = (0, folders.len());
+    let (mut wrong, mut failing, total) = (0, 0, folders.len());
     let mut out = std::io::stdout().lock();
     for folder in folders {
         let begun = Instant::now();
@@ -62,14 +68,18 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
         let took = format!("{} ms", begun.elapsed().as_millis());
         match verdict {
             Verdict::Good(what) => writeln!(out, "ok      {name:<24} {what}, {took}")?,
-            Verdict::Blessed => writeln!(out, "written {name:<24} {took}")?,
+            Verdict::Blessed(ended) => {
+                failing += usize::from(!ended.starts_with("succeeded"));
+                writeln!(out, "written {name:<24} {}, {took}", text::said(&ended))?;
+            }
             Verdict::Wrong(why) => {
                 wrong += 1;
                 writeln!(out, "wrong   {name:<24} {took}\n{}", text::lines(&why))?;
             }
         }
     }
-    writeln!(out, "{total} cases, {wrong} wrong")?;
+    let failing = if failing == 0 { String::new() } else { format!(", {failing} written whose runs fail") };
+    writeln!(out, "{total} cases, {wrong} wrong{failing}")?;
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -83,15 +93,31 @@ async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<
         if let Some((name, why)) = failed.first() {
             anyhow::bail!("{}: {why}", operator.origin.component(name));
         }
+        let definitions = definitions_beside(operator.origin.file())?;
         for spec in operator.controllers.values() {
             let guest: Arc<dyn Guest> = match loaded.get(&spec.plugin) {
                 Some(plugin) => Arc::new(plugin.clone()),
                 None => Arc::new(Templates::new(&operator.name, TEMPLATES, &Room::default())),
             };
-            subjects.push(Subject { operator, spec, guest });
+            subjects.push(Subject { operator, spec, guest, definitions: Arc::clone(&definitions) });
         }
     }
     Ok(subjects)
+}
+
+/// Returns the kinds that are defined beside a manifest: in the files that the folder's `dev.yaml` names, or in `crd.yaml`.
+fn definitions_beside(manifest: &Path) -> anyhow::Result<Arc<[Definition]>> {
+    let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let files = if folder.join(project::FILE).is_file() {
+        Project::said(folder)?.definitions
+    } else {
+        Some(folder.join(crd::USUAL)).filter(|file| file.is_file()).into_iter().collect()
+    };
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(definitions(&objects::text(&file)?, &file)?);
+    }
+    Ok(all.into())
 }
 
 /// Plays a case, and says what has become of it.
@@ -99,7 +125,7 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
     let case = Case::read(folder)?;
     let expected = if bless { None } else { case.expected()? };
     let subject = subjects.iter().find(|subject| subject.spec.primary == case.kind);
-    let Subject { operator, spec, guest } = subject.with_context(|| {
+    let Subject { operator, spec, guest, definitions } = subject.with_context(|| {
         let kinds: Vec<_> = subjects.iter().map(|subject| subject.spec.primary.to_string()).collect();
         format!(
             "{}:1: no controller has primaries of {}; expected {}",
@@ -108,14 +134,20 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
             kinds.join(" or ")
         )
     })?;
-    let scene =
-        Scene { operator, spec, guest: Arc::clone(guest), primary: case.primary.clone(), world: case.world.clone() };
+    let scene = Scene {
+        operator,
+        spec,
+        guest: Arc::clone(guest),
+        primary: case.primary.clone(),
+        world: case.world.clone(),
+        definitions: Arc::clone(definitions),
+    };
     let played = tokio::time::timeout(PATIENCE, play(scene)).await.context("it waits for what never comes")??;
     let found = Expected::of(played);
     if bless {
         let file = case.expected_file();
         fs::write(&file, found.text()?).with_context(|| format!("write {}", file.display()))?;
-        return Ok(Verdict::Blessed);
+        return Ok(Verdict::Blessed(found.ended));
     }
     Ok(match expected {
         Some(expected) if expected == found => Verdict::Good(found.sum()),
@@ -147,6 +179,7 @@ mod tests {
 
     use super::*;
     use crate::cli::args::{Cli, Command};
+    use crate::plugin::CONTRACT;
 
     const MANIFEST: &str = "\
 apiVersion: capstan.dev/v1alpha1
@@ -187,16 +220,20 @@ spec:
 
         /// Plays the case, and returns what is wrong; nothing if it is as expected.
         async fn play(&self, bless: bool) -> String {
+            match self.judged(bless).await {
+                Ok(Verdict::Good(_) | Verdict::Blessed(_)) => String::new(),
+                Ok(Verdict::Wrong(why)) => why,
+                Err(error) => format!("{error:#}"),
+            }
+        }
+
+        async fn judged(&self, bless: bool) -> anyhow::Result<Verdict> {
             let manifest = self.0.path().join("m.yaml");
             let line = ["capstan", "test", "-m", manifest.to_str().unwrap()];
             let Command::Test(args) = Cli::parse_from(line).command else { panic!("another command") };
             let operators = operators::valid(&args.source.manifests).unwrap();
             let subjects = subjects(&operators, &args).await.unwrap();
-            match judge(&self.case(), &subjects, bless).await {
-                Ok(Verdict::Good(_) | Verdict::Blessed) => String::new(),
-                Ok(Verdict::Wrong(why)) => why,
-                Err(error) => format!("{error:#}"),
-            }
+            judge(&self.case(), &subjects, bless).await
         }
 
         fn expected(&self) -> String {
@@ -234,11 +271,114 @@ spec:
         }
     }
 
+    const TEAMS: &str = "\
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: { name: teams }
+spec:
+  controllers:
+    teams:
+      primary: { apiVersion: sample.dev/v1, kind: Team }
+      statusConditions: standard
+      workflow:
+        dependents:
+          namespace:
+            apiVersion: v1
+            kind: Namespace
+            serverSideApply: true
+            desired: { template: { metadata: { name: \"team-${primary.metadata.name}\", labels: { team: \"${primary.metadata.name}\" } } } }
+            readyPostcondition: { cel: dependent != null }
+          quota:
+            apiVersion: v1
+            kind: ResourceQuota
+            serverSideApply: true
+            dependsOn: [namespace]
+            desired: { template: { metadata: { name: pods, namespace: \"team-${primary.metadata.name}\" }, spec: { hard: { pods: \"4\" } } } }
+";
+    const TEAM: &str = "apiVersion: sample.dev/v1\nkind: Team\nmetadata: { name: blue }\n";
+    const TEAM_CRD: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: teams.sample.dev }
+spec:
+  group: sample.dev
+  scope: Cluster
+  names: { kind: Team, plural: teams }
+  versions: [{ name: v1, served: true, storage: true, schema: { openAPIV3Schema: { type: object } } }]
+";
+
+    /// A folder with the operator of teams, its definition under this name, and one case.
+    fn teams(definition: &str, files: &[(&str, &str)]) -> Place {
+        let place = Place::new(files);
+        fs::write(place.0.path().join("m.yaml"), TEAMS).unwrap();
+        fs::write(place.0.path().join(definition), TEAM_CRD).unwrap();
+        place
+    }
+
+    #[tokio::test]
+    async fn a_kind_lives_where_the_definition_beside_the_manifest_says() {
+        let empty = TEAM.replace("name: blue", "name: blue, namespace: ''");
+        for (definition, primary) in [("crd.yaml", TEAM), ("teams.yaml", TEAM), ("crd.yaml", &*empty)] {
+            let place = teams(definition, &[("primary.yaml", primary)]);
+            if definition != "crd.yaml" {
+                fs::write(place.0.path().join("dev.yaml"), format!("crds: [{definition}]\n")).unwrap();
+            }
+            assert_eq!(place.play(true).await, "");
+            let expected = place.expected();
+            for part in [
+                "ended: succeeded",
+                "write: apply v1 Namespace team-blue",
+                "write: apply v1 ResourceQuota team-blue/pods",
+            ] {
+                assert!(expected.contains(part), "{part}: {expected}");
+            }
+            assert!(!expected.contains("namespace: null"), "{expected}");
+        }
+        let place = teams("crd.yaml", &[("primary.yaml", &TEAM.replace("name: blue", "name: blue, namespace: a"))]);
+        let said = place.play(false).await;
+        assert!(said.contains("found metadata.namespace; its kind lives in no namespace: leave it out"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn an_owned_object_that_is_as_desired_is_not_written_whatever_else_a_server_has_said_of_it() {
+        const OWNED: &str = "\
+apiVersion: v1
+kind: Namespace
+metadata: { name: team-blue, labels: { team: blue }, generation: 3, ownerReferences: [{ apiVersion: sample.dev/v1, kind: Team, name: blue }] }
+status: { phase: Active }
+";
+        // What it says itself of whose fields are holds.
+        let managed = OWNED.replace(
+            "generation: 3",
+            "managedFields: [{ manager: teams, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, \
+             fieldsV1: { 'f:metadata': { 'f:labels': { 'f:team': {} }, 'f:ownerReferences': { 'k:{\"uid\":\"00000000-0000-0000-0000-000000000000\"}': {} } } } }]",
+        );
+        let managed = format!("{managed}spec: {{ finalizers: [kubernetes] }}\n");
+        for world in [OWNED, &managed] {
+            let place = teams("crd.yaml", &[("primary.yaml", TEAM), ("world.yaml", world)]);
+            assert_eq!(place.play(true).await, "");
+            let expected = place.expected();
+            assert!(expected.contains("ended: succeeded") && !expected.contains("apply v1 Namespace"), "{expected}");
+            assert!(expected.contains("apply v1 ResourceQuota"), "{expected}");
+        }
+    }
+
+    #[tokio::test]
+    async fn how_a_case_has_ended_is_told_when_it_is_written() {
+        let foreign = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: a, ownerReferences: [{ apiVersion: sample.dev/v1, kind: Page, name: b, uid: u }] }\n";
+        let place = Place::new(&[("primary.yaml", PRIMARY), ("world.yaml", foreign)]);
+        match place.judged(true).await.unwrap() {
+            Verdict::Blessed(ended) => assert!(ended.starts_with("failed: "), "{ended}"),
+            Verdict::Good(what) | Verdict::Wrong(what) => panic!("{what}"),
+        }
+    }
+
     #[tokio::test]
     async fn what_is_wrong_in_a_case_is_told_at_file_and_line() {
         let expected = "contract: \"0.0.1\"\nruns: 2\nended: succeeded\n";
         let typo = expected.replace("runs", "rnus");
-        let table: [(&[(&str, &str)], &str); 5] = [
+        let few = expected.replace("0.0.1", CONTRACT).replace("runs: 2", "runs: two");
+        let table: [(&[(&str, &str)], &str); 6] = [
             (
                 &[("primary.yaml", PRIMARY), ("wrold.yaml", "")],
                 "wrold.yaml: a case has no such file; expected primary.yaml, world.yaml, expected.yaml",
@@ -248,6 +388,10 @@ spec:
                 "expected.yaml:1: contract: found 0.0.1; this daemon has ",
             ),
             (&[("primary.yaml", PRIMARY), ("expected.yaml", &typo)], "expected.yaml:2:"),
+            (
+                &[("primary.yaml", PRIMARY), ("expected.yaml", &few)],
+                "expected.yaml:2:7: found something else; expected a whole number",
+            ),
             (
                 &[("primary.yaml", "apiVersion: sample.dev/v1\nkind: Paeg\nmetadata: { name: a }\n")],
                 "primary.yaml:1: no controller has primaries of sample.dev/v1 Paeg; expected sample.dev/v1 Page",

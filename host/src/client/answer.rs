@@ -9,7 +9,7 @@ use bytes::Bytes;
 use capstan_core::cluster::{Error, Reason, Says, Verb, Write, kept_back, quotes_nothing};
 use capstan_core::health::{DAEMON, Sender};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
-use capstan_core::text::{LONGEST, said_within};
+use capstan_core::text::{LONGEST, said_to_its_end, said_within};
 use http::StatusCode;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -26,6 +26,9 @@ const UNTYPED: &str = "failed to create typed patch object";
 
 /// How the API server says, with HTTP 400, that what was sent has fields that it does not know, or that are there twice.
 const STRICT: &str = "strict decoding error";
+
+/// How the API server says, with HTTP 403, that nobody gives rights that they don't have.
+const GRANTING: &str = "attempting to grant RBAC permissions";
 
 /// The most fields that are named of one refusal.
 const NAMED: usize = 16;
@@ -209,6 +212,9 @@ impl<'a> About<'a> {
             (400, _) if text.contains(STRICT) => {
                 "; correct the field, or let it be dropped with `fieldValidation: warn`".to_owned()
             }
+            (403, _) if text.contains(GRANTING) => {
+                "; who writes it has to hold the rights that it gives, or `bind` on the role that it binds: `capstan rbac` says how to give that".to_owned()
+            }
             (403, Identity::Operator(_)) if text.contains("cannot impersonate") => {
                 format!("; the daemon's own service account lacks the right to impersonate {user}")
             }
@@ -220,7 +226,7 @@ impl<'a> About<'a> {
         let said = if self.quotes_secret && !quotes_nothing(code, &text) {
             kept_back(code, &fields)
         } else {
-            format!("{} (HTTP {code})", said_within(&text, LONGEST / 2))
+            format!("{} (HTTP {code})", said_to_its_end(&text, LONGEST / 2))
         };
         let mut refusal = self.error(reason, code, &format_args!("{said}{cure}"));
         refusal.fields = fields;

@@ -24,6 +24,7 @@ use capstan_core::queue::{Event, Mode, Next, Policy, Queue};
 use capstan_core::rbac;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{self, Controller, Ended};
+use capstan_core::schema::Definition;
 use capstan_core::source::registered::Registered;
 use capstan_core::source::{Source, callback::Faults};
 use k8s_openapi::jiff::Timestamp;
@@ -36,7 +37,7 @@ use super::plan::{Plan, Planned};
 use super::sources::{Joined, Sources};
 use crate::client::Kind;
 pub use server::Written;
-use server::{NOW, Server, scope};
+use server::{NOW, Server};
 
 /// The most runs. What has not come to rest by then changes something in every run.
 pub const MOST_RUNS: u32 = 10;
@@ -59,6 +60,8 @@ pub struct Scene<'a> {
     pub primary: Value,
     /// What else there is: each with its kind.
     pub world: Vec<(Gvk, Value)>,
+    /// The definitions of custom kinds, as far as they are known.
+    pub definitions: Arc<[Definition]>,
 }
 
 /// What has come of it.
@@ -96,7 +99,7 @@ struct Fed {
 /// If the controller has what is not played, or an object is none.
 pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
     refuse(&scene)?;
-    let server = Arc::new(Server::default());
+    let server = Arc::new(Server::new(Arc::clone(&scene.definitions)));
     let key = set(&server, &scene)?;
     let events = Arc::<Mutex<Vec<_>>>::default();
     let (controller, mut fed) = assemble(&scene, &server, Arc::clone(&events))?;
@@ -162,14 +165,14 @@ fn refuse(Scene { operator, spec, .. }: &Scene<'_>) -> anyhow::Result<()> {
 fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
     let Scene { spec, primary, world, .. } = scene;
     let mut primary = primary.clone();
-    complete(&spec.primary, &mut primary);
+    complete(server.place(&spec.primary), &mut primary).context("the primary")?;
     let metadata = primary["metadata"].as_object_mut().context("the primary has no metadata")?;
     metadata.entry("uid").or_insert_with(|| UID.into());
     let uid = metadata.get("uid").cloned().unwrap_or_default();
     let put = server.put(&spec.primary, primary, None).context("the primary")?;
     for (gvk, object) in world {
         let mut object = object.clone();
-        complete(gvk, &mut object);
+        complete(server.place(gvk), &mut object).with_context(|| format!("a {}", gvk.kind))?;
         let mut is_ours = false;
         let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
         for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -188,12 +191,19 @@ fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
 }
 
 /// Gives an object its namespace, if its kind has one and it names none.
-fn complete(gvk: &Gvk, object: &mut Value) {
-    if scope(gvk) == Scope::Namespaced
-        && let Some(metadata) = object["metadata"].as_object_mut()
-    {
-        metadata.entry("namespace").or_insert_with(|| NAMESPACE.into());
+fn complete(scope: Scope, object: &mut Value) -> anyhow::Result<()> {
+    let metadata = object["metadata"].as_object_mut().context("there is no metadata")?;
+    if metadata.get("namespace").is_some_and(|said| said.is_null() || said == "") {
+        metadata.remove("namespace");
     }
+    match scope {
+        Scope::Namespaced => drop(metadata.entry("namespace").or_insert_with(|| NAMESPACE.into())),
+        Scope::Cluster => anyhow::ensure!(
+            !metadata.contains_key("namespace"),
+            "found metadata.namespace; its kind lives in no namespace: leave it out"
+        ),
+    }
+    Ok(())
 }
 
 fn is_deleting(server: &Server, spec: &manifest::Controller, key: &ObjectRef) -> bool {
@@ -207,7 +217,7 @@ fn assemble(
     events: Arc<Mutex<Vec<Told>>>,
 ) -> anyhow::Result<(Controller, Vec<Fed>)> {
     let Scene { operator, spec, guest, .. } = scene;
-    let kinds = kinds(spec);
+    let kinds = kinds(spec, server);
     let finalizer = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
     let used = (spec.deletes_dependents() || guest.exports(Interface::Cleaner)).then(|| Arc::clone(&finalizer));
     let home = Home { own: NAMESPACE.into(), closed: None };
@@ -263,11 +273,11 @@ fn policy(spec: &manifest::Controller) -> Policy {
 }
 
 /// Returns the kinds that a controller needs, as discovery would know them.
-fn kinds(spec: &manifest::Controller) -> Kinds {
+fn kinds(spec: &manifest::Controller, server: &Server) -> Kinds {
     let sources = spec.sources.values().map(|source| &source.gvk);
     let dependents = spec.dependents().map(|(_, dependent)| &dependent.gvk);
     let all: BTreeSet<&Gvk> = sources.chain(dependents).chain([&spec.primary]).collect();
-    let kind = |gvk: &Gvk| Kind { gvk: gvk.clone(), plural: rbac::plural(&gvk.kind).into(), scope: scope(gvk) };
+    let kind = |gvk: &Gvk| Kind { gvk: gvk.clone(), plural: rbac::plural(&gvk.kind).into(), scope: server.place(gvk) };
     all.into_iter().map(|gvk| (KindAt { cluster: None, gvk: gvk.clone() }, kind(gvk))).collect()
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::guest::FailureClass;
+use capstan_core::guest::{FailureClass, FailureOrigin};
+use capstan_core::manifest::Time;
 use capstan_core::queue::{Event, Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Controller, Ended};
 use k8s_openapi::jiff::Timestamp;
@@ -34,7 +35,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     runs::retried(ticket.retry());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, origin: _, blame, exceeded, recalled } = {
+    let Ended { finished, error, origin, blame, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
@@ -80,9 +81,9 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     counted.end(what.outcome == Outcome::Succeeded);
     let took = now.duration_since(started);
     if !controller.verdicts.is_paused(&key) {
-        runs::ended(error.as_deref(), &next(&what.next), took);
+        runs::ended(error.as_deref(), &next(&what.next, origin), took);
     }
-    log(&what, error.as_deref().map(|error| (error, blame.class)), handled, took);
+    log((&what, origin), error.as_deref().map(|error| (error, blame.class)), handled, took);
 }
 
 /// Counts the end of a run, also of one that is dropped.
@@ -105,8 +106,13 @@ impl Drop for Counted<'_> {
 }
 
 /// Logs how a run ended, in one line (`EP-36`, `EC-5`).
-fn log(what: &Settled, error: Option<(&str, FailureClass)>, handled: Option<Handled>, took: Duration) {
-    let next = next(&what.next);
+fn log(
+    (what, origin): (&Settled, Option<FailureOrigin>),
+    error: Option<(&str, FailureClass)>,
+    handled: Option<Handled>,
+    took: Duration,
+) {
+    let next = next(&what.next, origin);
     let attempt = what.retry.map_or(0, |retry| retry.attempt);
     let (error, class) = error.unwrap_or(("ended without a result", FailureClass::Other));
     let class = class.name();
@@ -127,15 +133,17 @@ fn log(what: &Settled, error: Option<(&str, FailureClass)>, handled: Option<Hand
 }
 
 /// Returns when a key runs again, as a text for people.
-fn next(next: &Next) -> String {
+fn next(next: &Next, origin: Option<FailureOrigin>) -> String {
     match next {
+        // A primary that is wrong has no retries to begin with.
+        Next::Exhausted(_) if origin == Some(FailureOrigin::Invalid) => "again once it is corrected".to_owned(),
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
         Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
         Next::Outage(after) => {
             format!("again in {after:?}, or once the API server does its work: no attempt is used up")
         }
         Next::Exhausted(Some(after)) => {
-            format!("no retries left: again at the next event, or in {after:?}")
+            format!("no retries left: again at the next event, or in {}", Time(*after))
         }
         Next::Exhausted(None) => "no retries left: again at the next event".to_owned(),
         Next::Again(after) => format!("again in {after:?}, as it asked"),
@@ -144,5 +152,17 @@ fn next(next: &Next) -> String {
         Next::AwaitDeletion => "its deletion is awaited".to_owned(),
         Next::Dropped => "it is gone".to_owned(),
         Next::AtStart => "once the controller is started again".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_runs_again_once_it_is_corrected_and_not_when_retries_would_be_left() {
+        let last = Next::Exhausted(Some(Duration::from_hours(10)));
+        assert_eq!(next(&last, Some(FailureOrigin::Invalid)), "again once it is corrected");
+        assert_eq!(next(&last, None), "no retries left: again at the next event, or in 10h");
     }
 }

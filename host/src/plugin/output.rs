@@ -33,6 +33,9 @@ const LAST: usize = 24;
 /// Bytes kept of each of them.
 const WORDS: usize = 1 << 10;
 
+/// What Rust says below each panic; nobody sets variables of a component.
+const BACKTRACE: &[u8] = b"note: run with `RUST_BACKTRACE";
+
 /// The field with a stack, and how many are remembered for how long, so that each is logged once.
 const STACK: &str = "stack";
 const STACKS: usize = 64;
@@ -258,6 +261,10 @@ impl Output {
                 Level::Warn
             }
         };
+        // A panic of Rust has an empty line before it, and advice for whoever can set variables after it.
+        if matches!(stream, Stream::Err) && (line.is_empty() || line.starts_with(BACKTRACE)) {
+            return;
+        }
         if cost(line.len() + 1) <= self.left {
             self.line(level, &String::from_utf8_lossy(line), "");
         } else {
@@ -435,6 +442,19 @@ mod tests {
                 format!(r#"DEBUG seen {WHERE} page="a b" n=1"#),
                 format!("INFO three {WHERE}"),
             ]
+        );
+    }
+
+    #[test]
+    fn of_a_panic_what_says_nothing_is_left_out() {
+        let lines = logged(2000, |output| {
+            output.print(Stream::Err, b"\nthread 'main' panicked at src/lib.rs:3:5:\nno page\n");
+            output
+                .print(Stream::Err, b"note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n");
+        });
+        assert_eq!(
+            lines,
+            [format!("WARN thread 'main' panicked at src/lib.rs:3:5: {WHERE}"), format!("WARN no page {WHERE}")]
         );
     }
 

@@ -19,7 +19,6 @@ use tokio::time::sleep;
 
 use super::supply::{Again, Component, Content, Loader, Refusal, Supply, Values};
 use crate::cli::args;
-use crate::client::chain;
 use crate::files::{Files, Watchlist};
 use crate::operators::{self, Manifests};
 use crate::plugin::engine::{Engine, Pool};
@@ -265,6 +264,6 @@ impl Stamp {
 
 impl Refusal {
     fn of(error: &loader::Error) -> Self {
-        Self::new(error.step(), &chain(error))
+        Self::new(error.step(), &error.told())
     }
 }

@@ -102,22 +102,31 @@ spec:
 }
 
 async fn load(wasm: &[u8], fields: &str) -> Result<Plugin, (&'static str, String)> {
+    let (step, text, _) = match loaded(wasm, fields).await {
+        Ok(plugin) => return Ok(plugin),
+        Err(refused) => refused,
+    };
+    Err((step, text))
+}
+
+/// Loads a component; of one that is refused, returns the step, the error with its cause, and how it is told.
+async fn loaded(wasm: &[u8], fields: &str) -> Result<Plugin, (&'static str, String, String)> {
     let (folder, operator) = folder(wasm, fields);
     let engine = Engine::new(Pool { instances: 4 }).unwrap();
     let loaded = Plugin::load(&engine, &CodeCache::none(), &operator, "guest").await;
     loaded.map_err(|error: Error| {
         let causes = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        let text = format!("{error}{causes}").replace(&format!("{}/", folder.path().display()), "");
-        (error.step(), text)
+        let shown = |text: &str| text.replace(&format!("{}/", folder.path().display()), "");
+        (error.step(), shown(&format!("{error}{causes}")), shown(&error.told()))
     })
 }
 
 // LC-15
 #[tokio::test]
 async fn a_component_that_lacks_a_name_of_the_manifest_is_refused_with_line_and_remedy() {
-    let refused = load(&described(&[("dependent", Some(&["configmap", "quota"])), ("reconciler", None)]), "").await;
-    let (step, text) = refused.err().unwrap();
-    assert_eq!(step, "check");
+    let refused = loaded(&described(&[("dependent", Some(&["configmap", "quota"])), ("reconciler", None)]), "").await;
+    let (step, text, told) = refused.err().unwrap();
+    assert_eq!((step, &told), ("check", &text));
     assert_eq!(
         text,
         "check guest.wasm: it does not answer to all names that the manifest uses:

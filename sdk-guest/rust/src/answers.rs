@@ -58,6 +58,21 @@ impl Update {
         Self::of(some(&object), some(&status))
     }
 
+    /// Returns the status that it writes; a test looks at that.
+    ///
+    /// ```
+    /// # use capstan_guest::Update;
+    /// # use serde_json::json;
+    /// assert_eq!(Update::status(json!({ "ready": true })).written_status(), Some(&json!({ "ready": true })));
+    /// assert_eq!(Update::nothing().written_status(), None);
+    /// ```
+    pub fn written_status(&self) -> Option<&Value> {
+        match &self.write {
+            Ok(Write::Status(status) | Write::ObjectAndStatus(_, status)) => Some(status),
+            Ok(Write::Nothing | Write::Object(_) | Write::Unchecked(_)) | Err(_) => None,
+        }
+    }
+
     /// Runs again after so long, at most 49 days.
     pub fn reschedule(mut self, after: Duration) -> Self {
         self.reschedule = Some(after);

@@ -55,7 +55,7 @@ const KINDS: &[(&str, &[&str], &[Deed], &str)] = &[
         RBAC,
         &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"],
         WRITE,
-        "they give rights: to anybody, all that the daemon has",
+        "they give rights: to anybody, all that the daemon has; others only if `bind` is given by hand (docs/install.md)",
     ),
     (
         ADMISSION,

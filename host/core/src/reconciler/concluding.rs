@@ -149,10 +149,14 @@ impl Controller {
         let Some(conditions) = news else {
             return Ok(());
         };
+        let mut metadata = json!({ "name": &*key.name });
+        if let (Some(namespace), Some(metadata)) = (&key.namespace, metadata.as_object_mut()) {
+            metadata.insert("namespace".to_owned(), json!(&**namespace));
+        }
         let body = json!({
             "apiVersion": self.spec.primary.api_version(),
             "kind": &*self.spec.primary.kind,
-            "metadata": { "name": &*key.name, "namespace": key.namespace.as_deref() },
+            "metadata": metadata,
             "status": { "conditions": conditions },
         });
         let manager = self.spec.conditions_manager();

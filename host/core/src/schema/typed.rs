@@ -173,7 +173,9 @@ fn definition(
 fn version(resource: &Resource, alone: bool) -> Result<Value, Untyped> {
     let kind = &resource.kind;
     let misfit = |misfit| Untyped::Schema { kind: kind.clone(), misfit };
-    let schema = structural(&resource.schema).map_err(misfit)?;
+    let mut said = resource.schema.clone();
+    shorten(&mut said);
+    let schema = structural(&said).map_err(misfit)?;
     let schema = whole(schema, resource)?;
     let name = resource.api_version.rsplit('/').next().unwrap_or_default();
     let mut version = json!({ "name": name, "served": true, "storage": alone || resource.storage });
@@ -224,13 +226,34 @@ fn whole(mut schema: Value, resource: &Resource) -> Result<Value, Untyped> {
         let inner = status.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         let Value::Object(inner) = inner else { return Err(wrong("its status has no fields")) };
         if resource.conditions {
-            inner.entry(CONDITIONS).or_insert_with(conditions);
+            let says_little = |list: &Value| list.pointer("/items/properties").is_none();
+            if inner.get(CONDITIONS).is_none_or(says_little) {
+                inner.insert(CONDITIONS.to_owned(), conditions());
+            }
         }
         if let Some(Value::Object(list)) = inner.get_mut(CONDITIONS) {
             one_of_each_type(list);
         }
     }
     Ok(schema)
+}
+
+/// Cuts what is said of each field after the first paragraph: what follows is for who reads the source, such as examples.
+fn shorten(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (&**name, value) {
+                    ("description", Value::String(text)) => text.truncate(text.find("\n\n").unwrap_or(text.len())),
+                    // These are values, which may be anything.
+                    ("default" | "enum" | "const" | "examples", _) => {}
+                    (_, value) => shorten(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Says that a list of conditions has one of each type, unless something else is said of it.
@@ -317,6 +340,37 @@ mod tests {
             typed(&said.to_string(), |kind| format!("{}s", kind.to_lowercase())).map_err(|error| error.to_string())?;
         assert_eq!(all.len(), 1, "{all:?}");
         Ok(all.remove(0))
+    }
+
+    #[test]
+    fn of_what_is_said_of_a_field_the_first_paragraph_is_taken() {
+        let mut said = page("v1", &json!({}));
+        let text = "What is shown.\nAll of it.\n\n```\n# hidden\n```";
+        said["schema"]["properties"]["spec"]["properties"]["size"]["description"] = text.into();
+        said["schema"]["properties"]["spec"]["properties"]["size"]["default"] = json!({ "description": text });
+        let made = made(&said).unwrap();
+        let size = made.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size").unwrap();
+        assert_eq!(
+            (&size["description"], &size["default"]["description"]),
+            (&json!("What is shown.\nAll of it."), &json!(text))
+        );
+    }
+
+    #[test]
+    fn conditions_of_which_a_type_says_nothing_are_those_that_the_daemon_writes() {
+        let of = |list: Option<Value>| {
+            let mut said = page("v1", &json!({ "conditions": true }));
+            list.map(|list| said["schema"]["properties"]["status"]["properties"]["conditions"] = list);
+            let made = made(&said).unwrap();
+            made.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions")
+                .unwrap()
+                .clone()
+        };
+        let usual = of(None);
+        assert_eq!(usual["x-kubernetes-list-type"], "map");
+        assert_eq!(of(Some(json!({ "type": "array", "items": {} }))), usual);
+        let own = json!({ "type": "array", "items": { "type": "object", "required": ["type"], "properties": { "type": { "type": "string" } } } });
+        assert_ne!(of(Some(own)), usual);
     }
 
     fn page(version: &str, more: &Value) -> Value {

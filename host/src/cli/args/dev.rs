@@ -1,9 +1,12 @@
 //! The arguments of `capstan dev`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use capstan_core::object::labels::Selector;
 use clap::Args;
+
+use super::address;
 
 /// `capstan dev`.
 #[derive(Args, Debug)]
@@ -34,6 +37,9 @@ pub struct Dev {
     /// not applied then.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub takeover: Option<String>,
+    /// The address of probes and diagnostics; without it 127.0.0.1:8080, or a free port if that is taken.
+    #[arg(long, value_name = "ADDRESS", value_parser = address, env = "CAPSTAN_LISTEN")]
+    pub listen: Option<SocketAddr>,
     /// Use the cluster, wherever it is.
     #[arg(short, long)]
     pub yes: bool,

@@ -8,11 +8,12 @@ use super::Source;
 
 /// `capstan test`.
 #[derive(Args, Debug)]
+#[command(mut_arg("manifests", |manifests| manifests.required(false).default_value("operator.yaml")))]
 #[command(after_help = "\
 Examples:
-  capstan test -m operator.yaml              play all cases
-  capstan test -m operator.yaml hello        those whose name contains hello
-  capstan test -m operator.yaml --bless      write what came of them; look at the difference before you commit it
+  capstan test                   play all cases of operator.yaml
+  capstan test hello             those whose name contains hello
+  capstan test --bless           write what came of them; look at the difference before you commit it
 
 A case is a folder: cases/NAME/primary.yaml has the primary, world.yaml what else there is (it may be left out), expected.yaml
 what comes of it: writes, status, events. No cluster is needed. Objects of the world that the primary owns count as made by this

@@ -1,13 +1,17 @@
-//! Waits until the files of a folder have changed that git would keep: sources and manifests, not what is built of them.
+//! Waits until the files of a folder have changed that git would keep and something is made of: sources and manifests, not what is built of
+//! them, golden cases or texts for people.
 
 use std::collections::BTreeMap;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ignore::WalkBuilder;
 use tokio::time::sleep;
+
+use crate::cli::test::FILES_OF_CASES;
 
 /// How often they are looked at. A change counts when nothing has happened from one look to the next.
 const LOOK: Duration = Duration::from_millis(300);
@@ -31,7 +35,7 @@ impl Sources {
         let stamp = |at: Metadata| (at.mtime(), at.mtime_nsec(), at.len(), at.ino());
         let files = walk.build().filter_map(Result::ok).filter(|entry| {
             let is_component = entry.path().extension().is_some_and(|end| end == "wasm");
-            entry.file_type().is_some_and(|sort| sort.is_file()) && !is_component
+            entry.file_type().is_some_and(|sort| sort.is_file()) && !is_component && !is_beside(entry.path())
         });
         let known = |path: &Path| path.strip_prefix(".").unwrap_or(path).to_owned();
         let stamped = files.filter_map(|entry| Some((known(entry.path()), stamp(entry.metadata().ok()?))));
@@ -60,12 +64,34 @@ impl Sources {
         all
     }
 
+    /// Returns what stands for the contents of the files: it is another one if one of them is written anew with other words.
+    pub(super) fn content(&self) -> u64 {
+        let mut content = DefaultHasher::new();
+        for (path, stamp) in &self.0 {
+            path.hash(&mut content);
+            match fs::read(path) {
+                Ok(bytes) => bytes.hash(&mut content),
+                Err(_) => stamp.hash(&mut content),
+            }
+        }
+        content.finish()
+    }
+
     /// Returns a file that is another one here than there, or is not in both.
     pub(super) fn difference<'a>(&'a self, other: &'a Self) -> Option<&'a Path> {
         let differs = |(path, stamp): &(&PathBuf, &(i64, i64, u64, u64))| other.0.get(*path) != Some(*stamp);
         let gone = || other.0.keys().find(|path| !self.0.contains_key(*path));
         self.0.iter().find(differs).map(|(path, _)| path).or_else(gone).map(PathBuf::as_path)
     }
+}
+
+/// Whether nothing is made of a file: it belongs to a golden case, or is a text for people.
+fn is_beside(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    let of_case = || FILES_OF_CASES.iter().any(|file| name == *file);
+    let cases = path.ancestors().nth(2).and_then(Path::file_name);
+    let is_text = path.extension().is_some_and(|end| end == "md") || name == "LICENSE";
+    is_text || cases.is_some_and(|cases| cases == "cases") && of_case()
 }
 
 #[cfg(test)]
@@ -85,7 +111,16 @@ mod tests {
         write(".gitignore", "/build/\n");
         write("src/main.go", "a");
         let before = Sources::of(folder.path());
-        for built in ["build/x.js", "target/debug/x", "node_modules/a/b.js", "operator.wasm", ".venv/lib/x.py"] {
+        for built in [
+            "build/x.js",
+            "target/debug/x",
+            "node_modules/a/b.js",
+            "operator.wasm",
+            ".venv/lib/x.py",
+            "README.md",
+            "cases/hello/expected.yaml",
+            ".env",
+        ] {
             write(built, "x");
         }
         assert_eq!(Sources::of(folder.path()), before);
@@ -94,6 +129,13 @@ mod tests {
         let source = folder.path().join("src/main.go");
         assert_eq!(after.difference(&before), Some(&*source));
         assert_eq!(after.without([&source]), before.without([&source]));
+        write("src/main.go", "ab");
+        let same = Sources::of(folder.path());
+        assert_eq!(same.content(), after.content());
+        write("cases/hello/main.go", "c");
+        let another = Sources::of(folder.path());
+        assert!(another.content() != after.content());
+        fs::remove_file(folder.path().join("cases/hello/main.go")).unwrap();
         fs::remove_file(folder.path().join("src/main.go")).unwrap();
         let gone = after.changed(folder.path()).await;
         assert_eq!(gone.difference(&after), Some(&*folder.path().join("src/main.go")));

@@ -15,7 +15,7 @@ use crate::controller::rehearsal::{MOST_RUNS, Played, Written};
 use crate::plugin::CONTRACT;
 
 /// The files that a case may have.
-const FILES: [&str; 3] = ["primary.yaml", "world.yaml", "expected.yaml"];
+pub(in crate::cli) const FILES: [&str; 3] = ["primary.yaml", "world.yaml", "expected.yaml"];
 
 /// A case as it is read: the primary, and what else there is.
 pub(super) struct Case {
@@ -37,7 +37,7 @@ pub(super) struct Expected {
     /// How many runs it took until nothing changed any more.
     runs: u32,
     /// `succeeded`, or the text of the failure.
-    ended: String,
+    pub(super) ended: String,
     /// The primary runs again after this time, as its last run asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     again: Option<String>,

@@ -6,10 +6,12 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use capstan_core::budget::Budget;
 use capstan_core::cluster::{Cluster, Deletion, Error, Reason, Target, Verb, Write};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::schema::{Definition, Known};
 use capstan_core::{kinds, patch};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -28,8 +30,11 @@ const CONDITIONS: &str = "type";
 const STATELESS: [&str; 2] = ["ConfigMap", "Secret"];
 
 /// An API server of objects in memory.
-#[derive(Default)]
-pub(super) struct Server(Mutex<State>);
+pub(super) struct Server {
+    state: Mutex<State>,
+    /// What is known of custom kinds.
+    definitions: Arc<[Definition]>,
+}
 
 #[derive(Default)]
 struct State {
@@ -51,29 +56,49 @@ pub struct Written {
 }
 
 impl Server {
-    /// Puts an object there that nobody has written meanwhile. If a field manager is given, all of the object is its own.
-    pub(super) fn put(&self, gvk: &Gvk, mut tree: Value, manager: Option<&str>) -> Result<Object, Error> {
-        if let Some(manager) = manager {
-            tree["metadata"]["managedFields"] = json!([share(manager, "Apply", None, &tree)]);
+    /// Returns one without objects.
+    pub(super) fn new(definitions: Arc<[Definition]>) -> Self {
+        Self { state: Mutex::default(), definitions }
+    }
+
+    /// Returns where a kind lives; custom kinds that nothing is known of are taken to live in namespaces.
+    pub(super) fn place(&self, gvk: &Gvk) -> Scope {
+        match Definition::known(&self.definitions, gvk) {
+            Known::Served(kind) => kind.scope,
+            Known::Nothing | Known::Otherwise(_) => kinds::scope(gvk).unwrap_or(Scope::Namespaced),
         }
-        self.0.lock().store(gvk, tree)
+    }
+
+    /// Puts an object there that nobody has written meanwhile. If a field manager is given, all of the object that can be somebody's is its
+    /// own, unless it says itself whose it is.
+    pub(super) fn put(&self, gvk: &Gvk, mut tree: Value, manager: Option<&str>) -> Result<Object, Error> {
+        if let Some(manager) = manager
+            && tree["metadata"]["managedFields"].is_null()
+        {
+            let mut written = tree.clone();
+            if !STATELESS.contains(&&*gvk.kind) {
+                set(&mut written, "status", None);
+            }
+            tree["metadata"]["managedFields"] = json!([share(manager, "Apply", None, &written)]);
+        }
+        self.state.lock().store(gvk, tree)
     }
 
     /// Returns all objects of a kind.
     pub(super) fn list(&self, gvk: &Gvk) -> Result<Vec<Object>, Error> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let those = state.objects.iter().filter(|((kind, _), _)| kind == gvk);
         those.map(|(_, tree)| parsed(gvk, tree)).collect()
     }
 
     /// Returns an object as a tree.
     pub(super) fn tree(&self, gvk: &Gvk, key: &ObjectRef) -> Option<Value> {
-        self.0.lock().objects.get(&(gvk.clone(), key.clone())).cloned()
+        self.state.lock().objects.get(&(gvk.clone(), key.clone())).cloned()
     }
 
     /// Returns what was asked for so far.
     pub(super) fn writes(&self) -> Vec<Written> {
-        self.0.lock().writes.clone()
+        self.state.lock().writes.clone()
     }
 }
 
@@ -165,7 +190,7 @@ impl State {
 
 impl Cluster for Server {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let done = state.carry_out(&write);
         let body = serde_json::from_str(&write.verb.body()).unwrap_or_default();
         let refused = done.as_ref().err().map(ToString::to_string);
@@ -175,7 +200,7 @@ impl Cluster for Server {
     }
 
     fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let objects = state.objects.clone();
         let done = state.carry_out(&write);
         state.objects = objects;
@@ -188,13 +213,8 @@ impl Cluster for Server {
     }
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
-        Some(scope(gvk))
+        Some(self.place(gvk))
     }
-}
-
-/// Returns where a kind lives; custom kinds are taken to live in namespaces.
-pub(super) fn scope(gvk: &Gvk) -> Scope {
-    kinds::scope(gvk).unwrap_or(Scope::Namespaced)
 }
 
 /// Returns what a write is called: its verb, and the object.
@@ -276,8 +296,17 @@ enum Place {
 
 /// Returns the fields of a document as `managedFields` names them.
 fn fields(written: &Value, place: Place) -> Value {
-    const OF_METADATA: [&str; 6] =
-        ["name", "namespace", "uid", "resourceVersion", "managedFields", "creationTimestamp"];
+    const OF_METADATA: [&str; 9] = [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "managedFields",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ];
     let nobodys: &[&str] = match place {
         Place::Root => &["apiVersion", "kind"],
         Place::Metadata => &OF_METADATA,

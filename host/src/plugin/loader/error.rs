@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use capstan_core::guest::{Failure, Interface};
 use capstan_core::manifest::Errors;
 use capstan_core::manifest::needs::Need;
+use capstan_core::text;
 
+use crate::client::chain;
 use crate::plugin::bindings::CONTRACT;
 use crate::plugin::bounds::Excess;
 use crate::plugin::code;
@@ -216,6 +218,11 @@ impl Error {
 }
 
 impl Error {
+    /// Returns it with its causes: in one line, but for an error that is told with lines of the manifest.
+    pub fn told(&self) -> String {
+        if let Self::Names { .. } = self { text::block(&self.to_string()) } else { chain(self) }
+    }
+
     pub(super) fn of(path: &Path, error: code::Error) -> Self {
         let path = path.to_owned();
         match error {

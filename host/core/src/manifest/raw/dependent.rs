@@ -124,7 +124,8 @@ pub(in crate::manifest) struct Dependent {
     /// Whether it takes part at all. While it does not, its object is left alone, and changes of that wake no primary; while it does for no
     /// primary at all, it is not even watched, unless this looks at its object (`WF-4`).
     pub(in crate::manifest) activation: Maybe<Condition>,
-    /// Whether it should exist (`WF-4`).
+    /// Whether it should exist. While it should not, `desired` is called all the same, to know how the object is called that has to go;
+    /// `name` spares that (`WF-4`).
     pub(in crate::manifest) reconcile_precondition: Maybe<Condition>,
     /// Whether what depends on it may go on (`WF-4`).
     pub(in crate::manifest) ready_postcondition: Maybe<Condition>,

@@ -19,7 +19,17 @@ impl Visitor<'_> {
                 Some(key) => return Ok(key),
                 None => self.made(template, spec, Part::Name).await?.into(),
             },
-            (None, None) => self.desired(name, spec).await?,
+            (None, None) => self.desired(name, spec).await.map_err(|stopped| match stopped {
+                Stopped::Failed(why) => Stopped::Failed(format!(
+                    "{why} (`desired` was asked how the object is called; `name` in the manifest would spare that)"
+                )),
+                Stopped::Refused(_)
+                | Stopped::Unknown(_)
+                | Stopped::Asked(_)
+                | Stopped::Several(_)
+                | Stopped::Unmade(_)
+                | Stopped::Unread(_) => stopped,
+            })?,
         };
         Ok(self.complete(name, spec, &answer)?.key().clone())
     }
