@@ -25,7 +25,7 @@ mod takeover;
 
 use crate::cli::args::{Check, Cli, Command, Dev, Output, Run};
 use crate::cli::{check, crd};
-use crate::client::ApiServer;
+use crate::client::{ApiServer, told};
 use crate::logging::Log;
 use crate::operators;
 use crate::run;
@@ -144,6 +144,7 @@ fn checked(daemon: &Run) -> Check {
         source: daemon.source.clone(),
         definitions: Vec::new(),
         pull: true,
+        ca: None,
         ceilings: None,
         namespace: None,
         output: Output::Table,
@@ -211,7 +212,7 @@ impl Author {
                 true
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
@@ -244,7 +245,7 @@ impl Author {
         match self.is_alone().await {
             Ok(()) => true,
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
@@ -274,7 +275,7 @@ impl Author {
         let findings = match check::findings(&self.check).await {
             Ok(findings) => findings,
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 return Ok(false);
             }
         };
@@ -297,7 +298,7 @@ impl Author {
                 true
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
@@ -327,7 +328,7 @@ impl Author {
                 true
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
