@@ -11,7 +11,7 @@ use capstan_core::kinds::Verb;
 use capstan_core::manifest::ServiceAccount;
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::room::Room;
-use capstan_core::text::kept;
+use capstan_core::text::{kept, said};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Response};
@@ -428,6 +428,20 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     kept(text)
 }
 
+/// Returns an error of a command with all its causes, as people read it: of the API server what it says, and not how kube-client writes that.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut texts = Vec::new();
+    for cause in error.chain() {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            let text = if status.message.is_empty() { &status.reason } else { &status.message };
+            texts.push(format!("the API server says: {} ({})", said(text), status.code));
+            break;
+        }
+        texts.push(cause.to_string());
+    }
+    texts.join(": ")
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::BTreeSet;
@@ -446,6 +460,15 @@ pub(crate) mod tests {
     use tokio::time::sleep;
 
     use super::*;
+
+    #[test]
+    fn an_error_of_the_api_server_is_told_as_that_says_it() {
+        let status = kube::core::Status::failure("operators \"web\" not found", "NotFound").with_code(404);
+        let error = anyhow::Error::from(kube::Error::Api(status.boxed())).context("read the operator web");
+        let expected = "read the operator web: the API server says: operators \"web\" not found (404)";
+        assert_eq!(told(&error), expected);
+        assert_eq!(told(&anyhow::anyhow!("b").context("a")), "a: b");
+    }
 
     /// What an API server answers: with this status, or not at all; and its body.
     pub(crate) struct Answer(pub(crate) Option<u16>, pub(crate) Vec<Step>);

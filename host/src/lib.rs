@@ -130,7 +130,7 @@ fn ended(done: anyhow::Result<ExitCode>, log: &Log) -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> String {
-    format!("error: {}", text::block(&format!("{error:#}")))
+    format!("error: {}", text::block(&client::told(error)))
 }
 
 fn block_on(task: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use capstan_core::manifest::{self, Ceilings, Component, Defaults, Operator};
+use capstan_core::manifest::{self, Ceiling, Ceilings, Component, Defaults, Operator};
 use capstan_core::registry::mirror::{Entry, Mirrors};
 use capstan_core::registry::signature::{Demand, Key};
 use capstan_core::rollout::{File, Wanted};
@@ -43,6 +43,12 @@ impl Manifests {
     /// If the file of defaults can't be read, or is wrong.
     pub fn new(paths: &[PathBuf], defaults: Option<&Path>) -> anyhow::Result<Self> {
         Ok(Self { paths: paths.to_owned(), defaults: self::defaults(defaults)? })
+    }
+
+    /// Returns the same for operators that have a ceiling.
+    #[must_use]
+    pub fn below(self, ceiling: &Ceiling) -> Self {
+        Self { defaults: self.defaults.below(ceiling), ..self }
     }
 
     /// Returns the files and folders.

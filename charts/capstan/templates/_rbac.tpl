@@ -110,7 +110,7 @@ Returns who needs which rules in a namespace with a ceiling, as JSON: `daemon`, 
 */}}
 {{- define "capstan.rbac.ceiling" -}}
 {{- $table := .root.Files.Get "files/rbac.yaml" | fromYaml -}}
-{{- $watched := dict "capstan.dev operators" (list "get" "list" "watch") "capstan.dev operators/status" (list "patch") " events" $table.events -}}
+{{- $watched := dict "capstan.dev operators" (list "get" "list" "watch") " events" $table.events -}}
 {{- $all := dict -}}
 {{- range $rule := .ceiling.rules -}}
 {{- range $group := $rule.apiGroups -}}

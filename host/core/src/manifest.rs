@@ -331,8 +331,8 @@ impl Operator {
             let field = format!("spec.plugins.{name}.limits.concurrency");
             (field, &mut plugin.limits.concurrency)
         });
-        let controllers = self.controllers.iter_mut().map(|(name, controller)| {
-            let field = format!("spec.controllers.{name}.concurrency");
+        let controllers = self.controllers.values_mut().map(|controller| {
+            let field = format!("spec.controllers.{}.concurrency", controller.own_name);
             (field, &mut controller.concurrency)
         });
         let mut capped = Vec::new();

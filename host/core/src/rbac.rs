@@ -189,18 +189,21 @@ pub fn rights(operators: &[Operator], own: &str, kinds: &Kinds) -> Rights {
 /// Returns the rules that ceilings come to: for the daemon, which lives in the namespace `own`, the operators there and in their namespaces, and what
 /// these may watch; for their accounts, all that a ceiling permits.
 pub fn of_ceilings(ceilings: &Ceilings, own: &str) -> Rights {
+    let status = (("capstan.dev".into(), "operators/status".to_owned()), BTreeSet::from([Verb::Patch]));
     let operators = || {
         Resources::from([
             (("capstan.dev".into(), "operators".to_owned()), BTreeSet::from([Verb::Get, Verb::List, Verb::Watch])),
-            (("capstan.dev".into(), "operators/status".to_owned()), BTreeSet::from([Verb::Patch])),
             (("".into(), "events".to_owned()), TABLE.events.iter().copied().collect()),
         ])
     };
     let mut here = operators();
+    here.extend([status.clone()]);
     let read = BTreeSet::from([Verb::Get, Verb::List, Verb::Watch]);
     // AP-3: wherever operators are, their approvals are with the daemon.
     here.insert(("capstan.dev".into(), "operatorapprovals".to_owned()), read);
-    let daemon = Rules::from([(Reach::Namespace(own.into()), rules(here))]);
+    // CE-7: it is said of those, too, that have no ceiling any more, when the rights in their namespace are gone.
+    let everywhere = (Reach::Cluster, rules(Resources::from([status])));
+    let daemon = Rules::from([everywhere, (Reach::Namespace(own.into()), rules(here))]);
     let mut rights = Rights { daemon, accounts: BTreeMap::new(), granted: BTreeMap::new() };
     for (namespace, ceiling) in ceilings.namespaces().filter_map(|namespace| Some((namespace, ceilings.of(namespace)?)))
     {

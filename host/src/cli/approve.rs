@@ -21,6 +21,8 @@ const MANAGER: &str = "capstan-approve";
 struct Waiting {
     version: Identity,
     difference: Vec<String>,
+    /// Where its approval is read, if the status says that: a namespace, and a name.
+    place: Option<(String, String)>,
 }
 
 /// Approves what waits, and exits with 0 if that is written.
@@ -31,18 +33,22 @@ pub async fn run(args: &Approve) -> anyhow::Result<ExitCode> {
     let config = kubeconfig::find(args.kubeconfig.clone(), args.context.clone()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = kube::Client::try_from(config).context("make a client for the API server")?;
-    let version = if let Some(version) = named(args)? {
-        version
+    let (home, own) = home(&namespace, &args.operator);
+    let what = || format!("read the operator {own} in namespace {home}");
+    let operators = api(&client, home, ("Operator", "operators"));
+    let (version, place) = if let Some(version) = named(args)? {
+        // That of a team is approved elsewhere than it is. Who may not read it, or has it in a file, says where.
+        let found = operators.get_opt(own).await.ok().flatten();
+        (version, found.and_then(|operator| place(operator.data.pointer("/status/waiting"))))
     } else {
-        let what = || format!("read the operator {} in namespace {namespace}", args.operator);
-        let operators = api(&client, &namespace, ("Operator", "operators"));
-        let operator = operators.get(&args.operator).await.with_context(what)?;
-        let Waiting { version, difference } = waiting(&args.operator, &operator.data)?;
+        let operator = operators.get(own).await.with_context(what)?;
+        let Waiting { version, difference, place } = waiting(&args.operator, &operator.data)?;
         meant(&args.digests, &version)?;
         show(&args.operator, &version, &difference)?;
-        version
+        (version, place)
     };
-    let object = approval((&namespace, &args.operator), &version, (args.by.as_deref(), args.reason.as_deref()));
+    let (namespace, name) = place.unwrap_or_else(|| (namespace.clone(), args.operator.clone()));
+    let object = approval((&namespace, &name), &version, (args.by.as_deref(), args.reason.as_deref()));
     if let Some(format) = args.output.or(args.dry_run.then_some(Documents::Yaml)) {
         let printed = match format {
             Documents::Yaml => serde_yaml::to_string(&object)?,
@@ -56,10 +62,21 @@ pub async fn run(args: &Approve) -> anyhow::Result<ExitCode> {
     }
     let approvals = api(&client, &namespace, ("OperatorApproval", "operatorapprovals"));
     let params = PatchParams { force: true, field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    let written = approvals.patch(&args.operator, &params, &Patch::Apply(&object)).await;
-    written.with_context(|| format!("approve the operator {} in namespace {namespace}", args.operator))?;
-    writeln!(std::io::stdout(), "operatorapproval.capstan.dev/{} is written", args.operator)?;
+    let written = approvals.patch(&name, &params, &Patch::Apply(&object)).await;
+    written.with_context(|| format!("approve the operator {name} in namespace {namespace}"))?;
+    writeln!(std::io::stdout(), "operatorapproval.capstan.dev/{name} is written in namespace {namespace}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns in which namespace an operator is, and its name there: the daemon calls that of a team `NAMESPACE.NAME`.
+fn home<'a>(namespace: &'a str, operator: &'a str) -> (&'a str, &'a str) {
+    operator.split_once('.').unwrap_or((namespace, operator))
+}
+
+/// Returns where the approval of what waits is read.
+fn place(waiting: Option<&Value>) -> Option<(String, String)> {
+    let (namespace, name) = waiting?.get("approval")?.as_str()?.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
 }
 
 fn api(client: &kube::Client, namespace: &str, (kind, plural): (&str, &str)) -> Api<DynamicObject> {
@@ -89,7 +106,7 @@ fn waiting(name: &str, operator: &Value) -> anyhow::Result<Waiting> {
     })?;
     let lines = waiting.and_then(|waiting| waiting.get("difference")?.as_array()).into_iter().flatten();
     let difference = lines.filter_map(Value::as_str).map(|line| text::said(line).into_owned()).collect();
-    Ok(Waiting { version, difference })
+    Ok(Waiting { version, difference, place: place(waiting) })
 }
 
 /// Makes sure that what waits has the components that are meant.
@@ -136,12 +153,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_operator_of_a_team_is_found_where_it_is() {
+        // CE-2
+        assert_eq!(home("capstan", "pages"), ("capstan", "pages"));
+        assert_eq!(home("capstan", "team-a.pages"), ("team-a", "pages"));
+        assert_eq!(home("team-a", "pages"), ("team-a", "pages"));
+    }
+
+    #[test]
     fn only_what_waits_is_approved_and_only_with_the_components_that_are_meant() {
         // AP-3
         let [web, other] = [b"web", b"abc"].map(|text| Digest::sha256(text));
-        let waiting_now = json!({ "components": { "web": web.to_string() }, "given": other.to_string(), "difference": ["a (more)", "b\u{1b}"] });
+        let waiting_now = json!({ "components": { "web": web.to_string() }, "given": other.to_string(), "difference": ["a (more)", "b\u{1b}"], "approval": "capstan/team-a.pages" });
         let operator = json!({ "status": { "state": "WaitingForApproval", "waiting": waiting_now } });
-        let Waiting { version, difference } = waiting("pages", &operator).unwrap();
+        let Waiting { version, difference, place } = waiting("pages", &operator).unwrap();
+        // CE-2: whoever asks for that of a team writes where the daemon reads.
+        assert_eq!(place, Some(("capstan".to_owned(), "team-a.pages".to_owned())));
         assert_eq!(difference, ["a (more)", r"b\u{1b}"]);
         let pin =
             |plugin: Option<&str>, digest: &Digest| Pin { plugin: plugin.map(str::to_owned), digest: digest.clone() };

@@ -318,6 +318,10 @@ pub struct Check {
     /// are not looked at.
     #[arg(long)]
     pub pull: bool,
+    /// A file with certificates to trust beside those of the system, where a manifest names no file of them: what it takes from a Secret or
+    /// ConfigMap is not known here. For --pull.
+    #[arg(long, value_name = "FILE", requires = "pull")]
+    pub ca: Option<PathBuf>,
     /// A file of ceilings (`capstan run --ceilings`): whether it is right or, with --namespace, whether the operators stay within that of the
     /// namespace.
     #[arg(long, value_name = "FILE")]

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use capstan_core::budget::Budget;
 use capstan_core::guest::Description;
-use capstan_core::manifest::{self, Component as Source, Operator, described, fit};
+use capstan_core::manifest::{self, Ceiling, Component as Source, Operator, described, fit};
 use capstan_core::operator::tenant;
 use capstan_core::permission::risk;
-use capstan_core::registry::mirror::Entry;
 use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
 use serde::Serialize;
@@ -66,31 +65,42 @@ fn ceilings(args: &Check) -> Option<Finding> {
     Some(Finding { kind: "ceiling", name: file.display().to_string(), ok, detail })
 }
 
-/// Finds operators that are more than the ceiling of their namespace has.
-fn excesses(args: &Check, operators: &[Operator]) -> anyhow::Result<Vec<Finding>> {
+/// The ceiling of a namespace, and that.
+type Above = (Arc<str>, Arc<Ceiling>);
+
+/// Returns the ceiling that the operators have to stay within, if it is asked for.
+fn above(args: &Check) -> anyhow::Result<Option<Above>> {
     let (Some(file), Some(namespace)) = (&args.ceilings, &args.namespace) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     let (namespace, ceilings) = (Arc::from(namespace.as_str()), operators::ceilings(file)?);
-    let Some(ceiling) = ceilings.of(&namespace) else {
+    let Some(ceiling) = ceilings.of(&namespace).cloned() else {
         anyhow::bail!("{} has no ceiling for the namespace {namespace}: its operators are not run", file.display());
     };
+    Ok(Some((namespace, ceiling)))
+}
+
+/// Finds operators that are more than the ceiling of their namespace has.
+fn excesses((namespace, ceiling): &Above, operators: &[Operator]) -> Vec<Finding> {
     let mut room = tenant::Room::new(ceiling, []);
     let mut finding = |operator: &Operator| {
         let counted = room.exchange(None, operator).map_err(|why| format!("spec: {why}"));
-        let housed = tenant::housed(operator.clone(), &namespace, ceiling);
+        let housed = tenant::housed(operator.clone(), namespace, ceiling);
         let (ok, detail) = match housed.and(counted) {
             Ok(()) => (true, format!("within the ceiling {}", ceiling.name)),
             Err(why) => (false, why),
         };
         Finding { kind: "ceiling", name: operator.name.to_string(), ok, detail }
     };
-    Ok(operators.iter().map(&mut finding).collect())
+    operators.iter().map(&mut finding).collect()
 }
 
 /// Reads the manifests. Of a daemon with ceilings, all operators may be objects of the cluster.
-fn read_manifests(args: &Check) -> anyhow::Result<Read> {
-    let manifests = Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?;
+fn read_manifests(args: &Check, above: Option<&Above>) -> anyhow::Result<Read> {
+    let mut manifests = Manifests::new(&args.source.manifests, args.source.defaults.as_deref())?;
+    if let Some((_, ceiling)) = above {
+        manifests = manifests.below(ceiling);
+    }
     let is_of_ceilings = args.ceilings.is_some() && args.namespace.is_none();
     if is_of_ceilings { operators::read_some(&manifests) } else { operators::read(&manifests) }
 }
@@ -119,7 +129,8 @@ impl Found<'_> {
 /// # Errors
 /// If a path can't be read.
 pub async fn findings<'t>(args: &Check, tell: &'t mut Tell<'t>) -> anyhow::Result<Vec<Finding>> {
-    let Read { operators, problems } = read_manifests(args)?;
+    let above = above(args)?;
+    let Read { operators, problems } = read_manifests(args, above.as_ref())?;
     let mut findings = Found { all: Vec::new(), tell };
     findings.extend(ceilings(args))?;
     let wrong = |(file, detail): (PathBuf, String)| Finding {
@@ -129,7 +140,7 @@ pub async fn findings<'t>(args: &Check, tell: &'t mut Tell<'t>) -> anyhow::Resul
         detail,
     };
     findings.extend(problems.into_iter().map(wrong))?;
-    findings.extend(excesses(args, &operators)?)?;
+    findings.extend(above.iter().flat_map(|above| excesses(above, &operators)))?;
     let mut defined = Vec::new();
     for file in &args.definitions {
         findings.extend([read_definitions(file, &mut defined)?])?;
@@ -153,8 +164,7 @@ async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'
             ok: true,
             detail: risk.to_string(),
         }))?;
-        let (pulled, unpulled) =
-            if args.pull { pull(operator, &args.source.mirrors.registry_mirrors).await } else { Default::default() };
+        let (pulled, unpulled) = pull(args, operator).await;
         let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
         for (name, why) in &mut failed {
             unpulled.get(name).inspect(|unpulled| why.clone_from(unpulled));
@@ -188,14 +198,15 @@ async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'
     findings.extend(plugins.iter().filter_map(|plugin| plugin.warning(&plugins)))
 }
 
-/// Pulls the components of an operator that are in registries, with whom `docker login` has logged in; of those that can't be, returns why.
-async fn pull(operator: &Operator, mirrors: &[Entry]) -> (BTreeMap<Arc<str>, Wasm>, BTreeMap<Arc<str>, String>) {
+/// Pulls the components of an operator that are in registries, if that is asked for, with whom `docker login` has logged in; of those that can't be, returns why.
+async fn pull(args: &Check, operator: &Operator) -> (BTreeMap<Arc<str>, Wasm>, BTreeMap<Arc<str>, String>) {
     let (mut pulled, mut unpulled) = (BTreeMap::new(), BTreeMap::new());
-    for (name, plugin) in &operator.plugins {
+    let from = (&*args.source.mirrors.registry_mirrors, args.ca.as_deref());
+    for (name, plugin) in operator.plugins.iter().filter(|_| args.pull) {
         let Some(Source::Registry(image)) = &plugin.component else {
             continue;
         };
-        match registry::pulled(image, mirrors).await {
+        match registry::pulled(image, from).await {
             Ok(wasm) => drop(pulled.insert(Arc::clone(name), wasm)),
             Err(error) => drop(unpulled.insert(Arc::clone(name), text::block(&format!("{error:#}")))),
         }

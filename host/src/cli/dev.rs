@@ -27,7 +27,7 @@ mod takeover;
 
 use crate::cli::args::{Check, Cli, Command, Dev, Output, Run};
 use crate::cli::{check, crd};
-use crate::client::ApiServer;
+use crate::client::{ApiServer, told};
 use crate::listen;
 use crate::logging::Log;
 use crate::operators;
@@ -184,6 +184,7 @@ fn checked(daemon: &Run) -> Check {
         source: daemon.source.clone(),
         definitions: Vec::new(),
         pull: true,
+        ca: None,
         ceilings: None,
         namespace: None,
         output: Output::Table,
@@ -283,7 +284,7 @@ impl Author {
                 true
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
@@ -316,7 +317,7 @@ impl Author {
         match self.is_alone().await {
             Ok(()) => true,
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
@@ -362,7 +363,7 @@ impl Author {
                 Ok(findings.iter().all(|finding| finding.ok))
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 Ok(false)
             }
         }
@@ -387,7 +388,7 @@ impl Author {
                 true
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }
@@ -417,7 +418,7 @@ impl Author {
                 true
             }
             Err(error) => {
-                self.say(&format_args!("error: {error:#}"));
+                self.say(&format_args!("error: {}", told(&error)));
                 false
             }
         }

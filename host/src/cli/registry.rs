@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -72,7 +72,7 @@ pub(super) async fn resolved<T>(
             Err(failure) => failures.push((place, failure)),
         }
     }
-    let failure = mirror::failed(failures).unwrap_or_else(|| Failure::wrong("nobody is asked"));
+    let failure = mirror::failed(failures, reference).unwrap_or_else(|| Failure::wrong("nobody is asked"));
     Err(failed(what, reference)(failure))
 }
 
@@ -126,10 +126,10 @@ fn with(args: &Registry, reference: &Reference, who: (Credentials, Access)) -> a
 ///
 /// # Errors
 /// If the credentials or certificates can't be read, or the registry does not give it.
-pub(super) async fn pulled(image: &Image, mirrors: &[Entry]) -> anyhow::Result<Wasm> {
+pub(super) async fn pulled(image: &Image, (mirrors, ca): (&[Entry], Option<&Path>)) -> anyhow::Result<Wasm> {
     let ca = match &image.authority {
         Some(Authority::File(file)) => Some(file.clone()),
-        Some(Authority::Held(_)) | None => None,
+        Some(Authority::Held(_)) | None => ca.map(Path::to_owned),
     };
     let args = Registry { username: None, password_stdin: false, ca, insecure: image.insecure };
     let reference = &image.reference;

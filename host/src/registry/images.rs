@@ -379,7 +379,7 @@ impl Shared {
                 Err(failure) => failures.push((place.clone(), failure)),
             }
         }
-        Err(mirror::failed(failures).unwrap_or_else(|| Failure::new(Kind::Away, "nobody is asked")))
+        Err(mirror::failed(failures, &image.reference).unwrap_or_else(|| Failure::new(Kind::Away, "nobody is asked")))
     }
 
     /// Returns a session with the registry of an image, or with a mirror of that: how one is reached is for the platform to say.

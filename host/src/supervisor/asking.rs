@@ -158,11 +158,14 @@ impl Supervisor {
             return None;
         }
         let since = self.status.asked(&operator.name).filter(|asked| asked.version == version).map(|asked| asked.since);
-        // The object of a tenant is not where approvals are.
-        let is_tenant = operator.controllers.values().any(|controller| controller.home.is_some());
-        let named = if is_object && !is_tenant { None } else { Some(&version) };
+        let own = (approvals.namespace(), &*operator.name);
+        // That of a tenant is asked for by the name that it has at home, and says where its approval is.
+        let home = operator.controllers.values().find_map(|controller| controller.home.as_deref());
+        let at_home = home.and_then(|home| Some((home, operator.name.strip_prefix(home)?.strip_prefix('.')?)));
+        let named = if is_object { None } else { Some(&version) };
         Some(Asked {
-            command: approval::command((approvals.namespace(), &operator.name), named),
+            command: approval::command(at_home.unwrap_or(own), named),
+            place: format!("{}/{}", own.0, own.1),
             difference: difference.texts(LINES),
             wants_more: difference.wants_more,
             since: since.unwrap_or_else(|| now().to_string()),

@@ -111,7 +111,8 @@ impl Supervisor {
             };
             let behind = handle.left_behind(spec, plugin, &self.environment).map_err(|doubt| {
                 let message = format!(
-                    "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again, or name it in `finalizers: {{ formerly: […] }}` in spec.controllers.{name}"
+                    "controller {name}: the new version does not use a finalizer of the running one, and it is not known whether primaries carry it: {doubt}; it is tried again, or name it in `finalizers: {{ formerly: […] }}` in spec.controllers.{}",
+                    spec.own_name
                 );
                 Refusal::new("finalizers", &message)
             })?;
@@ -121,10 +122,11 @@ impl Supervisor {
             let names: Vec<_> = behind.keys().map(|name| &**name).collect();
             // AE-1
             let cure = if spec.all_events() {
-                format!("`finalizer: {finalizer}` in spec.controllers.{name}, and let `reconcile` remove it")
+                format!("`finalizer: {finalizer}` in spec.controllers.{}, and let `reconcile` remove it", spec.own_name)
             } else {
                 let names = names.join(", ");
-                format!("`finalizers: {{ formerly: [{names}] }}` in spec.controllers.{name}, then each run removes it")
+                let own = &spec.own_name;
+                format!("`finalizers: {{ formerly: [{names}] }}` in spec.controllers.{own}, then each run removes it")
             };
             let message = format!(
                 "check controller {name}: {primaries} primaries carry the finalizer {finalizer}, which the new version neither uses nor names, so that they could not be deleted any more; say {cure}"

@@ -209,16 +209,16 @@ fn helm_test_checks_manifests_and_components() {
     release.upgrade(&["--set", "defaults.controllers.concurrency=2"]);
     assert!(checked().0);
     let team = release.place.cluster.namespace("chart-team").unwrap();
-    let ceiling = |keys: &str| {
+    let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+    let ceiling = |host: &str| {
         json!({ "operatorObjects": { "enabled": true, "definition": false, "ceilings": { "teams": {
-            "namespaces": [team.name()], "serviceAccounts": ["pages"], "verifyKeys": [keys],
+            "namespaces": [team.name()], "serviceAccounts": ["pages"], "verifyKeys": [key], "http": ["a.dev"], "internal": [host],
             "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }],
         } } } })
     };
     let file = tempfile::NamedTempFile::new().unwrap();
-    let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
-    for (key, right, expected) in [(key, true, team.name()), (&key[..60], false, "spec.ceilings.teams.verifyKeys[0]")] {
-        fs::write(&file, ceiling(key).to_string()).unwrap();
+    for (host, right, expected) in [("a.dev", true, team.name()), ("b.dev", false, "spec.ceilings.teams.internal[0]")] {
+        fs::write(&file, ceiling(host).to_string()).unwrap();
         release.upgrade(&["--values", file.path().to_str().unwrap()]);
         let (well, said) = checked();
         assert_eq!(well, right, "{said}");
@@ -462,6 +462,18 @@ fn a_value_that_is_wrong_is_refused_with_its_place_and_what_would_be_right() {
         ("compile.timeout=0s", "at '/compile/timeout': '0s' does not match pattern '[1-9]'"),
         ("insecureRegistries={https://r.dev}", "at '/insecureRegistries/0'"),
         ("verifyKeys={-----BEGIN PUBLIC KEY-----}", "at '/verifyKeys/0'"),
+        (
+            "verifyKeys={-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----}",
+            "verifyKeys[0]: found PEM without a key; expected a public key",
+        ),
+        ("registryMirrors.ghcr\\.io={https://x.dev}", "at '/registryMirrors/ghcr.io/0'"),
+        ("registryMirrors.ghcr\\.io={mirror}", "at '/registryMirrors/ghcr.io/0'"),
+        ("registryMirrors.ghcr\\.io={only}", "registryMirrors.ghcr.io: found `only` without a mirror"),
+        (
+            "registryMirrors.ghcr\\.io/org={x.dev}",
+            "at '/registryMirrors': additional properties 'ghcr.io/org' not allowed",
+        ),
+        ("registryMirrors.https://ghcr\\.io={x.dev}", "additional properties 'https://ghcr.io' not allowed"),
         (
             "codeCache.size=2Gi",
             "codeCache.sizeLimit: 1152Mi is less than codeCache.size and componentCache.size, 2Gi and 128Mi",

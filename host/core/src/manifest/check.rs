@@ -13,7 +13,7 @@ use crate::yaml::{Fault, Faults, Leaf, Located, Mark, OrWord, Place, Quoted, Sca
 use super::names::{ApiVersion, FieldManager, FieldSelector, Finalizer, KindName, Name, is_named_after, is_reserved};
 use super::raw::{self, Maybe, MaybeLeaf, Named};
 use super::unique::ComponentMark;
-use super::{Controller, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow};
+use super::{Controller, Limits, Operator, Origin, Plugin, RateLimit, Remote, ServiceAccount, TriggeredBy, Workflow};
 
 /// The most controllers of one operator, and plugins: each object of a kind is looked at for each controller that watches it.
 const MOST_CONTROLLERS: usize = 64;
@@ -73,6 +73,8 @@ pub(super) struct Check<'a> {
     faults: Faults,
     /// The names so far with which unknown ones were compared.
     compared: usize,
+    /// What a ceiling permits at most; none without one.
+    most: Option<&'a Limits>,
     /// The operator's name, if it has one.
     operator: Option<Arc<str>>,
     /// The operator's other clusters, by name; none where there is no operator.
@@ -100,7 +102,8 @@ const MOST_ASKED: usize = 32;
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], (file, written): (&'a Path, Written), faults: Faults) -> Self {
-        Self { places, file, written, faults, compared: 0, operator: None, clusters: None, asked: 0, templated: 0 }
+        let (compared, asked, templated) = (0, 0, 0);
+        Self { places, file, written, faults, compared, most: None, operator: None, clusters: None, asked, templated }
     }
 
     /// Returns what is wrong.
@@ -367,7 +370,7 @@ impl<'a> Check<'a> {
             max_interval: max_interval(or(&raw.max_reconciliation_interval, &defaults.max_reconciliation_interval)),
             min_reschedule: min_reschedule(or(&raw.min_reschedule_interval, &defaults.min_reschedule_interval)),
             run_timeout: run_timeout(or(&raw.reconciliation_timeout, &defaults.reconciliation_timeout)),
-            concurrency: workers(or(&raw.concurrency, &defaults.concurrency), 8),
+            concurrency: self.concurrency(&raw.concurrency, &defaults.concurrency),
             cache_sync_timeout: time(or(&raw.cache_sync_timeout, &defaults.cache_sync_timeout), Duration::from_mins(2)),
             on_start_error: get(or(&raw.on_start_error, &defaults.on_start_error)).copied().unwrap_or_default(),
             indexes,

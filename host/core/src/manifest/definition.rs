@@ -127,6 +127,7 @@ fn waiting() -> Value {
         "properties": {
             "components": { "type": "object", "additionalProperties": { "type": "string" }, "description": "The digests of its components, by plugin." },
             "given": text("The digest of all that its manifest gives it."),
+            "approval": text("The object that approves it, as NAMESPACE/NAME."),
             "since": text("Since when it waits."),
             "difference": lines("What is otherwise in it than in what is in force, line by line."),
         },

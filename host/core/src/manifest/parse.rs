@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::check::{Check, Given, Written};
 use super::raw::{self, Document};
-use super::{Ceiling, Operator};
+use super::{Ceiling, Limits, Operator};
 use crate::yaml::{self, Errors, Fault, Faults, Place, Problem, Reader, Slot, Tree, Value};
 
 /// Returns the operators that the YAML documents of a file declare. `file` is named in errors, and its folder is where
@@ -42,12 +42,17 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Operator>, Errors> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_with(text: &str, file: &Path, defaults: &Defaults) -> Result<Vec<Operator>, Errors> {
-    documents(text, file, OPERATOR, |document: Slot<Document>, check| check.operator(&document, &defaults.0))
+    let kind = Sort { kind: OPERATOR, most: defaults.most.as_ref() };
+    documents(text, file, kind, |document: Slot<Document>, check| check.operator(&document, &defaults.given))
 }
 
 /// What the daemon takes for what manifests leave out. Without a document of it, nothing.
 #[derive(Default)]
-pub struct Defaults(Given);
+pub struct Defaults {
+    given: Arc<Given>,
+    /// What a ceiling permits at most: what is left out is not more (`CE-4`).
+    most: Option<Limits>,
+}
 
 impl Defaults {
     /// Returns the defaults that a file with one YAML document declares. `file` is named in errors.
@@ -68,14 +73,25 @@ impl Defaults {
     /// assert!(errors.to_string().starts_with("defaults.yaml:4:46: spec.controllers.retry.maxAttempts: found `0.5`, a number"));
     /// ```
     pub fn parse(text: &str, file: &Path) -> Result<Self, Errors> {
-        one(documents(text, file, DEFAULTS, |document, check| check.defaults(document))?, text, file).map(Self)
+        one(documents(text, file, Sort::of(DEFAULTS), |document, check| check.defaults(document))?, text, file)
+            .map(Self::of)
+    }
+
+    /// Returns the same for operators that have a ceiling.
+    #[must_use]
+    pub fn below(&self, ceiling: &Ceiling) -> Self {
+        Self { given: Arc::clone(&self.given), most: Some(ceiling.limits.clone()) }
+    }
+
+    fn of(given: Given) -> Self {
+        Self { given: Arc::new(given), most: None }
     }
 }
 
 /// Returns the ceilings that a file with one document declares, by namespace.
 pub(super) fn ceilings(text: &str, file: &Path) -> Result<BTreeMap<Arc<str>, Arc<Ceiling>>, Errors> {
     let take = |document: Slot<raw::ceilings::Document>, check: &mut Check<'_>| check.ceilings(&document);
-    one(documents(text, file, CEILINGS, take)?, text, file)
+    one(documents(text, file, Sort::of(CEILINGS), take)?, text, file)
 }
 
 /// Returns what was read of the one document that a file may have.
@@ -115,8 +131,9 @@ pub fn parse_object(object: &Json, path: &Path, defaults: &Defaults) -> Result<O
     };
     let faults = RefCell::new(Faults::default());
     let document = Slot::<Document>::deserialize(Reader::new(&root, &faults)).unwrap_or(Slot::Wrong);
-    let mut check = Check::new(&places, (path, Written::Object), faults.into_inner());
-    let operator = check.operator(&document, &defaults.0);
+    let check = Check::new(&places, (path, Written::Object), faults.into_inner());
+    let mut check = check.below(defaults.most.as_ref());
+    let operator = check.operator(&document, &defaults.given);
     let faults = check.into_faults();
     operator.filter(|_| faults.count() == 0).ok_or_else(|| wrong(faults))
 }
@@ -130,11 +147,25 @@ const OPERATOR: &str = "Operator";
 const DEFAULTS: &str = "Defaults";
 const CEILINGS: &str = "Ceilings";
 
+/// Which documents are read.
+#[derive(Clone, Copy)]
+struct Sort<'m> {
+    kind: &'static str,
+    /// What a ceiling permits at most.
+    most: Option<&'m Limits>,
+}
+
+impl Sort<'_> {
+    fn of(kind: &'static str) -> Self {
+        Self { kind, most: None }
+    }
+}
+
 /// Reads the documents of a file, all of one kind, and takes something from each.
 fn documents<D: for<'de> Deserialize<'de>, T>(
     text: &str,
     file: &Path,
-    kind: &str,
+    Sort { kind, most }: Sort<'_>,
     mut take: impl FnMut(Slot<D>, &mut Check<'_>) -> Option<T>,
 ) -> Result<Vec<T>, Errors> {
     let problem = |place: &Place, fault: Fault| Problem::new(file, text, place, fault);
@@ -152,7 +183,7 @@ fn documents<D: for<'de> Deserialize<'de>, T>(
             }
             let faults = RefCell::new(Faults::default());
             let document = Slot::<D>::deserialize(Reader::new(&tree.root, &faults)).unwrap_or(Slot::Wrong);
-            let mut check = Check::new(&tree.places, (file, Written::File), faults.into_inner());
+            let mut check = Check::new(&tree.places, (file, Written::File), faults.into_inner()).below(most);
             let taken = take(document, &mut check);
             let faults = check.into_faults();
             taken.filter(|_| faults.count() == 0).ok_or_else(|| faults.into_parts())

@@ -173,11 +173,11 @@ impl Plugin {
         self.config_from.values_mut().chain(image.into_iter().flat_map(|image| image.values_mut()))
     }
 
-    /// Returns that of controllers which have templates in place of a component (`DT-7`).
-    pub(super) fn of_templates() -> Self {
+    /// Returns that of controllers which have templates in place of a component, within these limits (`DT-7`).
+    pub(super) fn of_templates(limits: Limits) -> Self {
         Self {
             component: None,
-            limits: Limits::default(),
+            limits,
             capabilities: Capabilities::default(),
             config: serde_json::json!({}),
             config_from: BTreeMap::new(),
@@ -185,6 +185,23 @@ impl Plugin {
             isolation: Isolation::default(),
             on_swap: OnSwap::default(),
         }
+    }
+}
+
+impl Limits {
+    /// Returns what holds where nothing is written: as it is by default, or less where a ceiling permits no more (`CE-4`).
+    pub(super) fn usual(most: Option<&Self>) -> Self {
+        let mut usual = Self::default();
+        let Some(Self { memory, timeout, concurrency, cpu, requests_per_second, connections, .. }) = most else {
+            return usual;
+        };
+        usual.memory = usual.memory.min(*memory);
+        usual.timeout = usual.timeout.min(*timeout);
+        usual.concurrency = usual.concurrency.min(*concurrency);
+        usual.cpu = *cpu;
+        usual.requests_per_second = usual.requests_per_second.min(*requests_per_second);
+        usual.connections = usual.connections.min(*connections);
+        usual
     }
 }
 

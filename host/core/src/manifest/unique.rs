@@ -85,7 +85,7 @@ pub fn check_together<'a>(operators: impl IntoIterator<Item = &'a Operator>) -> 
         check(&mut names, "operator", name, origin.name, "metadata.name".to_owned());
         for (controller, spec) in declared {
             let mark = origin.controllers.get(controller).copied().unwrap_or_default();
-            check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{controller}"));
+            check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{}", spec.own_name));
             shared.extend(second_writer(&mut managers, name, spec, origin, mark));
             if spec.keeps_conditions() && spec.cluster.is_none() {
                 shared.extend(second_keeper(&mut keepers, spec, Site { file: origin.file.clone(), mark }));
@@ -117,7 +117,7 @@ fn second_writer<'a>(
         return None;
     }
     let at = &first.site;
-    let path = format!("spec.controllers.{name}");
+    let path = format!("spec.controllers.{}", spec.own_name);
     let mut problem = second("field manager", field_manager, &site, at, path);
     problem.message = format!("{}; set another `fieldManager`", problem.message);
     Some(problem)
@@ -137,7 +137,7 @@ fn second_keeper<'a>(keepers: &mut Neighbours<'a>, spec: &'a Controller, site: S
         keepers.add(spec, site);
         return None;
     };
-    let mut problem = second("", "", &site, at, format!("spec.controllers.{}.statusConditions", spec.name));
+    let mut problem = second("", "", &site, at, format!("spec.controllers.{}.statusConditions", spec.own_name));
     problem.message = format!(
         "found `standard` for the same {} as in controller `{}` at {at}, so that each would undo what the other writes; expected it in one of them",
         spec.primary, first.name,
@@ -154,7 +154,7 @@ fn second_finalizer<'a>(others: &mut Neighbours<'a>, spec: &'a Controller, site:
     });
     let problem = clashing.map(|(clash, other, at)| {
         let field = if clash == Clash::Formerly { "finalizers.formerly" } else { "finalizer" };
-        let path = format!("spec.controllers.{}.{field}", spec.name);
+        let path = format!("spec.controllers.{}.{field}", spec.own_name);
         let message = clash.message(
             spec,
             &format!("controller `{}` at {at}", other.spec.name),

@@ -27,6 +27,8 @@ pub struct Asked {
     pub since: String,
     /// The command that approves it.
     pub command: String,
+    /// Where the approval is read: `NAMESPACE/NAME`.
+    pub place: String,
 }
 
 /// The word for programs of what waits for an approval.
@@ -103,6 +105,17 @@ impl Asked {
             "it is another version than the one in force, and of operators in files nothing remembers which one that was".to_owned()
         };
         format!("{why}; approve it by `{command}`")
+    }
+
+    /// Returns the same without the difference, where that stands beside it.
+    pub fn summary(&self) -> String {
+        let Self { difference, wants_more, command, .. } = self;
+        match difference.as_slice() {
+            [_, _, ..] if *wants_more => {
+                format!("it wants more than what is in force, as `status.waiting` says; approve it by `{command}`")
+            }
+            _ => self.message(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use crate::manifest::{
-    Bytes, Ceiling, Component, Controller, External, Image, Limits, Namespaces, Operator, Plugin, Time,
+    Authority, Bytes, Ceiling, Component, Controller, External, Image, Limits, Namespaces, Operator, Plugin, Time,
 };
 use crate::network::Destination;
 
@@ -60,7 +60,10 @@ impl Excess<'_> {
         }
     }
 
-    fn image(&mut self, field: &str, Image { reference, .. }: &Image) {
+    fn image(&mut self, field: &str, Image { reference, authority, .. }: &Image) {
+        if let Some(Authority::File(_)) = authority {
+            self.add(&format!("{field}.component.ca"), "a file", "`secret` or `configMap`");
+        }
         let name = reference.name();
         let is_below =
             |path: &Arc<str>| name.strip_prefix(&**path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -164,16 +167,17 @@ impl Excess<'_> {
         }
     }
 
-    /// Finds finalizers that are named: others may use them, or wait for them.
+    /// Finds finalizers that are named: others may use them, or wait for them. Former ones may be those of controllers of the namespace.
     fn finalizers(&mut self, field: &str, controller: &Controller) {
-        let right = "the one that it has by itself";
         let own = finalizer(self.namespace, &controller.own_name);
         if let Some(finalizer) = controller.finalizer.as_ref().filter(|finalizer| **finalizer != own) {
+            let right = format!("the one that it has by itself, `{own}`");
             self.add(&format!("{field}.finalizer"), format_args!("`{finalizer}`"), right);
         }
-        if !controller.former_finalizers.is_empty() {
-            let found = format!("`{}`", listed(&controller.former_finalizers, ""));
-            self.add(&format!("{field}.finalizers.formerly"), found, right);
+        let prefix = finalizer(self.namespace, "");
+        for former in controller.former_finalizers.iter().filter(|former| !former.starts_with(&*prefix)) {
+            let right = format!("those of controllers of its namespace: `{prefix}CONTROLLER`");
+            self.add(&format!("{field}.finalizers.formerly"), format_args!("`{former}`"), right);
         }
     }
 
@@ -210,7 +214,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::manifest::{Ceilings, Defaults, parse_object};
+    use std::time::Duration;
+
+    use crate::manifest::{Ceilings, Defaults, Instances, TEMPLATES, Warm, parse_object, parse_with};
 
     const CEILING: &str = "
 apiVersion: capstan.dev/v1alpha1
@@ -252,12 +258,65 @@ spec:
             let parent = object.pointer_mut(&format!("/spec{parent}")).unwrap();
             parent.as_object_mut().unwrap().insert(name.to_owned(), value.clone());
         }
-        parse_object(&object, Path::new("o"), &Defaults::default()).unwrap()
+        parse_object(&object, Path::new("o"), &Defaults::default().below(&ceiling())).unwrap()
+    }
+
+    fn ceiling() -> Arc<Ceiling> {
+        Arc::clone(Ceilings::parse(CEILING, Path::new("c")).unwrap().of("team-a").unwrap())
     }
 
     fn found(changes: &[(&str, serde_json::Value)]) -> Vec<String> {
-        let ceilings = Ceilings::parse(CEILING, Path::new("c")).unwrap();
-        excess(&operator(changes), &"team-a".into(), ceilings.of("team-a").unwrap(), &kinds::Told::new())
+        excess(&operator(changes), &"team-a".into(), &ceiling(), &kinds::Told::new())
+    }
+
+    #[test]
+    fn what_nobody_has_written_is_as_much_as_a_ceiling_permits() {
+        // CE-4
+        use serde_json::json;
+        let usual = Limits {
+            memory: 32 << 20,
+            cpu: Some(Duration::from_millis(500)),
+            requests_per_second: 50,
+            ..Limits::default()
+        };
+        let desired = json!({ "template": { "metadata": { "name": "a" } } });
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "desired": desired });
+        let controller = json!({
+            "namespaces": "own",
+            "primary": { "apiVersion": "example.com/v1", "kind": "Page" },
+            "workflow": { "dependents": { "map": map } },
+        });
+        for (changes, plugin) in [
+            // A component, without a word, and with others.
+            (vec![("/plugins/web/limits", json!(null))], "web"),
+            (vec![("/plugins/web/limits", json!({ "page": 500 }))], "web"),
+            // Templates, which can't say any (DT-5).
+            (vec![("/plugins", json!(null)), ("/controllers", json!({ "web": controller }))], TEMPLATES),
+        ] {
+            assert_eq!(found(&changes), Vec::<String>::new());
+            assert_eq!(operator(&changes).plugins[plugin].limits, usual);
+        }
+        // Warm instances are replaced in time, too.
+        let warm = operator(&[("/plugins/web/limits", json!(null)), ("/plugins/web/instances", json!("warm"))]);
+        assert_eq!(warm.plugins["web"].instances, Instances::Warm(Warm::within(32 << 20)));
+    }
+
+    #[test]
+    fn as_many_runs_as_nobody_has_written_are_within_a_ceiling() {
+        // CE-4
+        let few = CEILING.replace("memory: 32Mi", "concurrency: 4, memory: 32Mi");
+        let ceilings = Ceilings::parse(&few, Path::new("c")).unwrap();
+        let ceiling = ceilings.of("team-a").unwrap();
+        let usual = "apiVersion: capstan.dev/v1alpha1\nkind: Defaults\nspec: { controllers: { concurrency: 16 } }";
+        let usual = Defaults::parse(usual, Path::new("d")).unwrap();
+        let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: web }\nspec:\n  plugins: { p: { component: { path: p.wasm } } }\n  \
+             controllers: { web: { plugin: p, primary: { apiVersion: v1, kind: ConfigMap } } }";
+        let runs = |defaults: &Defaults| {
+            let operator = parse_with(text, Path::new("o"), defaults).unwrap().remove(0);
+            (operator.controllers["web"].concurrency, operator.plugins["p"].limits.concurrency)
+        };
+        assert_eq!(runs(&usual), (16, 8));
+        assert_eq!(runs(&usual.below(ceiling)), (4, 4));
     }
 
     #[test]
@@ -265,6 +324,23 @@ spec:
         // CE-1
         assert_eq!(found(&[]), Vec::<String>::new());
         assert_eq!(found(&[("/controllers/web/namespaces", serde_json::json!(["team-a"]))]), Vec::<String>::new());
+        // CE-2: what a controller had, too, that has another name by now.
+        let former =
+            serde_json::json!({ "formerly": ["team-a.operators.capstan.dev/web", "team-a.operators.capstan.dev/old"] });
+        assert_eq!(found(&[("/controllers/web/finalizers", former)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_authority_in_a_file_is_beyond_a_ceiling() {
+        // CE-1: what a file says is checked before it is applied.
+        let text = "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: { name: web }\nspec:\n  serviceAccount: { name: pages }\n  \
+             plugins: { web: { component: { oci: 'ghcr.io/team-a/web:1', ca: { file: /etc/ca.crt } } } }\n  \
+             controllers: { web: { plugin: web, namespaces: own, primary: { apiVersion: example.com/v1, kind: Page } } }";
+        let operator = parse_with(text, Path::new("o"), &Defaults::default().below(&ceiling())).unwrap().remove(0);
+        let found = excess(&operator, &"team-a".into(), &ceiling(), &kinds::Told::new());
+        let expected =
+            "spec.plugins.web.component.ca: found a file; the ceiling `teams` permits `secret` or `configMap`";
+        assert_eq!(found, [expected]);
     }
 
     #[test]
@@ -332,7 +408,7 @@ spec:
                 "spec.plugins.web.limits.memory: found 64Mi; {} 32Mi at most",
             ),
             ("/plugins/web/limits/timeout", json!("10s"), "spec.plugins.web.limits.timeout: found 10s; {} 5s at most"),
-            ("/plugins/web/limits/cpu", json!(null), "spec.plugins.web.limits.cpu: found none; {} 500ms at most"),
+            ("/plugins/web/limits/cpu", json!("600ms"), "spec.plugins.web.limits.cpu: found 600ms; {} 500ms at most"),
             ("/plugins/web/limits/log", json!("1Mi"), "spec.plugins.web.limits.log: found 1Mi; {} 64Ki at most"),
             (
                 "/plugins/web/limits/memo",
@@ -343,12 +419,17 @@ spec:
             (
                 "/controllers/web/finalizer",
                 json!("a.dev/f"),
-                "spec.controllers.web.finalizer: found `a.dev/f`; {} the one that it has by itself",
+                "spec.controllers.web.finalizer: found `a.dev/f`; {} the one that it has by itself, `team-a.operators.capstan.dev/web`",
             ),
             (
                 "/controllers/web/finalizers",
                 json!({ "formerly": ["a.dev/f"] }),
-                "spec.controllers.web.finalizers.formerly: found `a.dev/f`; {} the one that it has by itself",
+                "spec.controllers.web.finalizers.formerly: found `a.dev/f`; {} those of controllers of its namespace: `team-a.operators.capstan.dev/CONTROLLER`",
+            ),
+            (
+                "/controllers/web/finalizers",
+                json!({ "formerly": ["team-a.operators.capstan.dev/old", "team-b.operators.capstan.dev/web"] }),
+                "spec.controllers.web.finalizers.formerly: found `team-b.operators.capstan.dev/web`; {} those of controllers of its namespace: `team-a.operators.capstan.dev/CONTROLLER`",
             ),
             (
                 "/plugins/web/limits/requestsPerSecond",
@@ -378,7 +459,12 @@ spec:
             (
                 "/plugins/web/configFrom",
                 json!({ "a": { "secret": { "name": "s" } } }),
-                "spec: found a need for get of secrets; {} nothing of it",
+                "spec.plugins.web.configFrom.a: found a need for get of secrets; {} nothing of it",
+            ),
+            (
+                "/plugins/web/component",
+                json!({ "oci": "ghcr.io/team-a/web:1", "pullSecret": "pull", "ca": { "secret": { "name": "ca" } } }),
+                "spec.plugins.web.component.pullSecret, spec.plugins.web.component.ca: found a need for get of secrets; {} nothing of it",
             ),
         ] {
             let found = found(&[(field, value)]);

@@ -72,7 +72,14 @@ pub struct Plugin {
     pub problem: Option<(String, String)>,
     /// Whether that is tried again although nothing has changed.
     pub is_tried_again: bool,
+    /// Whether its registry is asked again from time to time.
+    pub is_followed: bool,
+    /// Why its registry says nothing of what it names now, though what is in force goes on.
+    pub unseen: Option<String>,
 }
+
+/// The step at which a component is refused that is not signed as it has to be.
+pub const UNSIGNED: &str = "signature";
 
 /// The longest text of a condition.
 const LONGEST: usize = 4096;
@@ -111,7 +118,7 @@ pub fn status(facts: &Facts, before: &Value, now: &str) -> Value {
     say("version", versions.last().map_or(Value::Null, |version| version["version"].clone()));
     let goes_on = facts.is_in_force() && versions.last().is_some_and(|last| last["generation"] == facts.generation);
     say("versions", versions.into());
-    say("plugins", facts.plugins.iter().map(Plugin::told).collect());
+    say("plugins", facts.plugins.iter().map(|plugin| plugin.told(facts.asked.as_ref())).collect());
     say("waiting", facts.waiting(&loaded));
     say("lastChange", facts.change.clone().map_or_else(|| before["lastChange"].clone(), Value::from));
     say("inForce", facts.remembered(&loaded, before));
@@ -138,13 +145,11 @@ impl Loaded {
             return Self::Refused { reason: (*reason).to_owned(), message: message.clone() };
         }
         if let Some(asked) = &facts.asked {
-            return Self::Asked { message: asked.message() };
+            return Self::Asked { message: asked.summary() };
         }
         let failed = facts.plugins.iter().find_map(|plugin| Some((&plugin.name, plugin.problem.as_ref()?)));
         if let Some((name, (step, message))) = failed {
-            let mut reason = step.clone();
-            reason.get_mut(..1).map(str::make_ascii_uppercase).unwrap_or_default();
-            return Self::Refused { reason: reason + "Failed", message: format!("plugin {name}: {message}") };
+            return Self::Refused { reason: reason(step), message: format!("plugin {name}: {message}") };
         }
         if facts.is_revived {
             let message =
@@ -183,10 +188,24 @@ impl Facts {
         refused || lacking.any(|plugin| failed(&plugin) && was_in_force(&plugin.name))
     }
 
-    /// Whether what can't be put in force is tried again although nothing has changed.
-    fn is_tried_again(&self) -> bool {
-        let mut failed = self.plugins.iter().filter(|plugin| plugin.problem.is_some());
-        self.refused.is_none() && failed.any(|plugin| plugin.is_tried_again)
+    /// Returns when what can't be put in force is tried again although nothing has changed; `None`: it is not.
+    fn again(&self) -> Option<&'static str> {
+        let failed = || self.plugins.iter().filter(|plugin| plugin.problem.is_some());
+        if self.refused.is_some() {
+            None
+        } else if failed().any(|plugin| plugin.is_tried_again) {
+            Some("it is tried again, though nothing has changed")
+        } else {
+            failed().any(|plugin| plugin.is_followed).then_some("its registry is asked again from time to time")
+        }
+    }
+
+    /// Returns why it is not known what a reference names now; `None` if that is known of all.
+    fn unseen(&self) -> Option<String> {
+        let mut unseen = self.plugins.iter().filter_map(|plugin| Some((&plugin.name, plugin.unseen.as_ref()?)));
+        unseen.next().map(|(name, why)| {
+            format!("plugin {name}: what is in force goes on, and its registry can't be asked for a newer one: {why}")
+        })
     }
 
     fn state(&self, loaded: &Loaded) -> State {
@@ -226,6 +245,7 @@ impl Facts {
             return Value::Null;
         };
         let mut waiting = asked.version.told();
+        waiting.insert("approval".to_owned(), asked.place.clone().into());
         waiting.insert("since".to_owned(), asked.since.clone().into());
         waiting.insert("difference".to_owned(), asked.difference.clone().into());
         Value::Object(waiting)
@@ -277,21 +297,42 @@ impl Facts {
             (_, Some(why)) => ("True", "Leaving", why.clone()),
             (Loaded::Loading { reason, message }, None) => ("True", *reason, message.clone()),
             (Loaded::Asked { message }, None) => ("True", APPROVAL_REQUIRED, message.clone()),
-            (Loaded::Refused { .. }, None) if self.is_tried_again() => {
-                ("True", "Retrying", "it is tried again, though nothing has changed".to_owned())
-            }
-            (Loaded::Refused { .. }, None) => ("False", "Refused", "it stays as it is until it changes".to_owned()),
+            (Loaded::Refused { .. }, None) => match self.again() {
+                Some(why) => ("True", "Retrying", why.to_owned()),
+                None => ("False", "Refused", "it stays as it is until it changes".to_owned()),
+            },
             (Loaded::InForce, None) if !self.lacking.is_empty() => ("True", "Waiting", self.lacking.join("; ")),
-            (Loaded::InForce, None) => ("False", "Settled", good()),
+            (Loaded::InForce, None) => match self.unseen() {
+                Some(why) => ("False", "RegistryFailed", why),
+                None => ("False", "Settled", good()),
+            },
         };
         [is_loaded, ready, ("Progressing", holds, reason.to_owned(), message)]
     }
 }
 
+/// Returns the word for programs of what has failed at a step.
+fn reason(step: &str) -> String {
+    match step {
+        // Not of its signature.
+        "verify" => "InvalidComponent".to_owned(),
+        UNSIGNED => "SignatureFailed".to_owned(),
+        step => {
+            let mut reason = step.to_owned();
+            reason.get_mut(..1).map(str::make_ascii_uppercase).unwrap_or_default();
+            reason + "Failed"
+        }
+    }
+}
+
 impl Plugin {
-    fn told(&self) -> Value {
+    fn told(&self, asked: Option<&Asked>) -> Value {
         let Self { name, state, component, image, digest, since, problem, .. } = self;
-        let problem = problem.as_ref();
+        // What is new stands in `waiting`.
+        let asked = asked.filter(|_| *state == State::WaitingForApproval);
+        let said =
+            |(step, message): &(String, String)| (step.clone(), asked.map_or_else(|| message.clone(), Asked::summary));
+        let problem = problem.as_ref().map(said);
         let fields = [
             ("name", Some(name.to_string())),
             ("state", Some(format!("{state:?}"))),
@@ -299,8 +340,8 @@ impl Plugin {
             ("image", image.clone()),
             ("digest", digest.clone()),
             ("since", since.clone()),
-            ("step", problem.map(|(step, _)| step.clone())),
-            ("problem", problem.map(|(_, message)| said_within(message, LONGEST).into_owned())),
+            ("step", problem.as_ref().map(|(step, _)| step.clone())),
+            ("problem", problem.as_ref().map(|(_, message)| said_within(message, LONGEST).into_owned())),
         ];
         fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), Value::from(value?)))).collect()
     }
@@ -325,6 +366,8 @@ mod tests {
             since: Some("t0".to_owned()),
             problem: None,
             is_tried_again: false,
+            is_followed: false,
+            unseen: None,
         }
     }
 
@@ -355,6 +398,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn a_status_says_how_an_operator_is() {
         // OP-3
         let absent = |plugin: Plugin| Plugin { since: None, digest: None, ..plugin };
@@ -390,6 +434,23 @@ mod tests {
                 "Outdated null 0123456789ab: Loaded=False PullFailed, Ready=False PullFailed, Progressing=True Retrying",
             ),
             (
+                facts(Plugin { is_followed: true, ..failed.clone() }),
+                "Outdated null 0123456789ab: Loaded=False PullFailed, Ready=False PullFailed, Progressing=True Retrying",
+            ),
+            (
+                facts(Plugin { problem: Some((UNSIGNED.to_owned(), "no".to_owned())), ..failed.clone() }),
+                "Outdated null 0123456789ab: Loaded=False SignatureFailed, Ready=False SignatureFailed, Progressing=False Refused",
+            ),
+            (
+                facts(Plugin { problem: Some(("verify".to_owned(), "no".to_owned())), ..failed.clone() }),
+                "Outdated null 0123456789ab: Loaded=False InvalidComponent, Ready=False InvalidComponent, Progressing=False Refused",
+            ),
+            // What is in force runs, whatever its registry says.
+            (
+                facts(Plugin { unseen: Some("it fails (401)".to_owned()), ..plugin(State::Active) }),
+                "Active 1 0123456789ab: Loaded=True InForce, Ready=True Running, Progressing=False RegistryFailed",
+            ),
+            (
                 facts(absent(failed)),
                 "Failed null -: Loaded=False PullFailed, Ready=False PullFailed, Progressing=False Refused",
             ),
@@ -415,10 +476,13 @@ mod tests {
         let version = Identity { components: BTreeMap::from([("web".into(), digest.clone())]), given: digest.clone() };
         let asked = Asked {
             version: version.clone(),
-            difference: vec!["plugin web: import + x:y/z@1.0.0 (more)".to_owned()],
+            difference: ["import + x:y/z@1.0.0 (more)", "size 1 → 2 bytes"]
+                .map(|line| format!("plugin web: {line}"))
+                .to_vec(),
             wants_more: true,
             since: "t2".to_owned(),
             command: "capstan approve web -n capstan".to_owned(),
+            place: "capstan/web".to_owned(),
         };
         let problem = Some(("approve".to_owned(), asked.message()));
         let first = status(&facts(plugin(State::Active)), &Value::Null, "t1");
@@ -447,8 +511,11 @@ mod tests {
             assert_eq!(told(&status), expected);
             assert_eq!(status["inForce"], before["inForce"]);
             assert_eq!(Identity::read(&status["waiting"]), Some(version.clone()));
-            let message = "it wants more than what is in force: plugin web: import + x:y/z@1.0.0 (more); approve it by `capstan approve web -n capstan`";
+            assert_eq!(status["waiting"]["approval"], "capstan/web");
+            let message = "it wants more than what is in force, as `status.waiting` says; approve it by `capstan approve web -n capstan`";
             assert_eq!(status["conditions"][2]["message"], message);
+            // The difference stands there, and nowhere else.
+            assert_eq!(status.to_string().matches("import + x:y/z@1.0.0").count(), 1);
         }
         // Once it is in force, that is what has changed last, also for the next daemon.
         let changed = Facts { change: Some(asked.difference), ..facts(plugin(State::Active)) };

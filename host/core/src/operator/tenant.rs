@@ -251,6 +251,9 @@ mod tests {
         assert_eq!(controller.finalizer.as_deref(), Some("team-a.operators.capstan.dev/web"));
         let account = controller.service_account.as_ref().unwrap();
         assert_eq!((&*account.name, account.namespace.as_deref()), ("pages", Some("team-a")));
+        // Fields are those of its manifest.
+        let capped = housed.clone().cap_concurrency(1).concat();
+        assert!(capped.contains("operator team-a.web: spec.controllers.web.concurrency is 8"), "{capped}");
         let here = Namespaces::Listed(BTreeSet::from(["team-a".into()]));
         let plugin = &housed.plugins["web"];
         assert_eq!(controller.namespaces, here);

@@ -110,8 +110,8 @@ pub fn of(operator: &Operator) -> BTreeSet<Risk> {
         }
         risks.extend(secrets(&format!("spec.plugins.{name}.config"), &plugin.config));
     }
-    for (name, controller) in &operator.controllers {
-        let field = format!("spec.controllers.{name}");
+    for controller in operator.controllers.values() {
+        let field = format!("spec.controllers.{}", controller.own_name);
         for (source, declared) in &controller.sources {
             let field = format!("{field}.sources.{source}");
             risks.extend(risk(&field, &declared.gvk, Deed::Read));

@@ -102,11 +102,15 @@ impl Mirrors {
     }
 }
 
-/// Returns why no place has something, of why each has not: the last one's reason decides what follows.
-pub fn failed(mut failures: Vec<(Reference, Failure)>) -> Option<Failure> {
+/// Returns why no place has what was `asked` for, of why each has not: the last one's reason decides what follows.
+pub fn failed(mut failures: Vec<(Reference, Failure)>, asked: &Reference) -> Option<Failure> {
     let (last, failure) = failures.pop()?;
-    if failures.is_empty() {
+    if failures.is_empty() && last.registry() == asked.registry() {
         return Some(failure);
+    }
+    if failures.is_empty() {
+        let message = format!("{}, the mirror of {}: {failure}", last.registry(), asked.registry());
+        return Some(Failure { message, ..failure });
     }
     let mirrors: Vec<_> = failures.iter().map(|(place, failure)| format!("{}: {failure}", place.registry())).collect();
     let message = format!("{}: {failure}; before that, mirrors: {}", last.registry(), mirrors.join("; "));
@@ -170,9 +174,13 @@ mod tests {
         let place = |text: &str| Reference::parse(text).unwrap();
         let missing = Failure::new(Kind::Missing, "it does not have the manifest (404)");
         let away = Failure::new(Kind::Away, "it fails (500)");
-        assert_eq!(failed(vec![]), None);
-        assert_eq!(failed(vec![(place("r.io/a:1"), away.clone())]), Some(away.clone()));
-        let found = failed(vec![(place("m.io/a:1"), missing), (place("r.io/a:1"), away)]).unwrap();
+        let asked = place("r.io/a:1");
+        assert_eq!(failed(vec![], &asked), None);
+        assert_eq!(failed(vec![(asked.clone(), away.clone())], &asked), Some(away.clone()));
+        // The only one that is asked is named, as it is not the one that the reference names.
+        let found = failed(vec![(place("m.io/a:1"), away.clone())], &asked).unwrap();
+        assert_eq!(found.message, "m.io, the mirror of r.io: it fails (500)");
+        let found = failed(vec![(place("m.io/a:1"), missing), (asked.clone(), away)], &asked).unwrap();
         let message = "r.io: it fails (500); before that, mirrors: m.io: it does not have the manifest (404)";
         assert_eq!(found, Failure::new(Kind::Away, message));
     }

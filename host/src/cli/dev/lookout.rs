@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use super::deployed::{self, Place};
+use crate::client::told;
 use crate::logging::Log;
 
 /// How often it is looked again: whoever installs a chart meanwhile does not know of this daemon.
@@ -65,9 +66,10 @@ impl Lookout {
                 "{}, and would write what this one writes: scale it to 0, or take some of its primaries by --takeover KEY=VALUE",
                 found.join("; ")
             ),
-            Err(error) => {
-                Some(format!("whether a daemon for the same primaries is deployed there can't be found out: {error:#}"))
-            }
+            Err(error) => Some(format!(
+                "whether a daemon for the same primaries is deployed there can't be found out: {}",
+                told(&error)
+            )),
         };
         let before = std::mem::replace(&mut self.known.lock().unseen, unseen.clone());
         if let Some(unseen) = unseen.filter(|unseen| before.as_ref() != Some(unseen)) {

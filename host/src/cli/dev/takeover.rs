@@ -19,7 +19,7 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::client::ApiServer;
+use crate::client::{ApiServer, told};
 use crate::logging::Log;
 use crate::operators;
 
@@ -106,7 +106,7 @@ impl Takeover {
                 if error.is::<Skewed>() {
                     return error;
                 }
-                self.log.say(&format!("error: hold primaries with {}: {error:#}", self.label));
+                self.log.say(&format!("error: hold primaries with {}: {}", self.label, told(&error)));
             }
             sleep(RENEW).await;
         }
@@ -125,8 +125,8 @@ impl Takeover {
                 && let Err(error) = self.release(&named, Release::AtOnce).await
             {
                 let (gvk, _, name) = &named;
-                self.log
-                    .say(&format!("error: give back {} {name}: {error:#}; its hold ends within {LASTS:?}", gvk.kind));
+                let (kind, why) = (&gvk.kind, told(&error));
+                self.log.say(&format!("error: give back {kind} {name}: {why}; its hold ends within {LASTS:?}"));
             }
         }
     }

@@ -189,7 +189,11 @@ impl Reading<'_> {
     /// Returns the operator that a text says, within its ceiling.
     fn operator(&self, object: &Value) -> Result<Operator, String> {
         let Self { path, defaults, namespace, under } = self;
-        let operator = parse_object(object, path, defaults).map_err(|errors| text::block(&errors.to_string()))?;
+        let within = match under {
+            Under::Ceiling(ceiling) => &defaults.below(ceiling),
+            Under::Daemon | Under::Nothing => *defaults,
+        };
+        let operator = parse_object(object, path, within).map_err(|errors| text::block(&errors.to_string()))?;
         let (namespace, ceiling) = match (under, namespace) {
             (Under::Ceiling(ceiling), Some(namespace)) => (namespace, ceiling),
             (Under::Nothing, Some(namespace)) => {

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::manifest::Component as Source;
-use capstan_core::operator::status::{Plugin, State};
-use capstan_core::registry::{Digest, Kind};
+use capstan_core::operator::status::{Plugin, State, UNSIGNED};
+use capstan_core::registry::{Digest, Failure, Kind};
 
 use tokio::time::Instant;
 
 use super::{Entry, Phase, Status, Unit};
 use crate::readiness::{Matter, Unready};
 use crate::supervisor::supply;
+
+/// The step at which a component is not had of its registry.
+const PULL: &str = "pull";
 
 /// So much is remembered of what operators have left behind.
 const LEFT: usize = 100;
@@ -46,9 +49,14 @@ impl Status {
         // What was wrong with a version before the one that is being loaded is over.
         let problem = entry.problem.as_ref().filter(|_| entry.phase == Phase::Settled);
         // The reference names what can't be used, and what it named before goes on.
-        let unusable = seen.as_ref().and_then(|seen| seen.problem.as_ref());
-        let unusable = unusable.filter(|problem| matches!(problem.kind, Kind::Wrong | Kind::Unsigned));
-        let unusable = unusable.filter(|_| problem.is_none() && entry.state(waiting) == State::Active);
+        let found = seen.as_ref().and_then(|seen| seen.problem.as_ref());
+        let is_unusable = |problem: &&Failure| matches!(problem.kind, Kind::Wrong | Kind::Unsigned);
+        let goes_on = problem.is_none() && entry.state(waiting) == State::Active;
+        let unusable = found.filter(is_unusable).filter(|_| goes_on);
+        let unseen = found.filter(|problem| goes_on && !is_unusable(problem));
+        let step = |failure: &Failure| if failure.kind == Kind::Unsigned { UNSIGNED } else { PULL };
+        // That of a pull says only that it has failed.
+        let step_of = |name: &str| if name == PULL { found.map_or(PULL, step).to_owned() } else { name.to_owned() };
         Plugin {
             name: Arc::clone(&unit.plugin),
             state: if unusable.is_some() { State::Outdated } else { entry.state(waiting) },
@@ -61,9 +69,11 @@ impl Status {
             digest: digest.map(str::to_owned),
             since: entry.in_force.as_ref().map(|now| now.since.to_string()),
             problem: problem
-                .map(|problem| (problem.step.clone(), problem.message.clone()))
-                .or_else(|| unusable.map(|problem| ("pull".to_owned(), problem.message.clone()))),
+                .map(|problem| (step_of(&problem.step), problem.message.clone()))
+                .or_else(|| unusable.map(|problem| (step(problem).to_owned(), problem.message.clone()))),
             is_tried_again: problem.is_some_and(|problem| supply::is_tried_again(&problem.step)),
+            is_followed: found.is_some() && seen.as_ref().is_some_and(|seen| seen.next.is_some()),
+            unseen: unseen.map(|problem| problem.message.clone()),
         }
     }
 

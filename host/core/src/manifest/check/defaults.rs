@@ -1,9 +1,10 @@
-//! What the daemon's defaults mean: a field of them is as that of a manifest, and what dependents leave out is as they say.
+//! What the daemon's defaults mean: a field of them is as that of a manifest, and what manifests leave out is as they say, within a ceiling.
 
-use super::super::Applied;
-use super::super::raw::{self, Maybe, defaults};
+use super::super::raw::{self, Maybe, MaybeLeaf, defaults};
+use super::super::units::Workers;
+use super::super::{Applied, Limits};
 use super::Check;
-use super::fields::{field_validation, flag, get, located};
+use super::fields::{field_validation, flag, get, located, workers};
 use crate::cluster::FieldValidation;
 use crate::yaml::{Located, Slot};
 
@@ -29,7 +30,18 @@ impl Given {
     }
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    /// Returns the same below a ceiling: what is left out is not more than these limits.
+    pub(in crate::manifest) fn below(self, most: Option<&'a Limits>) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Returns how many runs there are at once: as it is written, or as usual, as far as a ceiling permits that.
+    pub(super) fn concurrency(&self, written: &MaybeLeaf<Workers>, usual: &MaybeLeaf<Workers>) -> usize {
+        let usual = workers(usual, Limits::default().concurrency);
+        workers(written, self.most.map_or(usual, |most| usual.min(most.concurrency)))
+    }
+
     /// Returns the defaults; if not, or if anything was found wrong, there is a fault.
     pub(in crate::manifest) fn defaults(&mut self, document: Slot<defaults::Document>) -> Option<Given> {
         let Slot::Read(Located { value: document, place }) = document else {

@@ -120,7 +120,7 @@ impl Check<'_> {
     }
 
     fn limits(&mut self, limits: &Maybe<raw::Limits>) -> Limits {
-        let defaults = Limits::default();
+        let defaults = Limits::usual(self.most);
         let Some(limits) = get(limits) else {
             return defaults;
         };
@@ -136,7 +136,7 @@ impl Check<'_> {
             memo_run: of_memo(|memo| &memo.run, defaults.memo_run),
             memo_primary: of_memo(|memo| &memo.primary, defaults.memo_primary),
             memo_plugin: of_memo(|memo| &memo.plugin, defaults.memo_plugin),
-            cpu: get(&limits.cpu).map(|Scalar(Time(cpu))| *cpu),
+            cpu: get(&limits.cpu).map_or(defaults.cpu, |Scalar(Time(cpu))| Some(*cpu)),
             requests: get(&limits.requests).map_or(defaults.requests, |Scalar(Requests(n))| *n),
             requests_per_second: get(&limits.requests_per_second)
                 .map_or(defaults.requests_per_second, |Scalar(Times(n))| *n),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::super::names::Name;
 use super::super::raw::{self, Maybe};
-use super::super::{Controller, Dependent, Manage, Plugin, Reconciler, TEMPLATES, needs};
+use super::super::{Controller, Dependent, Limits, Manage, Plugin, Reconciler, TEMPLATES, needs};
 use super::{Check, flag, get, located, names};
 use crate::cel::{DEPENDENTS, Names, Right, Template, Templated, WORKFLOW};
 use crate::object::Gvk;
@@ -39,7 +39,7 @@ impl Check<'_> {
             }
             return;
         };
-        if plugins.insert(TEMPLATES.into(), Plugin::of_templates()).is_some() {
+        if plugins.insert(TEMPLATES.into(), Plugin::of_templates(Limits::usual(self.most))).is_some() {
             self.fault(*place, format!("found the controller `{name}` without a `plugin` beside a plugin that is called `{TEMPLATES}`, as what it uses is counted; expected another name for that plugin"));
         }
     }

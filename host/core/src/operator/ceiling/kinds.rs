@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::listed;
 use crate::kinds::{self, Verb, kind_name};
-use crate::manifest::{Ceiling, Controller, Operator};
+use crate::manifest::{Authority, Ceiling, Component, ConfigValue, Controller, Operator};
 use crate::object::{Gvk, Scope};
 use crate::rbac::{self, Kinds, Reach, Rule};
 
@@ -83,6 +83,31 @@ fn named(operator: &Operator) -> Vec<(String, &Gvk)> {
     operator.controllers.values().flat_map(fields).chain(grants).collect()
 }
 
+/// Returns the fields of an operator whose values are in Secrets, or in `ConfigMap`s, as the resource says.
+fn held(operator: &Operator, resource: &str) -> Vec<String> {
+    let mut fields = Vec::new();
+    let mut add = |field: String, value: &ConfigValue| {
+        fields.extend((value.holder.resource() == resource).then_some(field));
+    };
+    for (name, plugin) in &operator.plugins {
+        let field = format!("spec.plugins.{name}");
+        if let Some(Component::Registry(image)) = &plugin.component {
+            image.pull_secret.iter().for_each(|value| add(format!("{field}.component.pullSecret"), value));
+            if let Some(Authority::Held(value)) = &image.authority {
+                add(format!("{field}.component.ca"), value);
+            }
+        }
+        plugin.config_from.iter().for_each(|(key, value)| add(format!("{field}.configFrom.{key}"), value));
+    }
+    for controller in operator.controllers.values() {
+        for (name, inbound) in &controller.inbound {
+            let field = format!("spec.controllers.{}.sources.{name}.inbound.token", controller.own_name);
+            inbound.senders.token().into_iter().for_each(|value| add(field.clone(), value));
+        }
+    }
+    fields
+}
+
 /// Whether a kind may be a custom one: these have groups with a dot.
 fn is_custom(gvk: &Gvk) -> bool {
     gvk.group.contains('.')
@@ -120,7 +145,8 @@ impl Within<'_> {
         }
         for (resource, names) in &rights.granted {
             let rule = Rule { group: "".into(), resource: (*resource).to_owned(), verbs: vec![Verb::Get] };
-            found.extend(self.rule(&rule, true).filter(|_| !names.is_empty()));
+            let field = listed(held(operator, resource), "spec");
+            found.extend(self.lacking(&field, &rule).filter(|_| !names.is_empty()));
         }
         found
     }
@@ -136,7 +162,8 @@ impl Within<'_> {
         facts
     }
 
-    fn rule(&self, Rule { group, resource, verbs }: &Rule, here: bool) -> Option<String> {
+    fn rule(&self, rule: &Rule, here: bool) -> Option<String> {
+        let Rule { group, resource, .. } = rule;
         let (name, namespace) = (&self.ceiling.name, self.namespace);
         let what = full(resource, group);
         let field = self.fields_of(group, resource);
@@ -145,10 +172,16 @@ impl Within<'_> {
                 "{field}: found a need for {what} beyond the namespace {namespace}; the ceiling `{name}` permits what is in that alone"
             ));
         }
+        self.lacking(&field, rule)
+    }
+
+    /// Returns what a rule has beyond those of the ceiling, with the field that needs it.
+    fn lacking(&self, field: &str, Rule { group, resource, verbs }: &Rule) -> Option<String> {
         let permitted = self.permitted(group, resource, verbs);
         let lacking: Vec<_> = verbs.iter().filter(|verb| !permitted.contains(verb)).collect();
         (!lacking.is_empty()).then(|| {
             let needs = listed(lacking.iter().map(|verb| verb.name()), "");
+            let (name, what) = (&self.ceiling.name, full(resource, group));
             let right = right(self.ceiling, group, resource);
             format!("{field}: found a need for {needs} of {what}; the ceiling `{name}` permits {right}")
         })
