@@ -294,7 +294,7 @@ export interface Problem {
 /** What `validate` answers. */
 export type Problems = string | Problem | (string | Problem)[];
 
-/** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. */
+/** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. A text is shown in the status as well, so no secrets in it. */
 export interface Met {
   met: boolean;
   detail?: unknown;
