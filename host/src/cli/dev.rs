@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -65,7 +65,8 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let applier = args.takeover.is_none().then_some(applier);
     let check = checked(&daemon(&args, &project)?);
     let lookout = applier.is_some().then(|| Lookout::new(client.clone(), log.clone()));
-    let mut author = Author { project, check, lookout: lookout.clone(), applier, built: None, log: log.clone() };
+    let mut author =
+        Author { project, check, lookout: lookout.clone(), applier, built: None, overtaken: None, log: log.clone() };
     let begun = async {
         let seen = author.first().await?;
         let manifest = author.project.manifest.clone();
@@ -160,6 +161,8 @@ struct Author {
     applier: Option<Applier>,
     /// Of what the component was built last.
     built: Option<Sources>,
+    /// What has changed during the last build, which is not used for that.
+    overtaken: Option<PathBuf>,
     log: Log,
 }
 
@@ -264,7 +267,7 @@ impl Author {
                 return Ok(false);
             }
             self.say(&format_args!("built in {:.1?}", begun.elapsed()));
-            if !self.is_typed().await {
+            if self.is_overtaken(&sources) || !self.is_typed().await {
                 return Ok(false);
             }
             self.built = Some(sources);
@@ -283,6 +286,19 @@ impl Author {
             self.say(&finding.said());
         }
         Ok(findings.iter().all(|finding| finding.ok))
+    }
+
+    /// Returns true if a file has changed while the component was built of it: its steps may have read the one text and the other. What changes
+    /// in each build is of the build's own making.
+    fn is_overtaken(&mut self, sources: &Sources) -> bool {
+        let now = Sources::of(&self.project.folder).without(self.project.beside());
+        let changed = now.difference(sources).map(Path::to_owned);
+        let before = std::mem::replace(&mut self.overtaken, changed);
+        let Some(file) = self.overtaken.as_ref().filter(|file| before.as_ref() != Some(file)) else {
+            return false;
+        };
+        self.say(&format_args!("{} has changed meanwhile: it is built again", file.display()));
+        true
     }
 
     /// Writes the definition anew if the types have come to another one; tells of what is wrong.
@@ -308,6 +324,10 @@ impl Author {
             return true;
         };
         let applied = applier.apply(&self.project.definitions).await;
+        if applied.as_ref().is_ok_and(|names| !names.is_empty()) {
+            // What a definition does not have is dropped from what is stored; once it has it again, it has to be said again.
+            applier.forget(&self.project.examples);
+        }
         self.told(applied)
     }
 
@@ -348,7 +368,6 @@ impl Author {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
     use std::time::Duration;
 
     use serde_json::json;
@@ -406,7 +425,7 @@ spec:
         let applier = Some(Applier::new(api, "default"));
         let log = Log::default();
         let lookout = Some(Lookout::new(client, log.clone()));
-        (folder, Author { project, check, lookout, applier, built: None, log }, asked)
+        (folder, Author { project, check, lookout, applier, built: None, overtaken: None, log }, asked)
     }
 
     #[tokio::test(start_paused = true)]
@@ -431,6 +450,46 @@ spec:
         let seen = Sources::of(folder.path());
         assert!(author.is_good(&seen).await.unwrap());
         assert_eq!(author.project.definitions, [folder.path().join("crd.yaml")]);
+    }
+
+    #[tokio::test]
+    async fn what_was_built_while_its_sources_changed_is_built_again() {
+        let once = "build: \"test -e once.wasm || { touch once.wasm; echo changed > app.txt; }\"\n";
+        let always = "build: \"date +%N > app.txt\"\n";
+        for dev in [once, always] {
+            let (folder, mut author, _) =
+                author(&[("dev.yaml", dev), ("operator.yaml", MANIFEST), ("app.txt", "first")]);
+            let good = [Sources::of(folder.path()), Sources::of(folder.path())];
+            assert!(!author.is_good(&good[0]).await.unwrap(), "{dev}");
+            assert!(author.is_good(&Sources::of(folder.path())).await.unwrap(), "{dev}");
+        }
+    }
+
+    #[tokio::test]
+    async fn examples_are_applied_again_once_a_definition_has_changed() {
+        const EXAMPLE: &str = "apiVersion: sample.dev/v1\nkind: Page\nmetadata: { name: a }\n";
+        const CRD: &str = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: { name: pages.sample.dev }\nspec: { group: sample.dev, names: { kind: Page }, versions: [{ name: v1 }] }\n";
+        let kinds = |name: &str, kind: &str, namespaced| json!({ "resources": [{ "name": name, "kind": kind, "namespaced": namespaced }] });
+        let object = |name: &str, namespace: Option<&str>| json!({ "metadata": { "name": name, "namespace": namespace, "uid": "u", "resourceVersion": "1" } });
+        let files = [("dev.yaml", ""), ("operator.yaml", MANIFEST), ("crd.yaml", CRD), ("example.yaml", EXAMPLE)];
+        let (folder, mut author, asked) = author_beside(&files, move |path| {
+            let body = match path.split('?').next().unwrap_or_default() {
+                "/apis/apiextensions.k8s.io/v1" => {
+                    kinds("customresourcedefinitions", "CustomResourceDefinition", false)
+                }
+                "/apis/sample.dev/v1" => kinds("pages", "Page", true),
+                path if path.ends_with("/pages/a") => object("a", Some("default")),
+                _ => object("pages.sample.dev", None),
+            };
+            Answer(Some(200), vec![Step::Comes(body.to_string())])
+        });
+        let examples = || asked.lock().iter().filter(|path| path.contains("/pages/a")).count();
+        for (crd, applied) in [(CRD.to_owned(), 1), (CRD.to_owned(), 1), (format!("{CRD}# another\n"), 2)] {
+            fs::write(folder.path().join("crd.yaml"), crd).unwrap();
+            assert!(author.applies_definitions().await);
+            author.apply_examples().await;
+            assert_eq!(examples(), applied);
+        }
     }
 
     #[tokio::test]
