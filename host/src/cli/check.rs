@@ -117,6 +117,12 @@ pub async fn findings(args: &Check) -> anyhow::Result<Vec<Finding>> {
             ok: true,
             detail: risk.to_string(),
         }));
+        findings.extend(operator.controllers.values().flat_map(manifest::crowded).map(|detail| Finding {
+            kind: "warning",
+            name: operator.name.to_string(),
+            ok: true,
+            detail,
+        }));
         let (pulled, unpulled) =
             if args.pull { pull(operator, &args.source.mirrors.registry_mirrors).await } else { Default::default() };
         let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
