@@ -82,12 +82,7 @@ impl Controller {
     /// Gives a primary the conditions that follow from how its run has ended, unless it has them. Returns how the run ends with that:
     /// what else fails does not become worse by it, and only an outage is waited for (`SC-4`).
     pub(super) async fn conclude(&self, primary: &Object, end: End<'_>, ended: Ended) -> Ended {
-        let unserved = Unserved {
-            faults: end.faults,
-            before: end.ticket.outages(),
-            everybody: end.faults && self.cluster.is_down(),
-        };
-        let next = match ended.found(end.ticket, unserved) {
+        let next = match ended.found(end.ticket, self.unserved(&end)) {
             Found::Nothing => return ended,
             Found::Success => None,
             Found::Failure(next) => Some(next),
@@ -119,18 +114,12 @@ impl Controller {
             next,
         });
         let verdicts = decide(&Facts { cleanup: end.cleanup, dependents, failed });
-        let (time, instant) = end.began;
-        let now = time.saturating_add(instant.elapsed()).unwrap_or(time);
-        let written = if keeps { self.write_conditions(primary, &verdicts, now).await } else { Ok(()) };
+        let written = if keeps { self.write_conditions(primary, &verdicts, end.now()).await } else { Ok(()) };
         // EP-34: where the API server fails at this, too, it is an outage for all that is known.
         let misses = ended.finished == Finished::Failed(queue::Failure::Outage)
             && matches!(&written, Err(Unwritten::Refused(error)) if error.is_outage());
-        if let [.., degraded] = &verdicts
-            && records
-            && !misses
-        {
-            let (event, name) = naming::of(&self.spec.events, primary, failure(degraded), self.budget());
-            (self.events)(primary, event, name);
+        if records && !misses {
+            self.record(primary, &verdicts);
         }
         match written {
             Ok(()) => ended,
@@ -150,6 +139,18 @@ impl Controller {
                 ended
             }
         }
+    }
+
+    /// Returns what is known where the API server has not done what a run asked for.
+    fn unserved(&self, end: &End<'_>) -> Unserved {
+        let End { ticket, faults, .. } = end;
+        Unserved { faults: *faults, before: ticket.outages(), everybody: *faults && self.cluster.is_down() }
+    }
+
+    /// Says why a run failed by a Kubernetes Event.
+    fn record(&self, primary: &Object, [.., degraded]: &[Verdict; 3]) {
+        let (event, name) = naming::of(&self.spec.events, primary, failure(degraded), self.budget());
+        (self.events)(primary, event, name);
     }
 
     async fn write_conditions(
@@ -268,6 +269,14 @@ fn lacks<'a>(spec: Option<manifest::Node<'_>>, node: &'a NodeResult, budget: &mu
     let detail = answer.detail.as_deref().filter(|_| told);
     let why = detail.and_then(|detail| budget.read(detail).ok()).and_then(|why| why.as_str().map(str::to_owned));
     of(Lacks::Readiness, why.unwrap_or_default().into())
+}
+
+impl End<'_> {
+    /// Returns the time of day.
+    fn now(&self) -> Timestamp {
+        let (time, instant) = self.began;
+        time.saturating_add(instant.elapsed()).unwrap_or(time)
+    }
 }
 
 impl Unserved {
