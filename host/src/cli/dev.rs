@@ -65,8 +65,7 @@ pub async fn run(args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let applier = args.takeover.is_none().then_some(applier);
     let check = checked(&daemon(&args, &project)?);
     let lookout = applier.is_some().then(|| Lookout::new(client.clone(), log.clone()));
-    let mut author =
-        Author { project, check, lookout: lookout.clone(), applier, built: None, overtaken: None, log: log.clone() };
+    let mut author = Author::new(project, check, lookout.clone(), applier, log.clone());
     let begun = async {
         let seen = author.first().await?;
         let manifest = author.project.manifest.clone();
@@ -167,6 +166,10 @@ struct Author {
 }
 
 impl Author {
+    fn new(project: Project, check: Check, lookout: Option<Lookout>, applier: Option<Applier>, log: Log) -> Self {
+        Self { project, check, lookout, applier, built: None, overtaken: None, log }
+    }
+
     /// Waits for a first version that is good; returns the files of which it was made.
     async fn first(&mut self) -> anyhow::Result<Sources> {
         loop {
@@ -425,7 +428,7 @@ spec:
         let applier = Some(Applier::new(api, "default"));
         let log = Log::default();
         let lookout = Some(Lookout::new(client, log.clone()));
-        (folder, Author { project, check, lookout, applier, built: None, overtaken: None, log }, asked)
+        (folder, Author::new(project, check, lookout, applier, log), asked)
     }
 
     #[tokio::test(start_paused = true)]

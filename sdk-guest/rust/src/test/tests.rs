@@ -756,7 +756,7 @@ fn a_source_that_the_controller_does_not_have_is_refused_if_the_test_says_which_
             let error = refused.unwrap_err();
             assert_eq!(error.reason(), Some(Reason::Missing));
             let text = r#"no source is called "setings"; there are: configs, settings"#;
-            assert!(error.to_string().contains(text), "{error}");
+            assert!(error.message().contains(text), "{}", error.message());
         }
     });
 }
