@@ -388,6 +388,10 @@ impl Cluster for Access {
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         self.api.kinds.read().get(gvk).map(|kind| kind.scope)
     }
+
+    fn is_down(&self) -> bool {
+        self.api.pulse.troubles().iter().any(|trouble| trouble.account.is_none())
+    }
 }
 
 impl Kind {

@@ -290,6 +290,11 @@ pub trait Cluster: Send + Sync + 'static {
     /// Returns the scope of a kind; `None` if the kind is not known. The answer comes from earlier discovery, without
     /// a request.
     fn scope(&self, gvk: &Gvk) -> Option<Scope>;
+
+    /// Returns true if it is known that it does no work for anybody now (`EP-34`).
+    fn is_down(&self) -> bool {
+        false
+    }
 }
 
 impl Write {
@@ -372,6 +377,16 @@ impl Error {
     /// Returns true if the API server can't serve any request now.
     pub fn is_outage(&self) -> bool {
         matches!(self.reason, Reason::Busy | Reason::Unreachable)
+    }
+
+    /// Returns true if what was to be applied does not fit its schema, or what is there does not, so that nothing can be applied to it.
+    pub fn is_misfit(&self) -> bool {
+        self.reason == Reason::Rejected && self.code == 500
+    }
+
+    /// Returns true if the API server is there, and has failed at this request: it may do so each time.
+    pub fn is_fault(&self) -> bool {
+        self.is_outage() && self.code == 500
     }
 }
 

@@ -246,13 +246,18 @@ impl Ticket {
     pub fn about(&mut self, primary: &Object) {
         let Self { run, queue, .. } = self;
         if queue.0.state.lock().about(&run.key, &primary.header().uid) {
-            run.retry = None;
+            (run.retry, run.outages) = (None, 0);
         }
     }
 
     /// Returns the retry state; `None` on a fresh run.
     pub fn retry(&self) -> Option<RetryInfo> {
         self.run.retry
+    }
+
+    /// Returns how many runs in a row before this one failed for an outage of the API server (`EP-34`).
+    pub fn outages(&self) -> u32 {
+        self.run.outages
     }
 
     /// Returns the retry state as an error handler sees it, where a fresh run has one too, of a failure of this class

@@ -129,8 +129,9 @@ async fn decided(controller: Arc<Controller>, primary: Object, (ticket, began): 
     let finalizers = controller.finalizers();
     let decision = finalizers.decide(primary.header());
     let left = finalizers.left(primary.header());
-    let not_begun = |ended: Ended| {
-        let end = End { ticket, cleanup: decision == Decision::LetGo, result: None, held: Vec::new(), began };
+    let not_begun = |ended: Ended, error: &cluster::Error| {
+        let cleanup = decision == Decision::LetGo;
+        let end = End { ticket, cleanup, result: None, held: Vec::new(), faults: error.is_fault(), began };
         controller.conclude(&primary, end, ended)
     };
     match decision {
@@ -140,11 +141,11 @@ async fn decided(controller: Arc<Controller>, primary: Object, (ticket, began): 
                 controller.verdicts.forget_of(&primary);
                 Ended::FINALIZER_REMOVED
             }
-            Err(error) => not_begun(Ended::not_removed(&error)).await,
+            Err(error) => not_begun(Ended::not_removed(&error), &error).await,
         },
         Decision::AddFinalizer => match controller.add_finalizer(&primary, &controller.finalizer).await {
             Ok(_) => Ended::DONE,
-            Err(error) => not_begun(Ended::not_added(&error)).await,
+            Err(error) => not_begun(Ended::not_added(&error), &error).await,
         },
         Decision::Reconcile if !left.is_empty() => {
             match controller.remove_finalizers(&primary, &left).await {
@@ -161,7 +162,7 @@ async fn decided(controller: Arc<Controller>, primary: Object, (ticket, began): 
                     run(controller, primary, (ticket, began), decision).await
                 }
                 Ok(None) => Ended::DONE,
-                Err(error) => not_begun(Ended::not_removed(&error)).await,
+                Err(error) => not_begun(Ended::not_removed(&error), &error).await,
             }
         }
         Decision::Reconcile | Decision::Cleanup => run(controller, primary, (ticket, began), decision).await,
@@ -251,7 +252,8 @@ async fn run(
         ended
     } else {
         let result = results.remove(&None);
-        let end = End { ticket, cleanup: decision == Decision::Cleanup, result, held: run.held(), began };
+        let cleanup = decision == Decision::Cleanup;
+        let end = End { ticket, cleanup, result, held: run.held(), faults: run.met_faults(), began };
         run.controller.conclude(&run.primary, end, ended).await
     };
     if ended.error.is_none() {
@@ -472,7 +474,7 @@ async fn cleanup(run: &Arc<Run>, session: &dyn Session) -> Ended {
         Ok(DeleteControl::RemoveFinalizer) => {
             let mut names = controller.finalizers().left(run.primary.header());
             names.push(&controller.finalizer);
-            match controller.remove_finalizers(&run.primary, &names).await {
+            match run.asked(controller.remove_finalizers(&run.primary, &names)).await {
                 Ok(_) => {
                     controller.verdicts.forget_of(&run.primary);
                     Ended::FINALIZER_REMOVED

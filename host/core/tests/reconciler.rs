@@ -72,6 +72,8 @@ struct Server {
     respells: AtomicBool,
     /// It answers no read.
     away: AtomicBool,
+    /// It is known to do no work for anybody.
+    down: AtomicBool,
     /// What happens before it carries out a write, which is named as in `writes`.
     meanwhile: Mutex<Option<Meanwhile>>,
 }
@@ -270,6 +272,10 @@ impl Cluster for Server {
     fn scope(&self, _: &Gvk) -> Option<Scope> {
         Some(Scope::Namespaced)
     }
+
+    fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
 }
 
 // === the guest ===
@@ -413,7 +419,9 @@ impl Session for Script {
             }
             Call::Match { name, .. } => self.answer(format!("match {name}"), self.matches.clone().map(Answer::Match)),
             Call::IsMet { name, .. } => {
-                self.answer(format!("is-met {name}"), Ok(Answer::IsMet(ConditionResult::met())))
+                let few = ConditionResult { met: false, detail: Some("\"1 of 2\"".to_owned()) };
+                let result = if name == "enough" { few } else { ConditionResult::met() };
+                self.answer(format!("is-met {name}"), Ok(Answer::IsMet(result)))
             }
             Call::Create { .. } | Call::Update { .. } | Call::Remove { .. } => unreachable!("nothing is outside"),
             Call::Poll { .. } | Call::PollOne { .. } | Call::Receive { .. } => unreachable!("nothing is polled"),

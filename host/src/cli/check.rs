@@ -158,12 +158,7 @@ async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'
     let cache = operators::code_cache(&args.source);
     let mut plugins = Vec::new();
     for operator in operators {
-        findings.extend(risk::of(operator).into_iter().map(|risk| Finding {
-            kind: "warning",
-            name: operator.name.to_string(),
-            ok: true,
-            detail: risk.to_string(),
-        }))?;
+        findings.extend(warnings(operator))?;
         let (pulled, unpulled) = pull(args, operator).await;
         let (loaded, mut failed) = operators::plugins(&engine, &cache, operator, &pulled).await;
         for (name, why) in &mut failed {
@@ -244,6 +239,13 @@ impl<'o> Named<'o> {
         };
         Some(Finding { kind: "warning", name: (*name).to_owned(), ok: true, detail })
     }
+}
+
+/// Returns what of an operator is right, and perhaps not meant.
+fn warnings(operator: &Operator) -> impl Iterator<Item = Finding> {
+    let risks = risk::of(operator).into_iter().map(|risk| risk.to_string());
+    let all = risks.chain(operator.controllers.values().flat_map(manifest::crowded));
+    all.map(|detail| Finding { kind: "warning", name: operator.name.to_string(), ok: true, detail })
 }
 
 /// Adds the definitions of a file to those of others.

@@ -203,6 +203,8 @@ struct Author {
     built: Option<u64>,
     /// The same of types and definitions, as they agreed last.
     typed: Option<u64>,
+    /// Whether the last build was of sources that had changed meanwhile.
+    overtaken: bool,
     /// The risks that were told last.
     risks: BTreeSet<String>,
     /// Whether it was told that something is wrong.
@@ -220,6 +222,7 @@ impl Author {
             applier: None,
             built: None,
             typed: None,
+            overtaken: false,
             risks: BTreeSet::new(),
             is_wrong: false,
             log: Log::default(),
@@ -337,6 +340,9 @@ impl Author {
                 return Ok(false);
             }
             self.say(&format_args!("built in {:.1?}", begun.elapsed()));
+            if self.is_overtaken(sources) {
+                return Ok(false);
+            }
             self.built = Some(sources);
         }
         if !self.is_typed().await {
@@ -369,6 +375,17 @@ impl Author {
         }
     }
 
+    /// Returns true if sources have changed while the component was built of them: its steps may have read the one text and the other. What changes
+    /// in each build is of the build's own making.
+    fn is_overtaken(&mut self, sources: u64) -> bool {
+        let now = Sources::of(&self.project.folder).without(self.project.beside()).content();
+        self.overtaken = now != sources && !self.overtaken;
+        if self.overtaken {
+            self.say(&"its sources have changed meanwhile: it is built again");
+        }
+        self.overtaken
+    }
+
     /// Writes the definition anew if it is not what the types come to; tells of what is wrong.
     async fn is_typed(&mut self) -> bool {
         let project = &self.project;
@@ -399,6 +416,10 @@ impl Author {
             return true;
         };
         let applied = applier.apply(&self.project.definitions).await;
+        if applied.as_ref().is_ok_and(|names| !names.is_empty()) {
+            // What a definition does not have is dropped from what is stored; once it has it again, it has to be said again.
+            applier.forget(&self.project.examples);
+        }
         self.told(applied)
     }
 
@@ -439,7 +460,6 @@ impl Author {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
     use std::time::Duration;
 
     use serde_json::json;

@@ -175,7 +175,11 @@ fn difference(expected: &str, found: &str) -> String {
 mod tests {
     use std::path::PathBuf;
 
+    use capstan_core::guest::{Answer, Call, Context, Failure, Interface, PrimaryUpdate, Session, UpdateControl};
+    use capstan_core::object::Gvk;
     use clap::Parser;
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
 
     use super::*;
     use crate::cli::args::{Cli, Command};
@@ -199,6 +203,43 @@ spec:
             desired: { template: { metadata: { name: \"${primary.metadata.name}\" }, data: { text: \"${primary.spec.text}\" } } }
 ";
     const PRIMARY: &str = "apiVersion: sample.dev/v1\nkind: Page\nmetadata: { name: a }\nspec: { text: hello }\n";
+
+    const ASKING: &str = "\
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: { name: pages }
+spec:
+  plugins: { p: { component: { path: p.wasm } } }
+  controllers:
+    pages:
+      plugin: p
+      primary: { apiVersion: sample.dev/v1, kind: Page }
+      sources: { switches: { informer: { apiVersion: v1, kind: Secret, mapper: { export: killed } } } }
+";
+
+    /// A component that finds everything as it should be.
+    struct Content;
+
+    impl Guest for Content {
+        fn open(&self, _: Arc<dyn Context>) -> Box<dyn Session> {
+            Box::new(Self)
+        }
+
+        fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+            self.open(run)
+        }
+
+        fn exports(&self, interface: Interface) -> bool {
+            interface == Interface::Reconciler
+        }
+    }
+
+    impl Session for Content {
+        fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+            let nothing = UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None };
+            std::future::ready(Ok(Answer::Reconcile(nothing))).boxed()
+        }
+    }
 
     /// A folder with a manifest and one case.
     struct Place(tempfile::TempDir);
@@ -370,6 +411,28 @@ status: { phase: Active }
         match place.judged(true).await.unwrap() {
             Verdict::Blessed(ended) => assert!(ended.starts_with("failed: "), "{ended}"),
             Verdict::Good(what) | Verdict::Wrong(what) => panic!("{what}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_source_whose_mapper_asks_the_component_shows_nothing_and_is_named_where_the_world_has_such_objects() {
+        let operators = capstan_core::manifest::parse(ASKING, Path::new("m.yaml")).unwrap();
+        let secret = Gvk::parse("v1", "Secret").unwrap();
+        let world = |objects: &[&str]| -> Vec<(Gvk, serde_json::Value)> {
+            let object = |name: &&str| (secret.clone(), serde_json::json!({ "metadata": { "name": name } }));
+            objects.iter().map(object).collect()
+        };
+        for (objects, expected) in [(&[][..], None), (&["a"][..], Some("source switches asks the component"))] {
+            let operator = operators.first().unwrap();
+            let spec = operator.controllers.values().next().unwrap();
+            let guest: Arc<dyn Guest> = Arc::new(Content);
+            let primary = serde_json::json!({ "metadata": { "name": "a" }, "spec": { "text": "hello" } });
+            let played = play(Scene { operator, spec, guest, primary, world: world(objects) }).await;
+            match (played, expected) {
+                (Ok(played), None) => assert!(played.at_rest && played.failure.is_none(), "{played:?}"),
+                (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                (played, _) => panic!("{objects:?}: {played:?}"),
+            }
         }
     }
 

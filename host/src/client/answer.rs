@@ -24,6 +24,9 @@ use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 /// How the API server begins to say, with HTTP 500, that an apply has a field that its kind does not have, or one of another type.
 const UNTYPED: &str = "failed to create typed patch object";
 
+/// How it says so of the object that is there, which nothing can be applied to then: its kind had other types when it was written.
+const OUTGROWN: [&str; 2] = ["failed to create typed live object", " to smd typed: "];
+
 /// How the API server says, with HTTP 400, that what was sent has fields that it does not know, or that are there twice.
 const STRICT: &str = "strict decoding error";
 
@@ -203,8 +206,8 @@ impl<'a> About<'a> {
             401 | 403 => Reason::Forbidden,
             429 => Reason::Busy,
             400..=499 => Reason::Rejected,
-            // What was sent does not fit its schema.
-            500 if text.contains(UNTYPED) => Reason::Rejected,
+            // What was sent, or is there, does not fit its schema.
+            500 if text.contains(UNTYPED) || OUTGROWN.iter().any(|said| text.contains(said)) => Reason::Rejected,
             _ => Reason::Unreachable,
         };
         let user = self.who.user();
@@ -449,6 +452,20 @@ mod tests {
                 says("failed to create typed patch object (n/a; v1, Kind=Pod): .spec.a: field not declared in schema"),
                 Reason::Rejected,
                 "failed to create typed patch object (n/a; v1, Kind=Pod): .spec.a: field not declared in schema (HTTP 500)",
+            ),
+            (
+                500,
+                says(
+                    "failed to create manager for existing fields: failed to convert new object (n/a; x/v1, Kind=Page) to smd typed: .status.a: expected string, got 3",
+                ),
+                Reason::Rejected,
+                "failed to create manager for existing fields: failed to convert new object (n/a; x/v1, Kind=Page) to smd typed: .status.a: expected string, got 3 (HTTP 500)",
+            ),
+            (
+                500,
+                says("failed to create typed live object (n/a; x/v1, Kind=Page): .status.a: expected string, got 3"),
+                Reason::Rejected,
+                "failed to create typed live object (n/a; x/v1, Kind=Page): .status.a: expected string, got 3 (HTTP 500)",
             ),
             (
                 500,

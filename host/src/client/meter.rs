@@ -139,4 +139,8 @@ impl Cluster for Metered {
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         self.api.scope(gvk)
     }
+
+    fn is_down(&self) -> bool {
+        self.api.is_down()
+    }
 }

@@ -137,15 +137,16 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
 }
 
 /// Refuses a controller with what would have to come from outside.
-fn refuse(Scene { operator, spec, .. }: &Scene<'_>) -> anyhow::Result<()> {
-    let asks = |source: &manifest::Source| {
-        matches!(source.mapper, Mapper::Export(_)) || matches!(source.secondaries, Some(Secondaries::Export(_)))
-    };
-    let asked = spec.sources.iter().find(|(_, source)| asks(source) || source.cluster.is_some());
-    if let Some((name, _)) = asked {
+fn refuse(Scene { operator, spec, world, .. }: &Scene<'_>) -> anyhow::Result<()> {
+    if let Some((name, _)) = spec.sources.iter().find(|(_, source)| source.cluster.is_some()) {
+        anyhow::bail!("controller {}: source {name} is in another cluster, which is not played", spec.name);
+    }
+    let is_there = |source: &manifest::Source| world.iter().any(|(gvk, _)| *gvk == source.gvk);
+    if let Some((name, source)) = spec.sources.iter().find(|(_, source)| asks(source) && is_there(source)) {
         anyhow::bail!(
-            "controller {}: source {name} is in another cluster, or asks the component whose objects are whose, which is not played",
-            spec.name
+            "controller {}: source {name} asks the component whose objects are whose, which is not played, so it shows none: leave each {} out of world.yaml",
+            spec.name,
+            source.gvk.kind
         );
     }
     if let Some(name) = spec.externals.keys().next() {
@@ -159,6 +160,11 @@ fn refuse(Scene { operator, spec, .. }: &Scene<'_>) -> anyhow::Result<()> {
         spec.name
     );
     Ok(())
+}
+
+/// Returns true if a source asks the component whose its objects are: it shows none here.
+fn asks(source: &manifest::Source) -> bool {
+    matches!(source.mapper, Mapper::Export(_)) || matches!(source.secondaries, Some(Secondaries::Export(_)))
 }
 
 /// Puts everything there; returns the primary's name.
@@ -225,6 +231,11 @@ fn assemble(
     let plan = Plan::new(spec, used, (&kinds, &BTreeMap::new()), &home, &faults);
     let sources = Sources::planned(&plan, finalizer, None, &Joined::default(), &**guest);
     let mut fed = fed(&plan, &sources)?;
+    // What dependents make of the kind of such a source is none of its.
+    let silent: Vec<_> = spec.sources.iter().filter(|(_, source)| asks(source)).map(|(name, _)| name).collect();
+    fed.retain(|fed| {
+        !silent.iter().any(|name| sources.secondaries.get(*name).is_some_and(|one| Arc::ptr_eq(one, &fed.source)))
+    });
     feed(server, &mut fed)?;
     let plugin = operator.plugins.get(&spec.plugin);
     let queue = Queue::new(policy(spec));

@@ -158,7 +158,7 @@ type Problem struct {
 type Met struct {
 	// Met is true if it is.
 	Met bool
-	// Detail is anything worth keeping; it is found in the result of the workflow.
+	// Detail is anything worth keeping; it is found in the result of the workflow. A text is shown in the status as well, so no secrets in it.
 	Detail any
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/capstan-dev/capstan/sdk-guest/go/capstan"
 )
@@ -61,6 +62,19 @@ func newCache(d *Daemon) *cache {
 		}
 	}
 	return c
+}
+
+// knows refuses a source that the controller does not have, if the test says which it has.
+func (d *Daemon) knows(place capstan.Place) error {
+	if d.Sources == nil || place.Sort != capstan.InSource {
+		return nil
+	}
+	names := slices.Concat(d.Sources, slices.Collect(maps.Keys(d.Secondaries)), slices.Collect(maps.Keys(d.Unrelated)), slices.Collect(maps.Keys(d.Things)), slices.Collect(maps.Keys(d.Registered)))
+	if slices.Contains(names, place.Source) {
+		return nil
+	}
+	slices.Sort(names)
+	return refuse(capstan.ErrMissing, 0, "no source is called %q; there are: %s", place.Source, strings.Join(slices.Compact(names), ", "))
 }
 
 // thing returns the thing of a source with an id; nil if there is none.

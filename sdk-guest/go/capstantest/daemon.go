@@ -53,6 +53,8 @@ type Daemon struct {
 
 	// Primaries are the controller's. The first one is that of the run.
 	Primaries []any
+	// Sources are those of the controller. Others are refused then, as the daemon refuses them; if nil, one that nothing is known of is empty.
+	Sources []string
 	// Secondaries are the objects that belong to the primary, by source.
 	Secondaries Objects
 	// Things are those of the primary outside of the cluster, by source and id; each of any type that encoding/json writes as an object.

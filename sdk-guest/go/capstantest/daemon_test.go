@@ -82,6 +82,20 @@ func TestAFunctionReadsWhatTheTestHasPutIntoTheCaches(t *testing.T) {
 	equal(t, must[*object](t)(run.Named[object](pods, "", "c")) == nil, true)
 }
 
+func TestASourceThatTheControllerDoesNotHaveIsRefusedIfTheTestSaysWhichItHas(t *testing.T) {
+	daemon := &capstantest.Daemon{Sources: []string{"settings"}, Secondaries: capstantest.Objects{"pods": {named("Pod", "web", "a", nil)}}}
+	run := daemon.Run()
+	equal(t, must[*object](t)(run.Secondary[object]("settings")) == nil, true)
+	equal(t, must[*object](t)(run.Secondary[object]("pods")) != nil, true)
+	missing := error(&capstan.CallError{Reason: capstan.ErrMissing, Message: `no source is called "setings"; there are: pods, settings`})
+	_, err := run.Secondary[object]("setings")
+	equal(t, err, missing)
+	_, err = run.List[object](capstan.Query{From: capstan.Source("setings")})
+	equal(t, err, missing)
+	_, err = run.Named[object](capstan.Source("setings"), "", "a")
+	equal(t, err, missing)
+}
+
 func TestAPageHasItsFieldsAndSaysWhereTheNextBegins(t *testing.T) {
 	pod := named("Pod", "web", "a", nil)
 	pod["spec"] = object{"nodeName": "n1", "hostname": "h"}

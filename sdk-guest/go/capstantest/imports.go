@@ -70,12 +70,18 @@ func (i imports) Config() string {
 func (i imports) FindAll(query capstan.Query) (capstan.Page[string], error) {
 	d, unlock := i.locked()
 	defer unlock()
+	if err := d.knows(query.From); err != nil {
+		return capstan.Page[string]{}, err
+	}
 	return d.cache.page(d, query)
 }
 
 func (i imports) FindOne(place capstan.Place) (*string, error) {
 	d, unlock := i.locked()
 	defer unlock()
+	if err := d.knows(place); err != nil {
+		return nil, err
+	}
 	related := d.cache.find(d, place, capstan.Selection{})
 	switch len(related) {
 	case 0:
@@ -91,6 +97,9 @@ func (i imports) FindOne(place capstan.Place) (*string, error) {
 func (i imports) FindNamed(place capstan.Place, namespace, name string) (*string, error) {
 	d, unlock := i.locked()
 	defer unlock()
+	if err := d.knows(place); err != nil {
+		return nil, err
+	}
 	if thing := d.cache.thing(place, name); thing != nil {
 		found := text(thing)
 		return &found, nil

@@ -57,7 +57,7 @@ async function make(entry, output, optSize) {
   try {
     // Here, so that help and wrong usage do not wait for the tools to load.
     const { build } = await import("./build.js");
-    const { component, controllers } = await build(entry, { optSize });
+    const { component, controllers } = await build(entry, { optSize, before: output });
     writeFileSync(output, component);
     console.log(`${output}  ${(component.length / 1e6).toFixed(1)} MB`);
     for (const { name, handlers } of controllers) console.log(`  ${name === undefined ? "" : `${name}: `}${handlers.join("; ")}`);

@@ -294,7 +294,7 @@ export interface Problem {
 /** What `validate` answers. */
 export type Problems = string | Problem | (string | Problem)[];
 
-/** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. */
+/** Whether a condition is met, and anything worth keeping: it is found in the result of the workflow. A text is shown in the status as well, so no secrets in it. */
 export interface Met {
   met: boolean;
   detail?: unknown;
@@ -345,9 +345,9 @@ export interface Operator<P = KubernetesObject, D extends string = string, M ext
  * });
  * ```
  */
-export function operator<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string>(
-  handlers: Handlers<P, D, M, C>,
-): Operator<P, D, M, C>;
+export function operator<P = KubernetesObject, D extends string = string, M extends string = string, C extends string = string, H = {}>(
+  handlers: Handlers<P, D, M, C> & H & { [N in Exclude<keyof H, keyof Handlers>]: never },
+): H & Operator<P, D, M, C>;
 
 /**
  * Makes the operators of several controllers, each by its name in the manifest: `operators({ webpage: { … }, theme: { … } })`. Give

@@ -26,6 +26,8 @@ export interface Facts {
   primary?: object;
   /** Other primaries in the cache. */
   primaries?: object[];
+  /** The sources of the controller. Others are refused then, as the daemon refuses them; without it, one that nothing is known of is empty. */
+  sources?: string[];
   /** Objects that belong to the primary, by source. */
   secondaries?: Record<string, object | object[]>;
   /** Things of the primary outside of the cluster, by source and id. */

@@ -5,7 +5,7 @@ import { within } from "./imports/native.js";
 
 const KNOWN = [
   "controller", "beside", "retry", "nextImminent", "primaryDeleted", "finalStateUnknown", "timeLeft", "settings", "config", "now",
-  "primary", "primaries", "secondaries", "things", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
+  "primary", "primaries", "sources", "secondaries", "things", "unrelated", "indexes", "memos", "expectation", "workflows", "workflowHasRun", "dependents", "refuse",
   "registered", "refuseSources",
 ];
 

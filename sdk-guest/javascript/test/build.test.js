@@ -41,6 +41,22 @@ test("a component exports what its author registers, its description, and no mor
   assert.deepEqual(exported("page.wasm"), ["reconciler", "dependent", "description"]);
 });
 
+test("what is built of the same stays the same, and what is not as it was built is built anew", () => {
+  const built = (text, ...options) => {
+    const { status, stderr } = capstan({ "same.js": text }, "build", "same.js", ...options);
+    assert.deepEqual([status, stderr], [0, ""]);
+    return readFileSync(join(folder, "same.wasm"));
+  };
+  const [one, other] = [1, 2].map((number) => `import { operator } from "@capstan/guest";\nexport default operator({ reconcile: () => ({ reschedule: ${number} }) });`);
+  const first = built(one);
+  assert.ok(built(one).equals(first));
+  assert.ok(!built(other).equals(first), "its text is another one");
+  const second = built(one);
+  assert.ok(!built(one, "--opt-size").equals(second), "it is built otherwise");
+  writeFileSync(join(folder, "same.wasm"), Buffer.concat([second, Buffer.from([0])]));
+  assert.notDeepEqual(built(one).at(-1), 0, "somebody has changed it");
+});
+
 test("TypeScript and packages are taken in, and several controllers are told", () => {
   const files = {
     "node_modules/colours/package.json": '{ "name": "colours", "type": "module", "main": "index.js" }',

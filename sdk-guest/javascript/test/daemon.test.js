@@ -45,6 +45,15 @@ test("the cache answers by place and selection", () => {
   });
 });
 
+test("a source that the controller does not have is refused if the test says which it has", () => {
+  const daemon = new Daemon({ sources: ["settings"], secondaries: { configs: [] } });
+  const missing = { reason: "missing", message: 'no source is called "setings"; there are: configs, settings' };
+  assert.deepEqual(daemon.run(() => [secondary("settings"), secondaries("configs")]), [undefined, []]);
+  for (const ask of [() => secondary("setings"), () => secondaries("setings"), () => cache.get("setings", { name: "a" })]) {
+    assert.throws(() => daemon.run(ask), missing);
+  }
+});
+
 test("one object is found by relation or name", () => {
   caches().run(() => {
     assert.deepEqual(secondary("deployment"), { kind: "Deployment" });

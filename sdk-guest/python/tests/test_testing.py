@@ -113,6 +113,16 @@ class TheCaches(unittest.TestCase):
             page = configs.related().page(limit=2)
             self.assertEqual((len(page.items), configs.related().page(after=page.next).next), (2, None))
 
+    def test_a_source_that_the_controller_does_not_have_is_refused_if_the_test_says_which_it_has(self) -> None:
+        asks = [lambda: secondary("setings"), lambda: secondaries("setings"), lambda: cache.source("setings").named("a")]
+        with Run(sources=["settings"], secondaries={"configs": []}):
+            self.assertEqual((secondary("settings"), secondaries("configs")), (None, []))
+            for ask in asks:
+                with self.assertRaises(CallError) as raised:
+                    ask()
+                text = 'no source is called "setings"; there are: configs, settings'
+                self.assertEqual((raised.exception.reason, raised.exception.message), ("missing", text))
+
     def test_things_outside_of_the_cluster_are_those_of_the_primary(self) -> None:
         with Run(PAGE, things={"domains": {"b": {"id": "b"}, "a": "any JSON"}, "one": {"1": {"id": 1}}}):
             self.assertEqual(secondaries("domains"), ["any JSON", {"id": "b"}])

@@ -294,7 +294,7 @@ pub struct Met {
 }
 
 impl Met {
-    /// Adds a detail of 16 KiB at most, which is found in the result of the workflow.
+    /// Adds a detail of 16 KiB at most, which is found in the result of the workflow. A text is shown in the status as well.
     pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
         self.detail = some(&detail)?;
         Ok(self)

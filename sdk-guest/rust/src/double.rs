@@ -29,15 +29,15 @@ pub(crate) mod cache {
     use super::state;
 
     pub(crate) fn find_all(query: &Query) -> Result<Page, CallError> {
-        state(|state| state.objects.page(query))
+        state(|state| state.known(&query.place).and_then(|objects| objects.page(query)))
     }
 
     pub(crate) fn find_one(place: &Place) -> Result<Option<String>, CallError> {
-        state(|state| state.objects.one(place))
+        state(|state| state.known(place).and_then(|objects| objects.one(place)))
     }
 
     pub(crate) fn find_named(place: &Place, key: &ObjectKey) -> Result<Option<String>, CallError> {
-        state(|state| Ok(state.objects.named(place, key)))
+        state(|state| Ok(state.known(place)?.named(place, key)))
     }
 }
 

@@ -30,6 +30,7 @@ use crate::memo::Lifetime;
 use crate::operations::Mode;
 use crate::workflow::{NodeResult, WorkflowResult};
 use crate::{ObjectRef, Reason};
+use contract::cache::Place;
 use contract::operations::WriteOptions;
 use contract::types::CallError;
 
@@ -177,6 +178,12 @@ impl Run {
     /// An event for the primary is waiting already.
     pub fn next_imminent(mut self) -> Self {
         self.0.next_imminent = true;
+        self
+    }
+
+    /// Says that the controller has a source of this name. Once one is named, those that nothing is known of are refused, as the daemon refuses them.
+    pub fn source(mut self, name: &str) -> Self {
+        self.0.objects.declare(name);
         self
     }
 
@@ -338,6 +345,12 @@ impl State {
             refusals: Vec::new(),
             random: 0,
         }
+    }
+
+    /// Returns the caches for a question about a place, unless it is none.
+    pub(crate) fn known(&self, place: &Place) -> Result<&objects::Objects, CallError> {
+        self.objects.knows(place, &self.registered)?;
+        Ok(&self.objects)
     }
 
     /// Returns the next of a sequence that looks like chance.

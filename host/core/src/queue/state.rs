@@ -77,6 +77,8 @@ pub(super) struct Taken {
     pub(super) key: ObjectRef,
     /// The retry state; `None` on a fresh run.
     pub(super) retry: Option<RetryInfo>,
+    /// The number of runs in a row before it that failed for an outage of the API server.
+    pub(super) outages: u32,
     /// The deletion, if the run is about it.
     pub(super) deletion: Option<Deletion>,
 }

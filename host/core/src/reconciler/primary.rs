@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde_json::json;
 
 use super::controller::Controller;
 use super::verdicts::Verdict;
 use super::{finalizer, outcome};
 use crate::budget::Budget;
-use crate::cluster::{self, Reason, Write};
+use crate::cluster::{self, Reason, Verb, Write};
 use crate::object::{Object, Version};
 use crate::writes;
 
@@ -49,6 +50,7 @@ impl Controller {
             tracing::debug!("the primary has been made again meanwhile: what was to be written was for the former one");
             return Ok(None);
         }
+        let upon = now.as_ref().map_or_else(|| primary.version(), Object::version);
         let slot: Arc<str> = if write.target.subresource.is_some() { "(status)" } else { "(object)" }.into();
         let document = self.hash(&write.verb.body());
         if let (Some(applied), Some(now)) = (&applied, now) {
@@ -69,7 +71,15 @@ impl Controller {
         }
         // DT-4
         let shows_secret = self.spec.status_shows_secret();
-        let written = self.cluster.write(Write { shows_secret, ..write }).await;
+        let write = Write { shows_secret, ..write };
+        let written = match self.cluster.write(write.clone()).await {
+            // What its kind does not have would be dropped (FV-1).
+            Err(error) if error.is_misfit() && error.fields.is_empty() => match merged(write, upon, budget) {
+                Some(merged) => self.cluster.write(merged).await.map_err(|_| error),
+                None => Err(error),
+            },
+            written => written,
+        };
         let written = written.map_err(|error| if shows_secret { error.hushed() } else { error });
         let Some(object) = written? else {
             return Ok(None);
@@ -174,4 +184,17 @@ impl Controller {
             }
         }
     }
+}
+
+/// Returns a merge patch for an apply of a status, by which one that does not fit its schema any more is put right (`UC-2`). `None` for what
+/// is none; nor would a list of conditions be merged.
+fn merged(write: Write, upon: Version, budget: &Mutex<Budget>) -> Option<Write> {
+    let Verb::Apply { body, manager, .. } = write.verb else {
+        return None;
+    };
+    let is_status = write.target.subresource.as_deref() == Some("status");
+    let read = budget.lock().read(&body).ok().filter(|_| is_status)?;
+    let status = read.get("status").filter(|status| status.get("conditions").is_none())?;
+    let body = json!({ "metadata": { "resourceVersion": upon.to_string() }, "status": status }).to_string();
+    Some(Write { verb: Verb::MergePatch { body, manager }, ..write })
 }

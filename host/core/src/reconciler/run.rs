@@ -44,6 +44,8 @@ pub(super) struct Run {
     pub(crate) budget: Mutex<Budget>,
     /// True if the API server was away at a request of this run, or has not shown what was written.
     outage: AtomicBool,
+    /// True if that was more than requests at which it has failed itself.
+    away: AtomicBool,
     /// How long it asked to be left alone then, at the longest.
     left_alone: Mutex<Option<Duration>>,
     /// When what it does now is given up, if that is known.
@@ -95,6 +97,7 @@ impl Run {
             recalled: AtomicU32::new(0),
             budget: Mutex::new(budget),
             outage: AtomicBool::new(false),
+            away: AtomicBool::new(false),
             left_alone: Mutex::default(),
             until: Mutex::default(),
             asker_gone: AtomicBool::new(false),
@@ -151,7 +154,8 @@ impl Run {
         if let Err(error) = &answer
             && error.is_outage()
         {
-            self.missed_server();
+            self.outage.store(true, Ordering::Relaxed);
+            self.away.fetch_or(!error.is_fault(), Ordering::Relaxed);
             let mut left_alone = self.left_alone.lock();
             *left_alone = error.retry_after.max(*left_alone);
         }
@@ -166,6 +170,12 @@ impl Run {
     /// Remembers that the API server was away when something was needed of it.
     pub(super) fn missed_server(&self) {
         self.outage.store(true, Ordering::Relaxed);
+        self.away.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the API server was there all the time, and has failed at requests of this run.
+    pub(super) fn met_faults(&self) -> bool {
+        self.outage.load(Ordering::Relaxed) && !self.away.load(Ordering::Relaxed)
     }
 
     /// Takes in that something is not known: while it is what was just written, the run fails for that, and not by its component.
@@ -413,5 +423,9 @@ impl Cluster for Run {
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         self.controller.cluster.scope(gvk)
+    }
+
+    fn is_down(&self) -> bool {
+        self.controller.cluster.is_down()
     }
 }

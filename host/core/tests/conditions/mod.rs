@@ -109,6 +109,18 @@ async fn a_dependent_that_is_not_ready_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_component_says_of_a_condition_that_is_not_met_is_shown() {
+    // SC-1
+    const ENOUGH: &str =
+        "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap, readyPostcondition: { export: enough } } } }";
+    let exports = &[Interface::Reconciler, Interface::Dependent, Interface::Condition];
+    let mut bench = bench(Script { exports, ..Script::default() }, ENOUGH);
+    bench.page(json!({ "uid": "page" }));
+    bench.run().await;
+    assert_eq!(bench.message("Ready"), "not ready: cm (1 of 2)");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_shows_until_a_run_succeeds_and_the_last_attempt_says_so() {
     // SC-1
     let denied = plain(WriteVerb::Create(
@@ -338,6 +350,72 @@ async fn conditions_that_can_not_be_written_use_up_no_attempt_of_a_good_run() {
     bench.page(json!({ "uid": "page" }));
     bench.server.failures.lock().push(unavailable(Reason::Unreachable, 503));
     assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Unhandled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_fails_at_again_and_again_for_one_primary_is_told_and_an_outage_is_not() {
+    // EP-34, SC-1
+    let failed = ["Ready=False/RunFailed", "Progressing=True/Retrying", "Degraded=True/RunFailed"];
+    let (own, outage) = ((Reason::Unreachable, 500), (Reason::Unreachable, 503));
+    for (what, runs, (reason, code), down, told) in [
+        ("it may be over soon", 2, own, false, false),
+        ("the third time", 3, own, false, true),
+        ("it fails for everybody", 3, own, true, false),
+        ("it is away", 3, outage, false, false),
+        ("it is busy", 3, (Reason::Busy, 429), false, false),
+    ] {
+        let script = Script { reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() };
+        let mut bench = bench(script, "retry: { maxAttempts: 1 }");
+        bench.page(json!({ "uid": "page" }));
+        bench.server.down.store(down, Ordering::Relaxed);
+        for _ in 0..runs {
+            bench.server.failures.lock().push(unavailable(reason, code));
+            assert_eq!(bench.run().await.0, Finished::Failed(queue::Failure::Outage), "{what}: no attempt is used up");
+        }
+        let expected = if told { strings(&failed) } else { Vec::new() };
+        assert_eq!((bench.conditions(), bench.published.lock().len()), (expected, usize::from(told)), "{what}");
+        bench.run().await;
+        assert_eq!(bench.conditions(), READY, "{what}");
+    }
+    // What is failed at as well is no proof that others are answered.
+    let script = Script { reconcile: status(r#"{"status":{"ok":true}}"#), ..Script::default() };
+    let mut bench = bench(script, "");
+    bench.page(json!({ "uid": "page" }));
+    for failures in [1, 1, 2] {
+        bench.server.failures.lock().extend((0..failures).map(|_| unavailable(Reason::Unreachable, 500)));
+        bench.run().await;
+    }
+    assert_eq!((bench.conditions(), bench.published.lock().len()), (strings(&[]), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_come_where_nothing_can_be_applied_to_what_is_there_and_those_of_others_stay() {
+    // SC-3
+    let mut bench = bench(failing(Failure::new(Cause::Returned, "no theme")), "");
+    let mut page = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "page" }, "status": { "n": 3 } });
+    page["status"]["conditions"] = json!([{ "type": "Own", "status": "True" }]);
+    let page = bench.server.put(&bench.controller.spec.primary.clone(), page);
+    bench.pages.apply(Watch::Applied(page));
+    bench.server.failures.lock().push(Error::new(Reason::Rejected, 500, "to smd typed: .status.n: expected string"));
+    assert_eq!(bench.writes().await, strings(&[STATUS, STATUS]));
+    let all = bench.conditions();
+    assert!(all.contains(&"Own=True/".to_owned()) && all.contains(&"Ready=False/RunFailed".to_owned()), "{all:?}");
+    assert_eq!(bench.live()["status"]["n"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_status_that_does_not_fit_its_schema_any_more_is_put_right_by_one_that_does() {
+    // UC-2
+    let misfit = || Error::new(Reason::Rejected, 500, "failed to create typed live object");
+    for (failures, finished) in [(1, DONE), (2, Finished::Failed(queue::Failure::Unhandled))] {
+        let script = Script { reconcile: status(r#"{"status":{"n":"3"}}"#), ..Script::default() };
+        let mut bench = bench(script, "");
+        bench.page(json!({ "uid": "page" }));
+        bench.server.failures.lock().extend((0..failures).map(|_| misfit()));
+        assert_eq!(bench.run().await.0, finished);
+        let ready = if failures == 1 { "Ready=True/Succeeded" } else { "Ready=False/RunFailed" };
+        assert_eq!((bench.live()["status"]["n"] == "3", &*bench.conditions()[0]), (failures == 1, ready));
+    }
 }
 
 #[tokio::test(start_paused = true)]

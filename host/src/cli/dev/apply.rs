@@ -57,6 +57,11 @@ impl Applier {
         Ok(names)
     }
 
+    /// Has these files applied again, as if they had changed.
+    pub(super) fn forget(&mut self, files: &[PathBuf]) {
+        self.applied.retain(|file, _| !files.contains(file));
+    }
+
     async fn one(&self, file: &Path, gvk: Gvk, object: Value) -> anyhow::Result<String> {
         let scope = self.served(&gvk).await.with_context(|| format!("apply {}", file.display()))?;
         let defined = defined(&object);

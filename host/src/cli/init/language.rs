@@ -104,7 +104,7 @@ const TYPESCRIPT: Facts = Facts {
     types: Some("npx capstan-js types src/operator.ts"),
     crd: CRD,
     steps: steps!("typescript"),
-    files: files!("typescript": "src/operator.ts" "test/operator.test.ts" "package.json" "tsconfig.json" ".npmrc" ".gitignore"),
+    files: files!("typescript": "src/operator.ts" "test/operator.test.ts" "test/tsconfig.json" "package.json" "tsconfig.json" ".npmrc" ".gitignore"),
     sdk: "javascript",
 };
 

@@ -44,9 +44,9 @@ export class World {
   config = { get: () => JSON.stringify(this.facts.config ?? {}) };
 
   cache = {
-    findAll: (query) => this.objects.page(query),
-    findOne: (place) => this.objects.one(place),
-    findNamed: (place, key) => this.objects.named(place, key),
+    findAll: (query) => this.objects.page(this.#known(query.place) && query),
+    findOne: (place) => this.objects.one(this.#known(place)),
+    findNamed: (place, key) => this.objects.named(this.#known(place), key),
   };
 
   operations = {
@@ -130,6 +130,15 @@ export class World {
       return hex.replace(/^(.{8})(.{4})(.{3})(.{3})(.{12})$/, "$1-$2-4$3-8$4-$5");
     },
   };
+
+  /** Returns a place, which is a source of the controller if the test says which there are. */
+  #known(place) {
+    const { sources, secondaries, things, unrelated } = this.facts;
+    if (!sources || place.tag !== "source") return place;
+    const names = new Set([sources, ...[secondaries, things, unrelated, this.registered].map((by) => Object.keys(by ?? {}))].flat());
+    if (names.has(place.val)) return place;
+    throw refusal("missing", `no source is called ${JSON.stringify(place.val)}; there are: ${[...names].sort().join(", ")}`);
+  }
 
   #now() {
     return new Date(this.facts.now ?? "2026-01-31T12:00:00Z");

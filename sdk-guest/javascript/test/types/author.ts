@@ -63,6 +63,20 @@ inferred.desired.service;
 // @ts-expect-error: there is no such dependent.
 inferred.desired.servcie;
 
+// What is written is what tests call: its answers, and what it takes.
+const written = operator({
+  reconcile: (page: WebPage) => ({ status: { areWeGood: page.spec.html !== "" } }),
+  desired: { configmap: (page: WebPage) => ({ data: { html: page.spec.html } }) },
+  condition: { there: (page: WebPage) => ({ met: page.spec.html !== "", detail: "1 of 2" }) },
+});
+const page: WebPage = { apiVersion: "v1", kind: "WebPage", metadata: { name: "a" }, spec: { html: "" } };
+const areWeGood: boolean = written.reconcile(page).status.areWeGood;
+const html: string = written.desired.configmap(page).data.html;
+const detail: string = written.condition.there(page).detail;
+memo.run.set("written", [areWeGood, html, detail]);
+// @ts-expect-error: nothing is called so.
+operator({ reconcile: (page: WebPage) => ({ status: { areWeGood: page.spec.html !== "" } }), reconsile() {} });
+
 // Without types, anything goes.
 operator({ reconcile: (page) => ({ status: { seen: page.anything.at.all } }) });
 

@@ -113,7 +113,7 @@ class Met:
     met: bool
     """True if the condition is met."""
     detail: Any = None
-    """Found in the result of the workflow; anything that is JSON."""
+    """Found in the result of the workflow; anything that is JSON. A text is shown in the status as well."""
 
 
 @dataclass(frozen=True)

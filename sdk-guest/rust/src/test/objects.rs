@@ -17,6 +17,8 @@ use crate::{Match, ObjectRef, Reason};
 pub(crate) struct Objects {
     all: Vec<(Home, Value)>,
     indexes: BTreeMap<(String, String), BTreeSet<String>>,
+    /// The sources that the controller has, if the test says which.
+    sources: Option<BTreeSet<String>>,
 }
 
 /// Where an object is known.
@@ -37,6 +39,28 @@ pub(crate) enum Home {
 impl Objects {
     pub(crate) fn add(&mut self, home: Home, object: Value) {
         self.all.push((home, object));
+    }
+
+    pub(crate) fn declare(&mut self, source: &str) {
+        self.sources.get_or_insert_default().insert(source.to_owned());
+    }
+
+    /// Refuses a source that the controller does not have, if the test says which it has.
+    pub(crate) fn knows(&self, place: &Place, registered: &BTreeMap<String, Value>) -> Result<(), CallError> {
+        let (Some(declared), Place::Source(wanted)) = (&self.sources, place) else {
+            return Ok(());
+        };
+        let used = self.all.iter().filter_map(|(home, _)| match home {
+            Home::Secondary(source) | Home::Unrelated(source) | Home::Thing(source, _) => Some(source),
+            Home::Primaries | Home::Written => None,
+        });
+        let names: BTreeSet<_> = declared.iter().chain(used).chain(registered.keys()).map(String::as_str).collect();
+        if names.contains(wanted.as_str()) {
+            return Ok(());
+        }
+        let names: Vec<_> = names.into_iter().collect();
+        let message = format!("no source is called {wanted:?}; there are: {}", names.join(", "));
+        Err(CallError { reason: Reason::Missing, code: 0, message })
     }
 
     pub(crate) fn index(&mut self, index: &str, key: &str, name: &str) {

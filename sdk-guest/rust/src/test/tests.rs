@@ -743,6 +743,25 @@ fn one_object_is_found_by_relation_or_name() {
 }
 
 #[test]
+fn a_source_that_the_controller_does_not_have_is_refused_if_the_test_says_which_it_has() {
+    with(Run::new().source("settings").secondary("configs", config_map("a", "web")), || {
+        assert_eq!(secondary("settings"), Ok(None));
+        assert!(secondary("configs").is_ok_and(|found| found.is_some()));
+        let asked = cache::source("setings");
+        for refused in [
+            secondary("setings").map(|_| ()),
+            secondaries("setings").map(|_| ()),
+            asked.named::<Value>(None, "a").map(|_| ()),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.reason(), Some(Reason::Missing));
+            let text = r#"no source is called "setings"; there are: configs, settings"#;
+            assert!(error.message().contains(text), "{}", error.message());
+        }
+    });
+}
+
+#[test]
 fn a_wrong_question_says_what_is_wrong() {
     with(caches(), || {
         assert_eq!(secondary("configs").unwrap_err().reason(), Some(Reason::Ambiguous));

@@ -235,7 +235,8 @@ impl Entry {
             self.flight = Flight::Run;
             self.renewed = false;
         }
-        Taken { key, retry: self.retry(policy), deletion }
+        let outages = self.history.as_ref().map_or(0, |history| history.outages);
+        Taken { key, retry: self.retry(policy), outages, deletion }
     }
 
     /// Ends a run that was under way when the queue was stopped. Its outcome is ignored, except that our finalizer

@@ -42,7 +42,7 @@ class Run:
     """A run of a controller: what the daemon knows before, what was asked of it meanwhile.
 
     primary: the primary of the run. controller: the controller's name. beside: the call belongs to no run, as those of `validate`, `poll` and the
-    like; the methods for these see to that themselves. secondaries: for each source the objects that belong to the
+    like; the methods for these see to that themselves. sources: those of the controller; others are refused then, as the daemon refuses them. secondaries: for each source the objects that belong to the
     primary, one or several. things: for each source outside of the cluster those of the primary, by id. unrelated: for each source those that do not. primaries: the other primaries. indexes: for each index and
     key the names of objects. config: the plugin's `config`. settings: the settings in force. retry, primary_deleted,
     final_state_unknown, next_imminent, time_left (in seconds): see `capstan.context`. expectation: what is expected of the primary. memos: for each lifetime the values that are kept.
@@ -67,6 +67,7 @@ class Run:
         *,
         controller: str = "test",
         beside: bool = False,
+        sources: Sequence[str] | None = None,
         secondaries: Several | None = None,
         unrelated: Several | None = None,
         things: Mapping[str, Mapping[str, Any]] | None = None,
@@ -102,6 +103,7 @@ class Run:
             configured=config or {},
             in_force=settings or _settings(controller),
             objects=Objects(secondaries or {}, unrelated or {}, known, indexes or {}, things or {}),
+            sources=None if sources is None else {*sources, *(secondaries or {}), *(unrelated or {}), *(things or {})},
             primary=primary,
             clock=now,
             workflows=dict(workflows or {}),

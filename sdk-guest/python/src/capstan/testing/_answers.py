@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 from capstan import _json
 from capstan._json import Object
-from capstan.cache import Place, Query
+from capstan.cache import Place, Query, Source
 from capstan.context import RunInfo
 from capstan.errors import CallError
 from capstan.expectations import Expectation
@@ -63,6 +64,7 @@ class Answers:
     configured: Object
     in_force: Object
     objects: Objects
+    sources: set[str] | None
     primary: Object | None
     clock: datetime
     workflows: dict[str | None, WorkflowResult]
@@ -101,13 +103,23 @@ class Answers:
     # === cache ===
 
     def find_all(self, query: Query) -> tuple[list[str], str | None]:
+        self._known(query.place)
         return self.objects.page(query)
 
     def find_one(self, place: Place) -> str | None:
+        self._known(place)
         return self.objects.one(place)
 
     def find_named(self, place: Place, namespace: str | None, name: str) -> str | None:
+        self._known(place)
         return self.objects.named(place, namespace, name)
+
+    def _known(self, place: Place) -> None:
+        if self.sources is None or not isinstance(place, Source):
+            return
+        names = self.sources | set(self.registered)
+        if place.name not in names:
+            raise CallError("missing", f"no source is called {json.dumps(place.name)}; there are: {', '.join(sorted(names))}")
 
     # === operations ===
 
