@@ -164,13 +164,17 @@ impl Wanted {
     /// Replaces what files said.
     fn heed(&mut self, files: &[&File]) -> Result<(), String> {
         let paths: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
-        let others = self.operators.iter().filter(|operator| !paths.contains(operator.origin.file()));
-        let mut operators: Vec<Operator> = others.cloned().collect();
+        let is_other = |operator: &Operator| !paths.contains(operator.origin.file());
+        let others: Vec<&Operator> = self.operators.iter().filter(|operator| is_other(operator)).collect();
+        let mut new = Vec::new();
         for file in files {
-            operators.extend(file.content.as_ref().map_err(String::clone)?.iter().cloned());
+            new.extend(file.content.as_ref().map_err(String::clone)?);
         }
-        manifest::check_together(&operators).map_err(|errors| errors.to_string())?;
-        self.operators = operators;
+        // Those that stay were compared with each other once they came: what is new is compared alone, as this is done for each file.
+        manifest::check_beside(&others, &new).map_err(|errors| errors.to_string())?;
+        let new: Vec<Operator> = new.into_iter().cloned().collect();
+        self.operators.retain(is_other);
+        self.operators.extend(new);
         Ok(())
     }
 }
