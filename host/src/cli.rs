@@ -2,6 +2,7 @@
 
 pub mod approve;
 pub mod args;
+mod beside;
 pub mod check;
 pub mod component;
 pub mod crd;

@@ -20,6 +20,11 @@ pub fn raise() {
     }
 }
 
+/// Returns how many files may be open once that has been raised; `None`: as many as are wanted.
+pub fn most() -> Option<u64> {
+    raised(&getrlimit(Resource::Nofile)).current
+}
+
 /// Returns the limit that there should be; `None` in it is no limit.
 fn raised(limit: &Rlimit) -> Rlimit {
     let most = limit.maximum.map_or(ENOUGH, |hard| hard.min(ENOUGH));

@@ -35,6 +35,7 @@ mod memory;
 mod packing;
 mod page;
 pub mod pool;
+mod starts;
 mod state;
 
 pub use list_watch::{Scope, Selectors};

@@ -46,6 +46,7 @@ mod registration;
 mod settings;
 mod unique;
 mod units;
+mod watches;
 
 pub use ceilings::{Ceiling, Ceilings};
 pub use clusters::Remote;
@@ -72,8 +73,9 @@ pub use plugin::{Capabilities, Grant, Instances, Isolation, Limits, OnSwap, Perm
 pub use polls::External;
 pub use raw::{schema, schema_of_ceilings, schema_of_defaults};
 pub use registration::Registration;
-pub use unique::{Origin, check_together, is_object_path, object_path};
+pub use unique::{Origin, check_beside, check_together, is_object_path, object_path};
 pub use units::{Bytes, Time, duration, size};
+pub use watches::{MOST_SELECTED, MOST_WATCHES};
 
 /// One operator: a document of kind `Operator`.
 #[derive(Clone, Debug, PartialEq)]
@@ -238,7 +240,7 @@ pub struct ServiceAccount {
 }
 
 /// Which namespaces are watched (`IN-1`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Namespaces {
     /// All of them, by one cluster-wide watch.
     All,
@@ -251,10 +253,12 @@ pub enum Namespaces {
 }
 
 /// Namespaces by what they are labelled with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selected {
     /// The label selector.
     pub selector: Arc<str>,
+    /// The most that may be watched (`NS-6`).
+    pub most: usize,
     /// Those that it selects; `None`: that is not known, as in a manifest.
     pub found: Option<Arc<BTreeSet<Arc<str>>>>,
 }
@@ -372,7 +376,7 @@ impl Namespaces {
     /// Returns what is not known yet: the selector, if it is not known what it selects.
     pub fn unknown(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Selected(Selected { selector, found: None }) => Some(selector),
+            Self::Selected(Selected { selector, found: None, .. }) => Some(selector),
             Self::All | Self::Own | Self::Listed(_) | Self::Selected(_) => None,
         }
     }

@@ -171,15 +171,17 @@ impl Wanted {
     /// Replaces what files said.
     fn heed(&mut self, files: &[&File]) -> Result<(), String> {
         let paths: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
-        let mut said: Vec<&Operator> = Vec::new();
-        for file in files {
-            said.extend(file.content.as_ref().map_err(String::clone)?);
-        }
         let is_other = |operator: &Operator| !paths.contains(operator.origin.file());
-        let others = self.operators.iter().filter(|operator| is_other(operator));
-        manifest::check_together(others.chain(said.iter().copied())).map_err(|errors| errors.to_string())?;
+        let others: Vec<&Operator> = self.operators.iter().filter(|operator| is_other(operator)).collect();
+        let mut new = Vec::new();
+        for file in files {
+            new.extend(file.content.as_ref().map_err(String::clone)?);
+        }
+        // Those that stay were compared with each other once they came: what is new is compared alone, as this is done for each file.
+        manifest::check_beside(&others, &new).map_err(|errors| errors.to_string())?;
+        let new: Vec<Operator> = new.into_iter().cloned().collect();
         self.operators.retain(is_other);
-        self.operators.extend(said.into_iter().cloned());
+        self.operators.extend(new);
         Ok(())
     }
 }

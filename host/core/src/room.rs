@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -26,12 +26,18 @@ type Tell = Box<dyn FnOnce() -> bool + Send>;
 pub struct Holding {
     room: Room,
     plugin: Arc<str>,
+    /// Whose that is; `None`: its own.
+    owners: Option<Owners>,
     bytes: u64,
     /// What it has beyond the pool.
     excess: u64,
     /// It lasts longer than a call.
     lasting: bool,
 }
+
+/// Those who share something that takes memory, such as a cache: who has many of these has no more by right than who has one.
+#[derive(Clone, Debug, Default)]
+pub struct Owners(Arc<Mutex<Vec<Arc<str>>>>);
 
 /// So much any holding may have beyond the pool, in bytes, and an eighth of what it has.
 const EXCESS: u64 = 64 << 10;
@@ -72,6 +78,30 @@ pub enum Error {
     },
 }
 
+// === impl Owners ===
+
+impl Owners {
+    /// Returns all of them.
+    pub fn all(&self) -> Vec<Arc<str>> {
+        self.0.lock().clone()
+    }
+
+    /// Whether this is one of them.
+    pub fn has(&self, owner: &Arc<str>) -> bool {
+        self.0.lock().contains(owner)
+    }
+
+    /// Adds one more. Returns false if it is there already.
+    pub fn add(&self, owner: &Arc<str>) -> bool {
+        let mut owners = self.0.lock();
+        let new = !owners.contains(owner);
+        if new {
+            owners.push(Arc::clone(owner));
+        }
+        new
+    }
+}
+
 // === impl Room ===
 
 impl Room {
@@ -90,9 +120,18 @@ impl Room {
         self.1.subscribe()
     }
 
+    /// Returns the pool, which knows whose a plugin is.
+    fn state(&self, plugin: &Arc<str>, owners: Option<&Owners>) -> MutexGuard<'_, State<Tell>> {
+        let mut state = self.0.lock();
+        if let Some(owners) = owners {
+            state.belongs(plugin, &owners.0.lock());
+        }
+        state
+    }
+
     /// Returns an empty holding for a plugin.
     pub fn holding(&self, plugin: &Arc<str>) -> Holding {
-        Holding { room: self.clone(), plugin: Arc::clone(plugin), bytes: 0, excess: 0, lasting: false }
+        Holding { room: self.clone(), plugin: Arc::clone(plugin), owners: None, bytes: 0, excess: 0, lasting: false }
     }
 }
 
@@ -112,6 +151,13 @@ impl fmt::Debug for Room {
 // === impl Holding ===
 
 impl Holding {
+    /// Returns this one, empty, as that of something which is not its own.
+    #[must_use]
+    pub fn of(mut self, owners: &Owners) -> Self {
+        self.owners = Some(owners.clone());
+        self
+    }
+
     /// Returns this one, empty, as that of something that lasts longer than a call.
     #[must_use]
     pub fn lasting(mut self) -> Self {
@@ -125,7 +171,7 @@ impl Holding {
     /// [`Error::TooMuch`] at once, [`Error::UsedUp`] at the deadline.
     pub async fn grow(&mut self, bytes: u64, deadline: Instant) -> Result<(), Error> {
         let mut ask = {
-            let mut state = self.room.0.lock();
+            let mut state = self.room.state(&self.plugin, self.owners.as_ref());
             let total = state.total();
             if self.bytes.saturating_add(bytes) > total {
                 return Err(Error::TooMuch { bytes, total });
@@ -155,7 +201,7 @@ impl Holding {
     /// were taken.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let had = {
-            let mut state = self.room.0.lock();
+            let mut state = self.room.state(&self.plugin, self.owners.as_ref());
             if self.lasting { state.take_lasting(&self.plugin, bytes) } else { state.take(&self.plugin, bytes) }
         };
         if had {
@@ -166,7 +212,7 @@ impl Holding {
 
     /// Takes `bytes` more, even beyond the bound.
     pub fn grow_anyway(&mut self, bytes: u64) {
-        let mut state = self.room.0.lock();
+        let mut state = self.room.state(&self.plugin, self.owners.as_ref());
         state.hand_out(&self.plugin, bytes);
         if self.lasting {
             state.lasts(&self.plugin, bytes, 0);

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use capstan_core::manifest::{
-    Ceilings, Controller, Defaults, OnStartError, parse, parse_object, parse_with, schema, schema_of_ceilings,
-    schema_of_defaults,
+    Ceilings, Controller, Defaults, Errors, Namespaces, OnStartError, Operator, parse, parse_object, parse_with,
+    schema, schema_of_ceilings, schema_of_defaults,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -61,13 +61,80 @@ fn what_a_plugin_may_have_at_once_is_capped_and_told() {
 
 /// Returns what is told of an operator that is an object of the cluster, with these things in the `spec` of its controller `web`, or beside that.
 fn told_of(controller: &Value, spec: &Value) -> String {
+    read(controller, spec).unwrap_err().to_string()
+}
+
+/// Reads that operator.
+fn read(controller: &Value, spec: &Value) -> Result<Operator, Errors> {
     let mut web = json!({ "plugin": "p", "primary": { "apiVersion": "v1", "kind": "ConfigMap" } });
     json_patch::merge(&mut web, controller);
     let mut all =
         json!({ "plugins": { "p": { "component": { "oci": "a.example/b:1" } } }, "controllers": { "web": web } });
     json_patch::merge(&mut all, spec);
     let object = json!({ "metadata": { "name": "web" }, "spec": all });
-    parse_object(&object, Path::new("operators/web"), &Defaults::default()).unwrap_err().to_string()
+    parse_object(&object, Path::new("operators/web"), &Defaults::default())
+}
+
+const SHARD: &str = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')";
+
+#[test]
+fn an_operator_has_no_more_watches_of_single_namespaces_than_others_can_bear() {
+    // NS-6
+    let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+    let sources = |count: usize, more: &Value| -> Value {
+        let mut informer = json!({ "apiVersion": "v1", "kind": "Secret", "shared": false });
+        json_patch::merge(&mut informer, more);
+        (0..count).map(|n| (format!("s{n}"), json!({ "informer": informer }))).collect::<Map<_, _>>().into()
+    };
+    let few = json!({ "namespaces": ["a"] });
+    let dependents = json!({ "dependents": {
+        "one": { "apiVersion": "v1", "kind": "ConfigMap" }, "two": { "apiVersion": "v1", "kind": "ConfigMap" },
+        "three": { "apiVersion": "v1", "kind": "Secret" },
+    } });
+    let selector = json!({ "selector": "a=b" });
+    // Primaries, sources and one for each kind of dependents.
+    for (controller, watches, most) in [
+        (json!({ "namespaces": names(500), "sources": sources(4, &json!({})) }), Some(2500), None),
+        (json!({ "namespaces": names(500), "sources": sources(3, &json!({})) }), None, None),
+        (json!({ "namespaces": names(500), "sources": sources(4, &few) }), None, None),
+        (json!({ "namespaces": names(500), "workflow": dependents, "sources": sources(1, &json!({})) }), None, None),
+        (
+            json!({ "namespaces": names(500), "workflow": dependents, "sources": sources(2, &json!({})) }),
+            Some(2500),
+            None,
+        ),
+        (json!({ "sources": sources(64, &json!({ "namespaces": names(32) })) }), Some(2048), None),
+        (json!({ "sources": sources(64, &json!({})) }), None, None),
+        (json!({ "namespaces": selector, "sources": sources(3, &json!({})) }), None, Some(500)),
+        (json!({ "namespaces": selector, "sources": sources(9, &json!({})) }), None, Some(200)),
+    ] {
+        let told = watches.map(|watches| format!("found {watches} watches of single namespaces"));
+        match told {
+            Some(told) => {
+                let text = told_of(&controller, &json!({}));
+                assert!(text.contains(&told), "{told}: {text}");
+            }
+            None => {
+                let operator = read(&controller, &json!({})).unwrap_or_else(|errors| panic!("{errors}"));
+                let found = match &operator.controllers["web"].namespaces {
+                    Namespaces::Selected(selected) => Some(selected.most),
+                    Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => None,
+                };
+                assert_eq!(found, most);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_selects_primaries_is_bounded_over_all_controllers_of_an_operator() {
+    // LC-3
+    let selector = (0..2000).map(|n| format!("a!=v{n}")).collect::<Vec<_>>().join(",");
+    let web =
+        json!({ "plugin": "p", "primary": { "apiVersion": "v1", "kind": "ConfigMap" }, "labelSelector": selector });
+    let controllers: Map<String, Value> = (0..5).map(|n| (format!("c{n}"), web.clone())).collect();
+    let text = told_of(&json!({}), &json!({ "controllers": controllers }));
+    assert!(text.contains("bytes of selectors of primaries; expected at most 65536 in one operator"), "{text}");
 }
 
 #[test]
@@ -85,6 +152,12 @@ fn an_operator_with_very_many_mistakes_is_refused_in_few_words() {
         (0..10_000).map(|number| (field(number), value.clone())).collect::<Map<_, _>>().into()
     };
     let plugin = |fields: Value| json!({ "plugins": { "p": fields } });
+    let with_match = |matching: Value| {
+        let mut with = maps(1, &[]);
+        with["workflow"]["dependents"][&format!("a{}", name(0))]["match"] = matching;
+        with
+    };
+    let finalizers: Vec<_> = (0..65).map(|number| format!("a.dev/f{number}")).collect();
     let long = json!({ "x".repeat(300_000): vec![0; 1000] });
     let texts: Map<String, Value> = (0..2000).map(|n| (name(n), "${dependents.unknown}".into())).collect();
     let mut templated = maps(1000, &[]);
@@ -103,6 +176,17 @@ fn an_operator_with_very_many_mistakes_is_refused_in_few_words() {
         (json!({}), json!({ "clusters": many(&name, json!({})) }), "found 10000 clusters"),
         (json!({}), plugin(json!({ "capabilities": { "internal": names(1000) } })), "found 1000 hosts"),
         (json!({}), plugin(json!({ "capabilities": { "kubernetes": vec![json!({}); 1000] } })), "found 1000 entries"),
+        (
+            json!({ "fieldSelector": vec!["a=b"; 5000].join(",") }),
+            json!({}),
+            "found 19999 bytes; expected at most 16384",
+        ),
+        (json!({ "labelSelector": vec!["a=b"; 5000].join(",") }), json!({}), "a selector has at most 16384 bytes"),
+        (json!({ "shardSelector": vec![SHARD; 500].join("||") }), json!({}), "bytes; expected at most 16384"),
+        (json!({ "namespaces": names(501) }), json!({}), "found 501 namespaces; expected at most 500"),
+        (json!({ "finalizers": { "formerly": finalizers } }), json!({}), "found 65 finalizers; expected at most 64"),
+        (json!({ "standalone": many(&name, json!({ "dependents": {} })) }), json!({}), "found 10000 workflows"),
+        (with_match(json!({ "generic": { "ignore": vec!["/a"; 65] } })), json!({}), "found 65 pointers"),
         (json!({}), plugin(json!({ "config": long })), "names of fields that are too long"),
         (json!({}), plugin(json!({ "instances": "x".repeat(300_000) })), "found `xxx"),
     ] {

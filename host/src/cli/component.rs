@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use super::beside;
 use crate::cli::args::Component;
 
 /// What a core module calls its system, for which the adapter stands in.
@@ -21,9 +22,7 @@ pub fn run(args: &Component) -> anyhow::Result<ExitCode> {
     let Component { parts, output } = args;
     let component = join(parts).with_context(|| format!("make a component of {}", parts.display()))?;
     // Written in one go: a daemon may be reading the old one.
-    let next = output.with_added_extension("next");
-    fs::write(&next, component).with_context(|| format!("write {}", next.display()))?;
-    fs::rename(&next, output).with_context(|| format!("write {}", output.display()))?;
+    beside::write(output, &component)?;
     Ok(ExitCode::SUCCESS)
 }
 

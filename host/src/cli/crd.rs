@@ -1,7 +1,6 @@
 //! `capstan crd`: writes the `CustomResourceDefinition` that an author's types come to, or says where the file differs from it.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use capstan_core::schema::{drift, typed};
 use serde_json::Value;
 
 use crate::cli::args::Crd;
+use crate::cli::beside;
 use crate::cli::dev::build::asked;
 use crate::cli::dev::project::{FILE, Project};
 use crate::cli::objects::placed;
@@ -104,9 +104,7 @@ fn write(file: &Path, command: &str, made: &[Value]) -> anyhow::Result<bool> {
     }
     let texts: Result<Vec<_>, _> = made.iter().map(serde_yaml::to_string).collect();
     let text = format!("{}\n{}", origin(command), texts?.join("---\n"));
-    let next = file.with_extension("yaml.new");
-    fs::write(&next, text).with_context(|| format!("write {}", next.display()))?;
-    fs::rename(&next, file).with_context(|| format!("write {}", file.display()))?;
+    beside::write(file, text.as_bytes())?;
     Ok(true)
 }
 
@@ -169,6 +167,8 @@ fn versions(definition: &Value) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const TYPES: &str = r#"{ "apiVersion": "sample.dev/v1", "kind": "Page", "schema": { "type": "object", "properties": { "spec": { "type": "object", "properties": { "name": { "type": "string", "maxLength": 63 } } } } } }"#;

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use capstan_core::rbac;
 
 use crate::cli::args::Init;
+use crate::cli::beside;
 use crate::cli::crd;
 use language::{COMMON, Template, facts, find, sdk};
 
@@ -94,7 +95,7 @@ fn make(folder: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
         let path = folder.join(file);
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent).with_context(|| format!("create folder {}", parent.display()))?;
-        fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        beside::write(&path, text.as_bytes())?;
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! `capstan pull`: gets a component from a registry.
 
-use std::fs::{self, File};
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use capstan_core::registry::{Failure, Kind};
 
+use super::beside::Beside;
 use super::registry::resolved;
 use crate::cli::args::Pull;
 use crate::read;
@@ -19,22 +19,16 @@ use crate::registry::{Resolved, Session};
 pub async fn run(args: &Pull) -> anyhow::Result<ExitCode> {
     let Pull { reference, output, registry, mirrors } = args;
     // Written in one go: a daemon may be reading the old one.
-    let next = output.with_added_extension("next");
     let pull = async |mut session: Session, resolved: Resolved| {
         // What a mirror has sent before is not whole.
-        let mut file = File::create(&next)
-            .map_err(|error| Failure::new(Kind::Wrong, format!("write {}: {error}", next.display())))?;
+        let (beside, mut file) =
+            Beside::begin(output).map_err(|error| Failure::new(Kind::Wrong, format!("{error:#}")))?;
         session.blob(&resolved.artifact.layer, &mut file).await?;
-        Ok(resolved.digest)
+        Ok((beside, resolved.digest))
     };
     let asked = (registry, &*mirrors.registry_mirrors);
-    let pulled = resolved(asked, reference, ("pull", read::COMPONENT), pull).await;
-    if pulled.is_err() {
-        // It is not whole, and in nobody's way if it stays.
-        drop(fs::remove_file(&next));
-    }
-    let digest = pulled?;
-    fs::rename(&next, output).with_context(|| format!("write {}", output.display()))?;
+    let (beside, digest) = resolved(asked, reference, ("pull", read::COMPONENT), pull).await?;
+    beside.done()?;
     writeln!(std::io::stdout(), "{}", reference.at(&digest)).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }

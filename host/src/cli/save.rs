@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use capstan_core::registry::layout::{self, Listed, Signatures};
 use capstan_core::registry::{Digest, Failure, Kind, Reference};
 use capstan_core::text;
 
+use super::beside::Beside;
 use super::registry::{failed, one_user, resolved, with_signatures};
 use crate::cli::args::Save;
 use crate::read;
@@ -43,28 +44,23 @@ pub async fn run(args: &Save) -> anyhow::Result<ExitCode> {
         components.push(Box::pin(resolved(asked, reference, ("save", read::COMPONENT), find)).await?);
     }
     // Written in one go: nobody takes half of it for the whole.
-    let next = output.with_added_extension("next");
-    let written = Box::pin(write(&next, &mut components)).await;
-    if written.is_err() {
-        // It is not whole, and in nobody's way if it stays.
-        drop(fs::remove_file(&next));
-    }
-    written?;
-    fs::rename(&next, output).with_context(|| format!("write {}", output.display()))?;
+    let (beside, file) = Beside::begin(output)?;
+    Box::pin(write(output, file, &mut components)).await?;
+    beside.done()?;
     let said: String = components.iter().map(Component::shown).collect();
     std::io::stdout().write_all(text::lines(&said).as_bytes()).context("write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn write(file: &Path, components: &mut [Component<'_>]) -> anyhow::Result<()> {
-    let writing = || format!("write {}", file.display());
+async fn write(output: &Path, file: File, components: &mut [Component<'_>]) -> anyhow::Result<()> {
+    let writing = || format!("write {}", output.display());
     let listed: Vec<_> = components.iter().flat_map(Component::listed).collect();
     let mut seen = BTreeSet::new();
     let listed: Vec<_> = listed
         .into_iter()
         .filter(|listed| seen.insert((listed.name.clone(), listed.descriptor.digest.clone())))
         .collect();
-    let out = BufWriter::new(File::create(file).with_context(writing)?);
+    let out = BufWriter::new(file);
     let mut writer = Writer::begin(out, &listed).with_context(writing)?;
     // What several have is there once.
     let mut there = BTreeSet::new();

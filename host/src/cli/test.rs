@@ -3,7 +3,6 @@
 mod case;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,6 +17,7 @@ use capstan_core::schema::{Definition, definitions};
 use capstan_core::text;
 use tokio::time::Instant;
 
+use super::beside;
 use crate::cli::args::Test;
 use crate::cli::dev::project::{self, Project};
 use crate::cli::{crd, objects};
@@ -146,7 +146,7 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
     let found = Expected::of(played);
     if bless {
         let file = case.expected_file();
-        fs::write(&file, found.text()?).with_context(|| format!("write {}", file.display()))?;
+        beside::write(&file, found.text()?.as_bytes())?;
         return Ok(Verdict::Blessed(found.ended));
     }
     Ok(match expected {
@@ -173,6 +173,7 @@ fn difference(expected: &str, found: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
 
     use capstan_core::guest::{Answer, Call, Context, Failure, Interface, PrimaryUpdate, Session, UpdateControl};
@@ -297,6 +298,17 @@ spec:
         fs::write(place.case().join("primary.yaml"), PRIMARY.replace("hello", "bye")).unwrap();
         let wrong = place.play(false).await;
         assert!(wrong.contains("-      text: hello\n+      text: bye\n"), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn what_is_expected_is_written_into_the_case_wherever_a_link_leads() {
+        let place = Place::new(&[("primary.yaml", PRIMARY)]);
+        let elsewhere = place.0.path().join("elsewhere");
+        fs::write(&elsewhere, "another's").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, place.case().join("expected.yaml")).unwrap();
+        assert_eq!(place.play(true).await, "");
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "another's");
+        assert!(place.expected().contains("runs: 2"));
     }
 
     #[tokio::test]

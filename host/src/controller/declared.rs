@@ -175,8 +175,10 @@ impl Declared {
 
     /// Returns the clusters that it uses.
     pub(super) fn sites(&self, environment: &Environment) -> Sites {
-        let own = Site { api: Arc::clone(&environment.api), pool: environment.pool.clone() };
-        let others = self.others.values().map(|other| (Arc::clone(&other.id), other.site.clone()));
+        let site = |api: &Arc<ApiServer>, pool: &Pool| Site { api: Arc::clone(api), pool: pool.of(&self.operator) };
+        let own = site(&environment.api, &environment.pool);
+        let others = self.others.values();
+        let others = others.map(|other| (Arc::clone(&other.id), site(&other.site.api, &other.site.pool)));
         let within = self.within_ceiling(environment).map(|within| {
             let mut fields = BTreeMap::<_, String>::new();
             for (field, gvk) in fields_of_kinds(&self.spec) {

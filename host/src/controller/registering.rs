@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capstan_core::cluster;
 use capstan_core::guest::{CallError, CallReason, Guest};
-use capstan_core::manifest;
+use capstan_core::manifest::{self, MOST_WATCHES};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::Queue;
 use capstan_core::source::Source;
@@ -146,6 +146,7 @@ impl Registrar {
             self.sites.kind(&KindAt::of(&bounds.spec, bounds.spec.cluster.as_ref(), gvk)).await.map_err(away)?;
         }
         let planned = self.plan(&bounds, &name, &declared)?;
+        self.has_room(&planned)?;
         let rights = self.rights(&planned).await?;
         let (by_account, ends) = (rights.is_some(), self.ends(&planned, rights, revoke));
         let source = Source::new(planned.spec.clone()).charging(|| self.guest.lasting()).beside(&self.primaries);
@@ -171,6 +172,18 @@ impl Registrar {
         let planned = plan::registered(spec, (name, declared), &kinds, &self.home, &self.faults);
         bounds.permit(&planned, declared.namespaces.is_some())?;
         Ok(planned)
+    }
+
+    /// Checks that the operator has no more watches of single namespaces with a source than a manifest may declare (`NS-6`).
+    fn has_room(&self, planned: &Planned) -> Result<(), CallError> {
+        let (more, known) = (planned.places().flatten().count(), self.pool.watches());
+        if more > 0 && known + more > MOST_WATCHES {
+            let message = format!(
+                "the operator has {known} watches of single namespaces, and the source would have {more} more; expected at most {MOST_WATCHES} in all"
+            );
+            return Err(CallError::new(CallReason::Exhausted, message));
+        }
+        Ok(())
     }
 
     /// Joins an informer for a source.

@@ -19,9 +19,6 @@ use crate::client::Kind;
 use crate::informer::pool::Subscription;
 use crate::informer::{PageSize, Scope, Selectors, State, Subscriber};
 
-/// The most namespaces that a selector may select: each is watched by itself, for each kind.
-const MOST: usize = 500;
-
 /// From one change of what is watched to the next, at least.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -48,6 +45,8 @@ pub(super) async fn follow(handle: Arc<Handle>, environment: Arc<Environment>) {
         if watching.as_ref().map(|watching| &watching.at) != wanted.as_ref().map(|(at, _)| at) {
             handle.unselected.send_replace(None);
             watching = wanted.map(|(at, declared)| Watching::begin(at, &declared, (&handle, &environment)));
+        } else if let (Some(watching), Some((at, _))) = (&mut watching, wanted) {
+            watching.at = at;
         }
         let next = async {
             match &mut watching {
@@ -181,16 +180,16 @@ impl Watching {
         }
         let names: BTreeSet<Arc<str>> =
             subscription.cache.list().iter().map(|namespace| Arc::clone(&namespace.key().name)).collect();
-        Some(within_bounds(names))
+        Some(within_bounds(names, self.at.most))
     }
 }
 
 /// Returns the namespaces if they are not too many to be watched one by one.
-fn within_bounds(names: BTreeSet<Arc<str>>) -> Found {
+fn within_bounds(names: BTreeSet<Arc<str>>, most: usize) -> Found {
     let (found, names) = (names.len(), Arc::new(names));
-    if found > MOST {
+    if found > most {
         let why = format!(
-            "it selects {found} namespaces, and at most {MOST} can be watched one by one; select fewer, or watch `all`"
+            "it selects {found} namespaces, and at most {most} can be watched one by one; select fewer, or watch `all`"
         );
         return Err((why, Some(names)));
     }
@@ -218,11 +217,12 @@ mod tests {
 
     #[test]
     fn no_more_namespaces_are_selected_than_can_be_watched_one_by_one() {
-        // NS-5
+        // NS-5, NS-6
         let names = |count: usize| (0..count).map(|n| format!("n{n}").into()).collect::<BTreeSet<Arc<str>>>();
-        assert_eq!(within_bounds(names(MOST)).map(|names| names.len()).ok(), Some(MOST));
+        assert_eq!(within_bounds(names(500), 500).map(|names| names.len()).ok(), Some(500));
+        assert!(within_bounds(names(500), 499).is_err());
         let why = "it selects 501 namespaces, and at most 500 can be watched one by one; select fewer, or watch `all`";
-        let found = within_bounds(names(MOST + 1));
+        let found = within_bounds(names(501), 500);
         assert_eq!(
             found.map_err(|(why, named)| (why, named.map(|named| named.len()))),
             Err((why.to_owned(), Some(501)))

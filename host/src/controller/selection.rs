@@ -20,11 +20,13 @@ pub(super) struct Selection {
 }
 
 /// What is selected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct At {
     /// The cluster; none: that of the daemon.
     pub(super) remote: Option<Remote>,
     pub(super) selector: Arc<str>,
+    /// The most that may be watched (`NS-6`).
+    pub(super) most: usize,
 }
 
 // === impl Selection ===
@@ -66,13 +68,20 @@ impl Selection {
     }
 }
 
+impl PartialEq for At {
+    /// Whether the same is selected, however many of it may be watched.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.remote, &self.selector) == (&other.remote, &other.selector)
+    }
+}
+
 impl At {
     pub(super) fn of(declared: &Declared) -> Option<Self> {
         let spec = &declared.spec;
         match &spec.namespaces {
-            Namespaces::Selected(Selected { selector, .. }) => {
+            Namespaces::Selected(Selected { selector, most, .. }) => {
                 let remote = spec.cluster.as_ref().and_then(|cluster| spec.remotes.get(cluster)).cloned();
-                Some(Self { remote, selector: Arc::clone(selector) })
+                Some(Self { remote, selector: Arc::clone(selector), most: *most })
             }
             Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => None,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capstan_core::cache::Writer;
-use capstan_core::room::Room;
+use capstan_core::room::{Owners, Room};
 
 use crate::client::transit::Transit;
 
@@ -57,9 +57,10 @@ impl Memory {
         self.each
     }
 
-    /// Returns the writer of the cache of an informer, which counts for `account`, and for `share` in its cluster.
-    pub(super) fn writer(&self, account: &Arc<str>, share: &Arc<str>) -> Writer {
-        let writer = Writer::bounded(self.each).sharing(self.all.holding(account));
+    /// Returns the writer of the cache of an informer, which counts for `account`, and for `share` in its cluster. The operators that share it
+    /// are its owners: one with many accounts has no more by right than one with a single one.
+    pub(super) fn writer(&self, account: &Arc<str>, share: &Arc<str>, owners: &Owners) -> Writer {
+        let writer = Writer::bounded(self.each).sharing(self.all.holding(account).of(owners));
         match &self.here {
             None => writer,
             Some(here) => writer.sharing(self.others.holding(account)).sharing(here.holding(share)),
@@ -92,23 +93,46 @@ mod tests {
         writer.cache().bytes() >> 20
     }
 
+    fn owner(name: &str) -> Owners {
+        let owners = Owners::default();
+        owners.add(&name.into());
+        owners
+    }
+
+    #[test]
+    fn an_operator_with_very_many_namespaces_leaves_others_memory_for_their_objects() {
+        let memory = Memory::new(1 << 30, 64 << 20);
+        let mut writers = Vec::new();
+        for number in 0..500 {
+            let account = format!("namespace n{number}").into();
+            let mut writer = memory.writer(&account, &account, &owner("hog"));
+            filled(&mut writer);
+            writers.push(writer);
+        }
+        let taken: usize = writers.iter().map(|writer| writer.cache().bytes() >> 18).sum();
+        assert!(taken <= 240, "{taken} quarters of a MiB");
+        let mut other = memory.writer(&"pages".into(), &"pages".into(), &owner("other"));
+        assert!(filled(&mut other) >= 1);
+    }
+
     #[test]
     fn other_clusters_have_a_part_of_the_memory_for_caches_and_leave_the_rest_to_the_daemons_own() {
         // CU-1
         let memory = Memory::new(1 << 30, 32 << 20);
         let clusters = ["edge", "far", "off"].map(|name| (memory.of_other(), Arc::from(name)));
-        let mut writers: Vec<_> = clusters.iter().map(|(memory, name)| memory.writer(name, &"maps".into())).collect();
+        let mut writers: Vec<_> =
+            clusters.iter().map(|(memory, name)| memory.writer(name, &"maps".into(), &owner("edges"))).collect();
         let taken: Vec<_> = writers.iter_mut().map(filled).collect();
         assert!(taken[0] == 5 && taken.iter().all(|taken| (1..=8).contains(taken)), "{taken:?}");
         assert!(taken.iter().sum::<usize>() <= 16, "{taken:?}");
-        let mut own = memory.writer(&"maps".into(), &"maps".into());
+        let mut own = memory.writer(&"maps".into(), &"maps".into(), &owner("own"));
         assert!(filled(&mut own) >= 8, "{own:?}");
         // Several watches of one cluster have no more than one.
         let (whole, name) = (Memory::new(1 << 30, 32 << 20), "edge".into());
         let (edge, far) = (whole.of_other(), whole.of_other());
-        let mut several = ["maps", "secrets", "pods"].map(|share| edge.writer(&name, &share.into()));
+        let mut several = ["maps", "secrets", "pods"].map(|share| edge.writer(&name, &share.into(), &owner("edges")));
         let taken: usize = several.iter_mut().map(filled).sum();
         assert!((5..=8).contains(&taken), "{taken}");
-        assert!(filled(&mut far.writer(&"far".into(), &"maps".into())) >= 4);
+        assert!(filled(&mut far.writer(&"far".into(), &"maps".into(), &owner("far"))) >= 4);
     }
 }

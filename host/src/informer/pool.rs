@@ -3,27 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use capstan_core::cache::Cache;
 use capstan_core::object::{Gvk, ObjectRef};
+use capstan_core::room::Owners;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::joining::Join;
 use super::kept::{Kept, Need};
+use super::starts::{Life, NO_FILES, Starts};
 use super::{Informer, Memory, Scope, Shared, State, Subscriber, aside};
 use crate::client::{ApiServer, Kind};
+use crate::descriptors;
 use crate::metrics::Metrics;
 use crate::watchdog::named;
 
-/// The informers of one cluster. A clone is another handle of the same pool.
+/// How long after it could not begin for want of files an informer tries again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// The informers of one cluster, as one operator wants them. A clone is another handle of the same pool.
 #[derive(Clone)]
-pub struct Pool(Arc<Inner>);
+pub struct Pool(Arc<Inner>, Arc<str>);
 
 struct Inner {
     api: Arc<ApiServer>,
@@ -36,11 +44,11 @@ struct Inner {
     running: Mutex<Running>,
 }
 
-#[derive(Default)]
 struct Running {
     /// By what they watch, and what that is called: a kind that was made anew may be another.
     informers: BTreeMap<(Scope, Kind), Entry>,
     tasks: JoinSet<()>,
+    starts: Starts,
     /// The number of the last member.
     number: u64,
 }
@@ -51,6 +59,12 @@ struct Entry {
     members: usize,
     /// Those of them who need it no more, but may again.
     resting: usize,
+    /// The operators that want it.
+    owners: Owners,
+    /// When it begins.
+    begins: watch::Sender<Instant>,
+    /// The operator for which it is counted, as a watch of a single namespace that has begun.
+    counted: Option<Arc<str>>,
     /// Ends it alone.
     stop: CancellationToken,
 }
@@ -89,7 +103,15 @@ pub struct Subscription {
 impl Pool {
     /// Returns a pool without informers; they end with `stop` at the latest. They run on the runtime that this is called on.
     pub fn new(api: Arc<ApiServer>, metrics: Arc<Metrics>, memory: Memory, stop: CancellationToken) -> Self {
-        Self(Arc::new(Inner { api, metrics, runtime: Handle::current(), stop, memory, running: Mutex::default() }))
+        let starts = Starts::new(descriptors::most());
+        let running = Mutex::new(Running { informers: BTreeMap::new(), tasks: JoinSet::new(), starts, number: 0 });
+        Self(Arc::new(Inner { api, metrics, runtime: Handle::current(), stop, memory, running }), Arc::default())
+    }
+
+    /// Returns the same pool for an operator: its informers begin at a bounded rate, and are waited for by nobody else's (`NS-6`).
+    #[must_use]
+    pub fn of(&self, operator: &Arc<str>) -> Self {
+        Self(Arc::clone(&self.0), Arc::clone(operator))
     }
 
     /// Adds a subscriber to an informer and starts it if it does not run yet. If it does, the subscriber is told of all
@@ -120,8 +142,8 @@ impl Pool {
 
     /// Keeps an informer going for somebody who needs this, and starts it if it does not run yet; nobody is told of what it sees.
     pub fn keep(&self, scope: &Scope, kind: &Kind, need: Need) -> Subscription {
-        let (subscription, stop) = self.0.admit((scope, kind), need);
-        self.start(&subscription.shared, stop);
+        let (subscription, life) = self.0.admit((scope, kind), need, &self.1);
+        self.start(&subscription.shared, life);
         subscription
     }
 
@@ -138,22 +160,34 @@ impl Pool {
     /// Counts a subscriber in, and begins to tell it.
     fn begin(&self, scope: &Scope, kind: &Kind, subscriber: Subscriber) -> (Subscription, Option<Join>) {
         let need = Need::of(subscriber.source.spec());
-        let (subscription, stop) = self.0.admit((scope, kind), need);
+        let (subscription, life) = self.0.admit((scope, kind), need, &self.1);
         let Subscription { shared, number, .. } = &subscription;
         let join = shared.subscribe(*number, subscriber);
-        self.start(shared, stop);
+        self.start(shared, life);
         (subscription, join)
     }
 
     /// Starts an informer if it does not run yet.
-    fn start(&self, shared: &Arc<Shared>, stop: CancellationToken) {
-        let Self(inner) = self;
+    fn start(&self, shared: &Arc<Shared>, mut life: Life) {
+        let Self(inner, _) = self;
         // Taken once, by the first member.
         let writer = shared.writer.lock().take();
         if let Some(writer) = writer {
             let server = (Arc::clone(&inner.api), inner.memory.transit(shared.scope().account()));
             let informer = Informer::new(Arc::clone(shared), server, writer);
-            let informing = named(format!("the informer of {}", shared.scope()), informer.run(stop));
+            let (pool, there) = (Arc::downgrade(inner), Arc::clone(shared));
+            let may = move || pool.upgrade().is_some_and(|pool| pool.running.lock().begin(&there));
+            let waits = Arc::clone(shared);
+            let run = async move {
+                while life.begun().await {
+                    if may() {
+                        return informer.run(life.stop).await;
+                    }
+                    waits.set(State::Failing(NO_FILES.to_owned()));
+                    life.begins_in(AGAIN);
+                }
+            };
+            let informing = named(format!("the informer of {}", shared.scope()), run);
             let mut running = inner.running.lock();
             running.tasks.spawn_on(informing, &inner.runtime);
         }
@@ -174,6 +208,14 @@ impl Pool {
                 entry.shared.list_again();
             }
         }
+    }
+
+    /// Returns how many informers of single namespaces its operator has.
+    pub fn watches(&self) -> usize {
+        let running = self.0.running.lock();
+        let has =
+            |((scope, _), entry): &(&(Scope, Kind), &Entry)| scope.namespace.is_some() && entry.owners.has(&self.1);
+        running.informers.iter().filter(has).count()
     }
 
     /// Returns how each informer is.
@@ -200,14 +242,14 @@ impl Pool {
 }
 
 impl Inner {
-    /// Counts a member in, and returns what ends the informer.
-    fn admit(self: &Arc<Self>, which: (&Scope, &Kind), need: Need) -> (Subscription, CancellationToken) {
+    /// Counts a member in, and returns when the informer begins, and what ends it.
+    fn admit(self: &Arc<Self>, which: (&Scope, &Kind), need: Need, operator: &Arc<str>) -> (Subscription, Life) {
         let mut running = self.running.lock();
         // Those that have ended since are let go.
         while running.tasks.try_join_next().is_some() {}
         running.number += 1;
         let number = running.number;
-        let entry = running.entry(which, self);
+        let entry = running.entry(which, operator, self);
         entry.members += 1;
         if entry.shared.kept.add(number, &need) {
             entry.shared.list_again();
@@ -224,15 +266,44 @@ impl Inner {
             need,
             rests: false,
         };
-        (subscription, entry.stop.clone())
+        (subscription, Life { begins: entry.begins.subscribe(), later: None, stop: entry.stop.clone() })
+    }
+}
+
+impl Entry {
+    /// Whether its turn is still to come.
+    fn waits(&self, now: Instant) -> bool {
+        let begins = *self.begins.borrow();
+        begins > now
     }
 }
 
 impl Running {
-    fn entry(&mut self, (scope, kind): (&Scope, &Kind), inner: &Inner) -> &mut Entry {
-        let id = (scope.clone(), kind.clone());
-        self.informers.entry(id.clone()).or_insert_with(|| {
-            let writer = inner.memory.writer(&scope.account(), &scope.share());
+    /// Counts an informer as one that begins, if it may: for the first of those that want it which may. One that nobody wants any more is told to
+    /// end elsewhere.
+    fn begin(&mut self, shared: &Arc<Shared>) -> bool {
+        let Self { informers, starts, .. } = self;
+        let single = shared.scope().namespace.is_some();
+        let entry = informers.get_mut(&shared.id).filter(|entry| single && Arc::ptr_eq(&entry.shared, shared));
+        let Some(entry) = entry else {
+            return true;
+        };
+        entry.counted = entry.owners.all().into_iter().find(|operator| starts.begin(operator));
+        entry.counted.is_some()
+    }
+
+    fn entry(&mut self, (scope, kind): (&Scope, &Kind), operator: &Arc<str>, inner: &Inner) -> &mut Entry {
+        let (id, now) = ((scope.clone(), kind.clone()), Instant::now());
+        let Self { informers, starts, .. } = self;
+        let known = informers.get(&id).filter(|entry| entry.owners.add(operator) && entry.waits(now));
+        if let Some(entry) = known {
+            let sooner = starts.next(operator, now);
+            entry.begins.send_modify(|begins| *begins = sooner.min(*begins));
+        }
+        informers.entry(id.clone()).or_insert_with(|| {
+            let owners = Owners::default();
+            owners.add(operator);
+            let writer = inner.memory.writer(&scope.account(), &scope.share(), &owners);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {
                 id,
@@ -250,7 +321,16 @@ impl Running {
                 repack: Notify::new(),
                 metrics: inner.metrics.informers.of(&kind, namespace, scope.cluster.as_deref()),
             };
-            Entry { shared: Arc::new(shared), members: 0, resting: 0, stop: inner.stop.child_token() }
+            let begins = watch::Sender::new(starts.next(operator, now));
+            Entry {
+                shared: Arc::new(shared),
+                members: 0,
+                resting: 0,
+                owners,
+                begins,
+                counted: None,
+                stop: inner.stop.child_token(),
+            }
         })
     }
 }
@@ -334,7 +414,10 @@ impl Drop for Subscription {
         }
         if entry.members == 0 {
             entry.stop.cancel();
-            running.informers.remove(&self.shared.id);
+            let entry = running.informers.remove(&self.shared.id);
+            if let Some(operator) = entry.and_then(|entry| entry.counted) {
+                running.starts.end(&operator);
+            }
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             self.pool.metrics.informers.forget(&kind, namespace, scope.cluster.as_deref());
         }
@@ -345,7 +428,6 @@ impl Drop for Subscription {
 pub(super) mod tests {
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
 
     use capstan_core::cache::Writer;
     use capstan_core::object::fields::Fields;
@@ -353,7 +435,7 @@ pub(super) mod tests {
     use capstan_core::source::filter::Filter;
     use capstan_core::source::{Role, Source, Spec, Trigger};
     use tokio::runtime;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::super::list_watch::tests::end_of_list;
     use super::super::{Item, PageSize, Selectors, take};
@@ -567,6 +649,28 @@ pub(super) mod tests {
         assert_eq!((pool.states().len(), other.is_filled()), (1, true));
         drop(other);
         assert_eq!(pool.states().len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_very_many_informers_holds_up_nobody_elses_nor_those_that_others_want_too() {
+        // NS-6
+        let (client, asked) = scripted(|_| Answer(Some(200), vec![Step::Comes(end_of_list(1)), Step::Silent]));
+        let (api, stop) = (ApiServer::new(client, Managers::default()), CancellationToken::new());
+        let pool = Pool::new(Arc::new(api), Arc::default(), Memory::new(1 << 20, u64::MAX), stop);
+        let scope =
+            |namespace: String| Scope { namespace: Some(namespace.into()), ..super::super::list_watch::tests::scope() };
+        let keep = |pool: &Pool, name: String| pool.keep(&scope(name), &config_maps(), Need::all(Fields::whole()));
+        pool.0.running.lock().starts = Starts::new(None);
+        let [hog, other] = ["hog", "other"].map(|operator| pool.of(&operator.into()));
+        let mut members: Vec<_> = (0..1000).map(|n| keep(&hog, format!("n{n}"))).collect();
+        members.extend(["own".to_owned(), "n999".to_owned()].map(|name| keep(&other, name)));
+        sleep(Duration::from_millis(1)).await;
+        let listed = || members.iter().filter(|member| member.is_filled()).count();
+        let [.., last, own, common] = members.as_slice() else { panic!("no members") };
+        assert!(listed() < 210 && own.is_filled() && common.is_filled() && last.is_filled(), "{}", listed());
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!((listed(), asked.lock().len()), (1002, 1001));
+        assert_eq!([hog.watches(), other.watches(), pool.watches()], [1000, 2, 0]);
     }
 
     #[tokio::test(start_paused = true)]

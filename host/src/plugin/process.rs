@@ -196,7 +196,7 @@ impl Shared {
     async fn begin(&self) -> Result<Process, String> {
         let not = |error: io::Error| format!("the plugin's process could not be started: {error}");
         let (ours, theirs) = Socket::pair().map_err(not)?;
-        let child = self.spawn(theirs.into()).map_err(not)?;
+        let child = self.spawn(theirs.into()).await.map_err(not)?;
         let id = child.id();
         self.counters.process();
         ours.set_nonblocking(true).map_err(not)?;
@@ -235,9 +235,11 @@ impl Shared {
         }
     }
 
-    fn spawn(&self, socket: OwnedFd) -> io::Result<Child> {
+    async fn spawn(&self, socket: OwnedFd) -> io::Result<Child> {
+        let mut command = command::of(&self.command)?;
         // The code is only to be read.
-        command::of(&self.command)?.stdin(socket).stdout(self.code.try_clone()?).spawn()
+        command.stdin(socket).stdout(self.code.try_clone()?);
+        command::start(command, &self.runtime).await
     }
 
     fn tell_of(&self, walls: &[confine::Wall]) {
@@ -421,7 +423,7 @@ fn verdict(plugin: &str, status: io::Result<ExitStatus>, words: &str) -> String 
         Err(error) => error.to_string(),
         Ok(status) => match (status.code(), status.signal()) {
             (_, Some(signal)) => match Signal::from_named_raw(signal) {
-                Some(Signal::KILL) => "signal 9, as the system sends it for want of memory".to_owned(),
+                Some(Signal::KILL) => "signal 9, from the system for want of memory, or from somebody else".to_owned(),
                 _ => format!("signal {signal}"),
             },
             (code, None) => format!("exit status {}", code.unwrap_or_default()),
@@ -473,7 +475,11 @@ mod tests {
     fn how_a_process_ended_is_told_with_its_last_words() {
         let told = |status: i32, words: &str| verdict("web/page", Ok(ExitStatus::from_raw(status)), words);
         for (status, words, expected) in [
-            (9, "", "the process of web/page has ended (signal 9, as the system sends it for want of memory)"),
+            (
+                9,
+                "",
+                "the process of web/page has ended (signal 9, from the system for want of memory, or from somebody else)",
+            ),
             (
                 6,
                 "panicked\nERROR all is lost",

@@ -25,7 +25,7 @@ struct Beside {
 
 impl Beside {
     fn finalizing(&self) -> Finalizing<'_> {
-        Finalizing { spec: &self.spec, name: Some(&self.finalizer), uses: self.uses }
+        Finalizing::new(&self.spec, Some(&self.finalizer), self.uses)
     }
 }
 
@@ -87,12 +87,14 @@ impl Supervisor {
 
     /// Refuses controllers that would take away the finalizers of others, or lose theirs to them.
     fn shares_none(&self, own: &[Beside], beside: &[Beside]) -> Result<(), Refusal> {
-        for (number, one) in own.iter().enumerate() {
+        let finalizing: Vec<_> = own.iter().chain(beside).map(|beside| (beside, beside.finalizing())).collect();
+        let (own, beside) = finalizing.split_at(own.len());
+        for (number, (one, finalizing)) in own.iter().enumerate() {
             let kind = self.environment.api.known(&one.spec.primary);
             let place = Where { scope: kind.map(|kind| kind.scope), own: Some(&self.environment.home.own) };
             // Those of the same version are compared, too.
-            for other in beside.iter().chain(own.iter().take(number)) {
-                let Some(clash) = one.finalizing().clash(other.finalizing(), place) else { continue };
+            for (other, its) in beside.iter().chain(own.iter().take(number)) {
+                let Some(clash) = finalizing.clash(its, place) else { continue };
                 let finalizer = if clash == Clash::Formerly { &other.finalizer } else { &one.finalizer };
                 let whose = format!("controller {} of operator {}", other.spec.name, other.operator);
                 let name = &one.spec.name;

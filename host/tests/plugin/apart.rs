@@ -99,7 +99,7 @@ async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() 
     assert_eq!(failure.cause, Cause::Trap);
     assert_eq!(
         failure.message,
-        "the process of test/guest has ended (signal 9, as the system sends it for want of memory)"
+        "the process of test/guest has ended (signal 9, from the system for want of memory, or from somebody else)"
     );
     // What had an instance there has lost it; what comes now has another process.
     assert_eq!(idle.reconcile("").await.unwrap_err(), failure);
@@ -108,6 +108,30 @@ async fn a_process_that_is_killed_costs_its_runs_and_the_next_one_has_another() 
     assert_ne!(process(&plugin), first);
     let usage = plugin.usage();
     assert_eq!((usage.processes_started, usage.traps), (2, 2));
+}
+
+#[test]
+fn a_process_outlives_the_thread_on_which_it_was_asked_for() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).thread_keep_alive(Duration::from_millis(1)).enable_all().build().unwrap();
+    let task = runtime.spawn(async {
+        let plugin = apart(&reconciler(WORKFLOW, IF_TOLD), Limits::default()).await;
+        let thread = PathBuf::from("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
+        // Another thread takes the place of this one meanwhile, which has nothing to do any more afterwards.
+        tokio::task::block_in_place(|| {
+            let (tell, told) = std::sync::mpsc::channel();
+            tokio::spawn(async move { tell.send(()) });
+            told.recv().unwrap();
+        });
+        (plugin, thread)
+    });
+    runtime.block_on(async {
+        let (plugin, thread) = task.await.unwrap();
+        let first = process(&plugin);
+        until("the thread has ended", || !thread.exists()).await;
+        assert_eq!(plugin.open(script()).reconcile("").await, nth(1));
+        assert_eq!((process(&plugin), plugin.usage().processes_started), (first, 1));
+    });
 }
 
 #[tokio::test]
@@ -217,7 +241,10 @@ async fn a_process_that_does_not_come_up_is_told_with_its_last_words() {
     for (command, expected) in [
         (r"printf 'no\nway' >&2; exit 3", r"the process of test/guest has ended (exit status 3): no\nway"),
         ("printf 'ABCDEFGH' >&0; exit 0", "the process of test/guest has ended (exit status 0)"),
-        ("kill -9 $$", "the process of test/guest has ended (signal 9, as the system sends it for want of memory)"),
+        (
+            "kill -9 $$",
+            "the process of test/guest has ended (signal 9, from the system for want of memory, or from somebody else)",
+        ),
     ] {
         let loaded = load_by(shell(command), Limits::default()).await;
         let Err(Error::Prepare(why)) = loaded else {

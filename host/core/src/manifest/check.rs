@@ -22,6 +22,12 @@ const MOST_PLUGINS: usize = 64;
 /// The most dependents of all controllers of one operator, for the same reason: most have a source of their own.
 const MOST_DEPENDENTS: usize = 1024;
 
+/// The most workflows of a controller that run by name.
+const MOST_WORKFLOWS: usize = 256;
+
+/// The most finalizers that a controller removes: each is looked for on each primary.
+const MOST_FORMER: usize = 64;
+
 /// The most names with which unknown ones are compared, in all of a document: each pair of letters is.
 const MOST_COMPARED: usize = 4096;
 
@@ -271,6 +277,7 @@ impl<'a> Check<'a> {
             }
             controllers.extend(controller.map(|controller| (Arc::clone(name), controller)));
         }
+        self.reach(&mut controllers, named.place);
         (controllers, marks)
     }
 
@@ -413,6 +420,9 @@ impl<'a> Check<'a> {
         let Some(Located { value, place }) = get(field).and_then(|finalizers| located(&finalizers.formerly)) else {
             return BTreeSet::new();
         };
+        if !self.few(*place, (value.len(), "finalizers"), MOST_FORMER, "") {
+            return BTreeSet::new();
+        }
         self.set(value, *place, |Scalar(Finalizer(name))| Arc::clone(name))
     }
 
@@ -443,7 +453,9 @@ impl<'a> Check<'a> {
             self.same_objects(workflow, &raw.dependents);
         }
         let mut standalone = BTreeMap::new();
-        for (name, _, workflow) in get(&raw.standalone).map(|named| self.each(named)).unwrap_or_default() {
+        let named = located(&raw.standalone);
+        let few = named.filter(|at| self.few(at.place, (at.value.0.len(), "workflows"), MOST_WORKFLOWS, ""));
+        for (name, _, workflow) in few.map(|at| self.each(&at.value)).unwrap_or_default() {
             let Located { value, place } = workflow;
             let workflow = Workflow {
                 explicit: true,

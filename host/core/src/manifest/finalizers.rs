@@ -1,14 +1,15 @@
 //! Decides whether two controllers may use their finalizers beside one another: one that both have lets a primary go once the first of
 //! them has cleaned up (`LC-3`).
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
-use super::{Controller, Namespaces};
+use super::{Controller, Namespaces, Selected};
 use crate::object::Scope;
 use crate::object::labels::Selector;
 
 /// A controller, with what is known of its finalizer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Finalizing<'a> {
     /// The controller.
     pub spec: &'a Controller,
@@ -16,6 +17,16 @@ pub struct Finalizing<'a> {
     pub name: Option<&'a str>,
     /// Whether it puts that on primaries, as far as is known (`DI-2`).
     pub uses: bool,
+    /// What it selects, read once however many it is compared with.
+    selects: OnceCell<Selects>,
+}
+
+/// What a controller selects of its kind.
+#[derive(Clone, Debug)]
+struct Selects {
+    namespaces: Option<Selector>,
+    labels: Option<Selector>,
+    fields: Option<Selector>,
 }
 
 /// What is known of the place in which two controllers have their primaries.
@@ -38,18 +49,23 @@ pub enum Clash {
     FormerlyOfOther,
 }
 
-impl Finalizing<'_> {
+impl<'a> Finalizing<'a> {
+    /// Returns this of a controller.
+    pub fn new(spec: &'a Controller, name: Option<&'a str>, uses: bool) -> Self {
+        Self { spec, name, uses, selects: OnceCell::new() }
+    }
+
     /// Returns what a manifest alone says of a controller: what its component exports is not known.
-    pub fn declared(spec: &Controller) -> Finalizing<'_> {
+    pub fn declared(spec: &'a Controller) -> Self {
         let name = spec.finalizer.as_deref();
         // In all-events mode finalizers are the component's: one that is named is meant to be used.
         let uses = if spec.all_events() { name.is_some() } else { spec.deletes_dependents() };
-        Finalizing { spec, name, uses }
+        Self::new(spec, name, uses)
     }
 
     /// Returns how two controllers get into each other's way; `None` if they do not.
-    pub fn clash(self, other: Finalizing<'_>, place: Where<'_>) -> Option<Clash> {
-        let former = |one: Finalizing<'_>, other: Finalizing<'_>| {
+    pub fn clash(&self, other: &Finalizing<'_>, place: Where<'_>) -> Option<Clash> {
+        let former = |one: &Finalizing<'_>, other: &Finalizing<'_>| {
             other.uses && other.name.is_some_and(|name| one.spec.former_finalizers.contains(name))
         };
         // The default is the same for both, whatever is known of its name.
@@ -63,7 +79,49 @@ impl Finalizing<'_> {
         } else {
             return None;
         };
-        may_share_primaries(self.spec, other.spec, place).then_some(clash)
+        self.may_share_primaries(other, place).then_some(clash)
+    }
+
+    /// Whether there may be an object that is a primary of both, now or once somebody has changed its labels.
+    fn may_share_primaries(&self, other: &Finalizing<'_>, place: Where<'_>) -> bool {
+        let (one, two) = (self.spec, other.spec);
+        let remote = |spec: &Controller| {
+            let remote = spec.cluster.as_ref().and_then(|name| spec.remotes.get(name));
+            remote.map(|remote| (Arc::clone(&remote.secret), Arc::clone(&remote.key)))
+        };
+        let same_kind = (&one.primary.group, &one.primary.kind) == (&two.primary.group, &two.primary.kind);
+        let everywhere = place.scope == Some(Scope::Cluster);
+        let shards = one.shard_selector.as_ref().zip(two.shard_selector.as_ref());
+        same_kind
+            && remote(one) == remote(two)
+            && (everywhere || overlap(&one.namespaces, &two.namespaces, place.own))
+            && !shards.is_some_and(|(one, two)| one.excludes(two))
+            && !self.selects().excludes(other.selects(), everywhere)
+    }
+
+    fn selects(&self) -> &Selects {
+        let Controller { namespaces, label_selector, field_selector, .. } = self.spec;
+        let parsed = |text: &Arc<str>| Selector::parse(text).ok();
+        self.selects.get_or_init(|| Selects {
+            namespaces: match namespaces {
+                Namespaces::Selected(Selected { selector, .. }) => parsed(selector),
+                Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => None,
+            },
+            labels: label_selector.as_ref().and_then(parsed),
+            fields: field_selector.as_deref().map(Selector::of_fields),
+        })
+    }
+}
+
+impl Selects {
+    /// Whether nothing meets the selectors of both; those of namespaces count unless the kind lives in none.
+    fn excludes(&self, other: &Self, everywhere: bool) -> bool {
+        let excludes = |one: &Option<Selector>, other: &Option<Selector>| {
+            one.as_ref().zip(other.as_ref()).is_some_and(|(one, other)| one.excludes(other))
+        };
+        excludes(&self.labels, &other.labels)
+            || excludes(&self.fields, &other.fields)
+            || (!everywhere && excludes(&self.namespaces, &other.namespaces))
     }
 }
 
@@ -90,64 +148,14 @@ impl Clash {
     }
 }
 
-/// Whether there may be an object that is a primary of both, now or once somebody has changed its labels.
-fn may_share_primaries(one: &Controller, other: &Controller, place: Where<'_>) -> bool {
-    let remote = |spec: &Controller| {
-        let remote = spec.cluster.as_ref().and_then(|name| spec.remotes.get(name));
-        remote.map(|remote| (Arc::clone(&remote.secret), Arc::clone(&remote.key)))
-    };
-    let same_kind = (&one.primary.group, &one.primary.kind) == (&other.primary.group, &other.primary.kind);
-    let everywhere = place.scope == Some(Scope::Cluster);
-    same_kind
-        && remote(one) == remote(other)
-        && (everywhere || overlap(&one.namespaces, &other.namespaces, place.own))
-        && !excludes(one.label_selector.as_deref(), other.label_selector.as_deref())
-        && !have_other_values(one.field_selector.as_deref(), other.field_selector.as_deref())
-        && !one
-            .shard_selector
-            .as_ref()
-            .zip(other.shard_selector.as_ref())
-            .is_some_and(|(one, other)| one.excludes(other))
-}
-
-/// Whether there may be a namespace that both select.
+/// Whether there may be a namespace that both watch, whatever selectors say.
 fn overlap(one: &Namespaces, other: &Namespaces, own: Option<&str>) -> bool {
     use Namespaces::{All, Listed, Own, Selected};
     match (one, other) {
-        (All, _) | (_, All) | (Own, Own) | (Own | Listed(_), Selected(_)) | (Selected(_), Own | Listed(_)) => true,
+        (All | Selected(_), _) | (_, All | Selected(_)) | (Own, Own) => true,
         (Own, Listed(names)) | (Listed(names), Own) => own.is_some_and(|own| names.contains(own)),
         (Listed(one), Listed(other)) => !one.is_disjoint(other),
-        (Selected(one), Selected(other)) => !excludes(Some(&one.selector), Some(&other.selector)),
     }
-}
-
-/// Whether no labels meet two label selectors.
-fn excludes(one: Option<&str>, other: Option<&str>) -> bool {
-    let parsed = |text: &str| Selector::parse(text).ok();
-    let both = one.and_then(parsed).zip(other.and_then(parsed));
-    both.is_some_and(|(one, other)| one.excludes(&other))
-}
-
-/// Whether two field selectors want different values of one field.
-fn have_other_values(one: Option<&str>, other: Option<&str>) -> bool {
-    let values = |text: Option<&str>| -> Vec<(String, bool, String)> {
-        let terms = text.unwrap_or_default().split(',').filter_map(|term| {
-            let (equal, sign) = if term.contains("!=") { (false, "!=") } else { (true, "=") };
-            let (field, value) = term.split_once(sign)?;
-            let value = value.strip_prefix('=').unwrap_or(value);
-            Some((field.trim().to_owned(), equal, value.trim().to_owned()))
-        });
-        terms.collect()
-    };
-    let other = values(other);
-    values(one).iter().any(|(field, equal, value)| {
-        let mut same = other.iter().filter(|(other, ..)| other == field);
-        same.any(|(_, other_equal, other)| match (equal, other_equal) {
-            (true, true) => value != other,
-            (true, false) | (false, true) => value == other,
-            (false, false) => false,
-        })
-    })
 }
 
 #[cfg(test)]
@@ -178,9 +186,9 @@ mod tests {
     /// Two controllers of pages that use the default finalizer.
     fn clash(fields: [&str; 2], place: Where<'_>) -> Option<Clash> {
         let controllers = controllers(fields.map(|fields| format!("{PAGE}{fields}")).each_ref().map(String::as_str));
-        let [one, two] = controllers.each_ref().map(|spec| Finalizing { spec, name: None, uses: true });
-        let clash = one.clash(two, place);
-        assert_eq!(two.clash(one, place), clash, "{fields:?}");
+        let [one, two] = controllers.each_ref().map(|spec| Finalizing::new(spec, None, true));
+        let clash = one.clash(&two, place);
+        assert_eq!(two.clash(&one, place), clash, "{fields:?}");
         clash
     }
 
@@ -231,17 +239,19 @@ mod tests {
     fn a_finalizer_that_another_one_uses_is_no_former_one() {
         let formerly = format!("{PAGE}, finalizer: a.dev/g, finalizers: {{ formerly: [a.dev/f] }}");
         let [one, two] = controllers([&formerly, &format!("{PAGE}, finalizer: a.dev/f")]);
-        let one = Finalizing { spec: &one, name: Some("a.dev/g"), uses: true };
-        let two = Finalizing { spec: &two, name: Some("a.dev/f"), uses: true };
+        let (one_of, two_of) = (
+            |name, uses| Finalizing::new(&one, Some(name), uses),
+            |name, uses| Finalizing::new(&two, Some(name), uses),
+        );
+        let (first, second) = (one_of("a.dev/g", true), two_of("a.dev/f", true));
         let place = Where::default();
-        let clashes = [one.clash(two, place), two.clash(one, place)];
+        let clashes = [first.clash(&second, place), second.clash(&first, place)];
         assert_eq!(clashes, [Some(Clash::Formerly), Some(Clash::FormerlyOfOther)]);
-        assert_eq!(one.clash(Finalizing { uses: false, ..two }, place), None);
-        assert_eq!(one.clash(Finalizing { name: Some("a.dev/h"), ..two }, place), None);
-        let unused = Finalizing { uses: false, ..one };
-        assert_eq!(unused.clash(two, place), Some(Clash::Formerly), "it takes it away all the same");
-        let same = Finalizing { name: Some("a.dev/g"), ..two };
-        assert_eq!(same.clash(one, place), Some(Clash::Shared));
+        assert_eq!(first.clash(&two_of("a.dev/f", false), place), None);
+        assert_eq!(first.clash(&two_of("a.dev/h", true), place), None);
+        let unused = one_of("a.dev/g", false);
+        assert_eq!(unused.clash(&second, place), Some(Clash::Formerly), "it takes it away all the same");
+        assert_eq!(two_of("a.dev/g", true).clash(&first, place), Some(Clash::Shared));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::{Schema, json_schema};
 
-use crate::object::labels::{is_domain, is_key, is_label, is_tag};
+use crate::object::labels::{LONGEST, is_domain, is_key, is_label, is_tag};
 use crate::object::pointer::Pointer;
 use crate::object::shard::Shard;
 use crate::registry::reference::{self, Reference};
@@ -237,6 +237,9 @@ impl Form for FieldSelector {
     const WHAT: &'static str = "a field selector such as `metadata.name=config,status.phase!=Failed`";
 
     fn text(text: &str) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("found {} bytes; expected at most {LONGEST}", text.len()));
+        }
         let is_path = |field: &str| {
             !field.is_empty() && field.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/[]".contains(&b))
         };
@@ -249,7 +252,7 @@ impl Form for FieldSelector {
     }
 
     fn schema() -> Schema {
-        json_schema!({ "title": "field selector", "type": "string", "pattern": "^[A-Za-z0-9._/\\[\\]-]+!?=" })
+        json_schema!({ "title": "field selector", "type": "string", "pattern": "^[A-Za-z0-9._/\\[\\]-]+!?=", "maxLength": LONGEST })
     }
 }
 
@@ -262,7 +265,7 @@ impl Form for Shard {
     }
 
     fn schema() -> Schema {
-        json_schema!({ "title": "shard selector", "type": "string", "pattern": "^ *shardRange\\(.*\\) *$" })
+        json_schema!({ "title": "shard selector", "type": "string", "pattern": "^ *shardRange\\(.*\\) *$", "maxLength": LONGEST })
     }
 }
 

@@ -1,13 +1,13 @@
 //! What must hold between operators: names that are unique in the daemon.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Clash, Controller, Finalizing, Namespaces, Operator, Where};
 use crate::kinds;
-use crate::object::{ObjectRef, Scope};
+use crate::object::ObjectRef;
 use crate::yaml::{self, At, Errors, Mark, Problem};
 
 /// Where an operator is written, for messages.
@@ -68,172 +68,193 @@ impl PartialEq for Origin {
 ///
 /// # Errors
 /// [`Errors`] with each second use of a name, at its place, which name the first.
-pub fn check_together<'a>(operators: impl IntoIterator<Item = &'a Operator>) -> Result<(), Errors> {
+pub fn check_together(operators: &[Operator]) -> Result<(), Errors> {
+    check_beside(&[], &operators.iter().collect::<Vec<_>>())
+}
+
+/// Checks the same of new operators, beside those that were checked with one another already: these are looked up, and not compared again.
+///
+/// # Errors
+/// As [`check_together`].
+pub fn check_beside(known: &[&Operator], new: &[&Operator]) -> Result<(), Errors> {
+    let mut together = Together::default();
+    for operator in known {
+        together.know(operator);
+    }
     let (mut problems, mut shared) = (Vec::new(), Vec::new());
-    let mut names = BTreeMap::new();
-    let mut controllers = BTreeMap::new();
-    let mut managers = BTreeMap::<&Arc<str>, Writer<'_>>::new();
-    let (mut keepers, mut others) = (Neighbours::default(), Neighbours::default());
-    for Operator { name, origin, controllers: declared, .. } in operators {
-        let mut check = |seen: &mut BTreeMap<Arc<str>, Site>, what: &str, name: &Arc<str>, mark: Mark, path: String| {
-            let site = Site { file: origin.file.clone(), mark };
-            match seen.get(name) {
-                Some(first) => problems.push(second(what, name, &site, first, path)),
-                None => drop(seen.insert(Arc::clone(name), site)),
-            }
-        };
-        check(&mut names, "operator", name, origin.name, "metadata.name".to_owned());
-        for (controller, spec) in declared {
-            let mark = origin.controllers.get(controller).copied().unwrap_or_default();
-            check(&mut controllers, "controller", controller, mark, format!("spec.controllers.{}", spec.own_name));
-            shared.extend(second_writer(&mut managers, name, spec, origin, mark));
-            if spec.keeps_conditions() && spec.cluster.is_none() {
-                shared.extend(second_keeper(&mut keepers, spec, Site { file: origin.file.clone(), mark }));
-            }
-            shared.extend(second_finalizer(&mut others, spec, Site { file: origin.file.clone(), mark }));
-        }
+    for operator in new {
+        together.check(operator, (&mut problems, &mut shared));
     }
     problems.extend(shared);
     if problems.is_empty() { Ok(()) } else { Err(Errors::new(problems)) }
 }
 
-/// Finds a controller that writes as another operator's does, so that each would undo what the other has applied.
-fn second_writer<'a>(
-    managers: &mut BTreeMap<&'a Arc<str>, Writer<'a>>,
-    operator: &'a Arc<str>,
-    spec: &'a Controller,
-    origin: &Origin,
-    mark: Mark,
-) -> Option<Problem> {
-    let site = Site { file: origin.file.clone(), mark };
-    let Controller { name, field_manager, .. } = spec;
-    let Some(first) = managers.get(field_manager) else {
-        let writer = Writer { operator, controller: name, site };
-        managers.insert(field_manager, writer);
-        return None;
-    };
-    // Two controllers of one name are told already.
-    if first.operator == operator || first.controller == name {
-        return None;
-    }
-    let at = &first.site;
-    let path = format!("spec.controllers.{}", spec.own_name);
-    let mut problem = second("field manager", field_manager, &site, at, path);
-    problem.message = format!("{}; set another `fieldManager`", problem.message);
-    Some(problem)
-}
-
-/// Finds a controller that keeps the conditions of the same primaries as another one, so that each would undo what the other writes.
-fn second_keeper<'a>(keepers: &mut Neighbours<'a>, spec: &'a Controller, site: Site) -> Option<Problem> {
-    let primaries = |spec: &'a Controller| {
-        let Controller { primary, namespaces, label_selector, .. } = spec;
-        (&primary.group, &primary.kind, namespaces, label_selector)
-    };
-    // What a tenant keeps is in nobody's way but its own (`CE-2`).
-    let is_in_the_way = |other: &Controller| other.home.is_none() || spec.home.is_some();
-    let mut others = keepers.of(spec).filter(|(other, _)| is_in_the_way(other));
-    let Some((first, at)) = others.find(|(other, _)| primaries(other) == primaries(spec)) else {
-        drop(others);
-        keepers.add(spec, site);
-        return None;
-    };
-    let mut problem = second("", "", &site, at, format!("spec.controllers.{}.statusConditions", spec.own_name));
-    problem.message = format!(
-        "found `standard` for the same {} as in controller `{}` at {at}, so that each would undo what the other writes; expected it in one of them",
-        spec.primary, first.name,
-    );
-    Some(problem)
-}
-
-/// Finds a controller that lets primaries go before another one has cleaned up, or the other way round.
-fn second_finalizer<'a>(others: &mut Neighbours<'a>, spec: &'a Controller, site: Site) -> Option<Problem> {
-    let place = Where { scope: kinds::scope(&spec.primary), own: None };
-    let clashing = others.of(spec).filter(|(other, _)| other.name != spec.name).find_map(|(other, at)| {
-        let (one, other) = (Finalizing::declared(spec), Finalizing::declared(other));
-        Some((one.clash(other, place)?, other, at))
-    });
-    let problem = clashing.map(|(clash, other, at)| {
-        let field = if clash == Clash::Formerly { "finalizers.formerly" } else { "finalizer" };
-        let path = format!("spec.controllers.{}.{field}", spec.own_name);
-        let message = clash.message(
-            spec,
-            &format!("controller `{}` at {at}", other.spec.name),
-            match clash {
-                Clash::Formerly => other.name,
-                Clash::Shared | Clash::FormerlyOfOther => spec.finalizer.as_deref(),
-            },
-        );
-        Problem { message, ..second("", "", &site, at, path) }
-    });
-    others.add(spec, site);
-    problem
-}
-
-/// Controllers by where their primaries are: of thousands of operators, most have theirs in a namespace of their own, and are compared
-/// with the few there alone.
+/// What is in use already, by what another operator could have in common with it.
 #[derive(Default)]
-struct Neighbours<'a> {
-    all: Vec<(&'a Controller, Site)>,
-    /// By group and kind of their primaries.
-    places: BTreeMap<(&'a str, &'a str), Places<'a>>,
+struct Together<'a> {
+    operators: BTreeMap<&'a Arc<str>, Site<'a>>,
+    controllers: BTreeMap<&'a Arc<str>, Site<'a>>,
+    managers: BTreeMap<&'a Arc<str>, Writer<'a>>,
+    keepers: BTreeMap<Primaries<'a>, Vec<(&'a Controller, Site<'a>)>>,
+    finalizing: BTreeMap<KindOf<'a>, Vec<(Finalizing<'a>, Site<'a>)>>,
 }
 
-/// Numbers of controllers by namespace; `None`: more than those that are listed.
-type Places<'a> = BTreeMap<Option<&'a str>, Vec<usize>>;
+/// Group and kind of the primaries of a controller.
+type KindOf<'a> = (&'a Arc<str>, &'a Arc<str>);
 
-impl<'a> Neighbours<'a> {
-    /// Returns those that may have primaries in common with a controller, in the order in which they were added.
-    fn of(&self, spec: &Controller) -> impl Iterator<Item = &(&'a Controller, Site)> + use<'_, 'a> {
-        let of_kind = self.places.get(&(&*spec.primary.group, &*spec.primary.kind));
-        let numbers: BTreeSet<usize> = match (of_kind, listed(spec)) {
-            (None, _) => BTreeSet::new(),
-            (Some(places), None) => places.values().flatten().copied().collect(),
-            (Some(places), Some(names)) => {
-                let names = names.iter().map(|name| Some(&**name)).chain([None]);
-                names.filter_map(|name| places.get(&name)).flatten().copied().collect()
+/// Group, kind, namespaces and labels of the primaries of a controller.
+type Primaries<'a> = (&'a Arc<str>, &'a Arc<str>, &'a Namespaces, Option<&'a Arc<str>>);
+
+fn primaries(spec: &Controller) -> Primaries<'_> {
+    let Controller { primary, namespaces, label_selector, .. } = spec;
+    (&primary.group, &primary.kind, namespaces, label_selector.as_ref())
+}
+
+impl<'a> Together<'a> {
+    /// Takes in an operator, whatever it has in common with others.
+    fn know(&mut self, operator: &'a Operator) {
+        let Operator { name, origin, controllers, .. } = operator;
+        self.operators.entry(name).or_insert(Site { file: &origin.file, mark: origin.name });
+        for (controller, spec) in controllers {
+            let site = Site::of(operator, controller);
+            self.controllers.entry(controller).or_insert(site);
+            self.managers.entry(&spec.field_manager).or_insert(Writer { operator: name, controller: &spec.name, site });
+            if keeps(spec) {
+                self.keepers.entry(primaries(spec)).or_default().push((spec, site));
             }
-        };
-        numbers.into_iter().filter_map(|number| self.all.get(number))
+            self.finalize(Finalizing::declared(spec), site);
+        }
     }
 
-    fn add(&mut self, spec: &'a Controller, site: Site) {
-        let (number, kind) = (self.all.len(), (&*spec.primary.group, &*spec.primary.kind));
-        let places = self.places.entry(kind).or_default();
-        match listed(spec) {
-            Some(names) => names.iter().for_each(|name| places.entry(Some(&**name)).or_default().push(number)),
-            None => places.entry(None).or_default().push(number),
+    fn finalize(&mut self, finalizing: Finalizing<'a>, site: Site<'a>) {
+        let primary = &finalizing.spec.primary;
+        self.finalizing.entry((&primary.group, &primary.kind)).or_default().push((finalizing, site));
+    }
+
+    /// Takes in an operator, and finds the names that it has in common with others, and the other things.
+    fn check(&mut self, operator: &'a Operator, (problems, shared): (&mut Vec<Problem>, &mut Vec<Problem>)) {
+        let Operator { name, origin, controllers, .. } = operator;
+        let site = Site { file: &origin.file, mark: origin.name };
+        problems.extend(second_name(&mut self.operators, ("operator", name), site, "metadata.name".to_owned()));
+        for (controller, spec) in controllers {
+            let site = Site::of(operator, controller);
+            let path = format!("spec.controllers.{controller}");
+            problems.extend(second_name(&mut self.controllers, ("controller", controller), site, path));
+            shared.extend(self.second_writer(name, spec, site));
+            if keeps(spec) {
+                shared.extend(self.second_keeper(spec, site));
+            }
+            shared.extend(self.second_finalizer(spec, site));
         }
-        self.all.push((spec, site));
+    }
+
+    /// Finds a controller that writes as another operator's does, so that each would undo what the other has applied.
+    fn second_writer(&mut self, operator: &'a Arc<str>, spec: &'a Controller, site: Site<'a>) -> Option<Problem> {
+        let Controller { name, field_manager, .. } = spec;
+        let Some(first) = self.managers.get(field_manager) else {
+            self.managers.insert(field_manager, Writer { operator, controller: name, site });
+            return None;
+        };
+        // Two controllers of one name are told already.
+        if first.operator == operator || first.controller == name {
+            return None;
+        }
+        let path = format!("spec.controllers.{name}");
+        let mut problem = second("field manager", field_manager, site, first.site, path);
+        problem.message = format!("{}; set another `fieldManager`", problem.message);
+        Some(problem)
+    }
+
+    /// Finds a controller that keeps the conditions of the same primaries as another one, so that each would undo what the other writes.
+    fn second_keeper(&mut self, spec: &'a Controller, site: Site<'a>) -> Option<Problem> {
+        // What a tenant keeps is in nobody's way but its own (`CE-2`).
+        let is_in_the_way = |other: &Controller| other.home.is_none() || spec.home.is_some();
+        let keepers = self.keepers.entry(primaries(spec)).or_default();
+        let Some((first, at)) = keepers.iter().find(|(other, _)| is_in_the_way(other)) else {
+            keepers.push((spec, site));
+            return None;
+        };
+        let mut problem = second("", "", site, *at, format!("spec.controllers.{}.statusConditions", spec.name));
+        problem.message = format!(
+            "found `standard` for the same {} as in controller `{}` at {at}, so that each would undo what the other writes; expected it in one of them",
+            spec.primary, first.name,
+        );
+        Some(problem)
+    }
+
+    /// Finds a controller that lets primaries go before another one has cleaned up, or the other way round.
+    fn second_finalizer(&mut self, spec: &'a Controller, site: Site<'a>) -> Option<Problem> {
+        let place = Where { scope: kinds::scope(&spec.primary), own: None };
+        let one = Finalizing::declared(spec);
+        let others = self.finalizing.get(&(&spec.primary.group, &spec.primary.kind)).into_iter().flatten();
+        let mut clashing = others
+            .filter(|(other, _)| other.spec.name != spec.name)
+            .filter_map(|(other, at)| Some((one.clash(other, place)?, other, at)));
+        let problem = clashing.next().map(|(clash, other, at)| {
+            let field = if clash == Clash::Formerly { "finalizers.formerly" } else { "finalizer" };
+            let path = format!("spec.controllers.{}.{field}", spec.name);
+            let message = clash.message(
+                spec,
+                &format!("controller `{}` at {at}", other.spec.name),
+                match clash {
+                    Clash::Formerly => other.name,
+                    Clash::Shared | Clash::FormerlyOfOther => spec.finalizer.as_deref(),
+                },
+            );
+            Problem { message, ..second("", "", site, *at, path) }
+        });
+        self.finalize(one, site);
+        problem
     }
 }
 
-/// Returns the namespaces in which all primaries of a controller are, if it lists them.
-fn listed(spec: &Controller) -> Option<&BTreeSet<Arc<str>>> {
-    let names = if let Namespaces::Listed(names) = &spec.namespaces { Some(names) } else { None };
-    names.filter(|_| kinds::scope(&spec.primary) != Some(Scope::Cluster))
+/// Whether a controller keeps conditions that another one of the same cluster could keep, too.
+fn keeps(spec: &Controller) -> bool {
+    spec.keeps_conditions() && spec.cluster.is_none()
+}
+
+/// Finds a name that is in use already.
+fn second_name<'a>(
+    seen: &mut BTreeMap<&'a Arc<str>, Site<'a>>,
+    (what, name): (&str, &'a Arc<str>),
+    site: Site<'a>,
+    path: String,
+) -> Option<Problem> {
+    let first = seen.get(name).copied();
+    seen.entry(name).or_insert(site);
+    first.map(|first| second(what, name, site, first, path))
 }
 
 /// Who writes under a field manager.
 struct Writer<'a> {
     operator: &'a Arc<str>,
     controller: &'a Arc<str>,
-    site: Site,
+    site: Site<'a>,
 }
 
-struct Site {
-    file: PathBuf,
+#[derive(Clone, Copy)]
+struct Site<'a> {
+    file: &'a Path,
     mark: Mark,
 }
 
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        At { file: &self.file, mark: self.mark }.fmt(f)
+impl<'a> Site<'a> {
+    /// Returns where a controller of an operator is written.
+    fn of(operator: &'a Operator, controller: &Arc<str>) -> Self {
+        let Origin { file, controllers, .. } = &operator.origin;
+        Self { file, mark: controllers.get(controller).copied().unwrap_or_default() }
     }
 }
 
-fn second(what: &str, name: &str, site: &Site, first: &Site, path: String) -> Problem {
+impl fmt::Display for Site<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        At { file: self.file, mark: self.mark }.fmt(f)
+    }
+}
+
+fn second(what: &str, name: &str, site: Site<'_>, first: Site<'_>, path: String) -> Problem {
     Problem {
-        file: site.file.clone(),
+        file: site.file.to_owned(),
         line: site.mark.line,
         column: site.mark.column,
         path,
@@ -363,41 +384,13 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_compared_with_those_alone_that_may_have_its_primaries() {
-        let of = |name: &str, kind: &str, namespaces: &str| {
-            let text = format!(
-                "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: {name} }}\nspec:\n  \
-                 plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    \
-                 {name}: {{ plugin: p, primary: {{ {kind} }}, namespaces: {namespaces} }}\n"
-            );
-            let operator = parse(&text, Path::new("a.yaml")).unwrap_or_else(|errors| panic!("{errors}")).remove(0);
-            operator.controllers.into_values().next().unwrap()
-        };
-        let (pages, spaces) = ("apiVersion: a.dev/v1, kind: Page", "apiVersion: v1, kind: Namespace");
-        let all = [
-            of("a", pages, "[a]"),
-            of("b", pages, "[b]"),
-            of("both", pages, "[a, b]"),
-            of("all", pages, "all"),
-            of("own", pages, "own"),
-            of("others", "apiVersion: b.dev/v1, kind: Page", "[a]"),
-            of("space", spaces, "all"),
-        ];
-        let mut neighbours = Neighbours::default();
-        for spec in &all {
-            neighbours.add(spec, Site { file: PathBuf::new(), mark: Mark::default() });
-        }
-        let near = |spec: &Controller| -> Vec<&str> { neighbours.of(spec).map(|(other, _)| &*other.name).collect() };
-        for (spec, expected) in [
-            (of("x", pages, "[a]"), &["a", "both", "all", "own"][..]),
-            (of("x", pages, "[b, a]"), &["a", "b", "both", "all", "own"]),
-            (of("x", pages, "[c]"), &["all", "own"]),
-            (of("x", pages, "all"), &["a", "b", "both", "all", "own"]),
-            (of("x", spaces, "all"), &["space"]),
-            (of("x", "apiVersion: c.dev/v1, kind: Page", "all"), &[]),
-        ] {
-            assert_eq!(near(&spec), expected, "{:?}", spec.namespaces);
-        }
+    fn those_that_were_compared_are_looked_up_and_not_compared_again() {
+        let [known, same, other] =
+            [operator("a.yaml", "one", "web"), operator("b.yaml", "one", "web"), operator("c.yaml", "two", "db")];
+        assert_eq!(check_beside(&[&known, &same], &[&other]), Ok(()));
+        let told = check_beside(&[&known, &other], &[&same]).unwrap_err().to_string();
+        assert!(told.contains("b.yaml:3:19: metadata.name: found a second operator `one`"), "{told}");
+        assert!(told.contains("b.yaml:7:5: spec.controllers.web: found a second controller `web`"), "{told}");
     }
 
     #[test]

@@ -1,27 +1,38 @@
 //! What may be a label, and label selectors in the syntax of kubectl: `app=web`, `tier in (a, b)`, `!canary`, with commas between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::yaml::Broken;
 
-/// Requirements that labels must meet, all of them.
+/// What labels must be, or fields of objects: all of it, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
+pub struct Selector(BTreeMap<String, Requirement>);
 
-/// What one label must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Requirement {
+/// What one label must be. It is kept by kind of term, so that two selectors are compared in one walk, however many terms they have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Requirement {
+    exists: bool,
+    absent: bool,
+    /// The values that are left; `None`: any.
+    within: Option<BTreeSet<String>>,
+    /// None of these; also met if there is no such label.
+    without: BTreeSet<String>,
+    above: Option<i64>,
+    below: Option<i64>,
+}
+
+/// One term of a selector.
+enum Term {
     Exists(String),
     Absent(String),
     In(String, BTreeSet<String>),
-    /// Also met if there is no such label.
     NotIn(String, BTreeSet<String>),
     Greater(String, i64),
     Less(String, i64),
 }
 
-/// Bytes of a selector.
-const LONGEST: usize = 16 << 10;
+/// Bytes of a selector, of labels, fields or shards.
+pub const LONGEST: usize = 16 << 10;
 
 /// Whether `text` is a DNS label (RFC 1123).
 pub fn is_label(text: &str) -> bool {
@@ -66,54 +77,94 @@ impl Selector {
             return Err(Broken { offset: 0, message });
         }
         let mut parser = Parser { tokens: tokens(text), next: 0, end: text.chars().count() };
-        let mut requirements = Vec::new();
-        while let Some(requirement) = parser.requirement(requirements.is_empty())? {
-            requirements.push(requirement);
+        let (mut selector, mut first) = (Self::default(), true);
+        while let Some(term) = parser.term(first)? {
+            selector.add(term);
+            first = false;
         }
-        Ok(Self(requirements))
+        Ok(selector)
+    }
+
+    /// Reads a field selector, such as `metadata.name=config,status.phase!=Failed`, as far as its terms are some.
+    pub fn of_fields(text: &str) -> Self {
+        let mut selector = Self::default();
+        let owned = |text: &str| text.trim().to_owned();
+        for term in text.split(',') {
+            let (equal, sign) = if term.contains("!=") { (false, "!=") } else { (true, "=") };
+            let Some((field, value)) = term.split_once(sign) else { continue };
+            let value = BTreeSet::from([owned(value.strip_prefix('=').unwrap_or(value))]);
+            let field = owned(field);
+            selector.add(if equal { Term::In(field, value) } else { Term::NotIn(field, value) });
+        }
+        selector
+    }
+
+    fn at(&mut self, key: String) -> &mut Requirement {
+        self.0.entry(key).or_default()
+    }
+
+    fn add(&mut self, term: Term) {
+        match term {
+            Term::Exists(key) => self.at(key).exists = true,
+            Term::Absent(key) => self.at(key).absent = true,
+            Term::In(key, values) => {
+                let within = &mut self.at(key).within;
+                *within = Some(match within.take() {
+                    Some(left) => left.into_iter().filter(|value| values.contains(value)).collect(),
+                    None => values,
+                });
+            }
+            Term::NotIn(key, values) => self.at(key).without.extend(values),
+            Term::Greater(key, bound) => {
+                let above = &mut self.at(key).above;
+                *above = Some(above.map_or(bound, |known| known.max(bound)));
+            }
+            Term::Less(key, bound) => {
+                let below = &mut self.at(key).below;
+                *below = Some(below.map_or(bound, |known| known.min(bound)));
+            }
+        }
     }
 
     /// Whether labels meet all requirements; `label` returns the value of a key.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        let number = |key: &str| label(key).and_then(|value| value.parse::<i64>().ok());
-        self.0.iter().all(|requirement| match requirement {
-            Requirement::Exists(key) => label(key).is_some(),
-            Requirement::Absent(key) => label(key).is_none(),
-            Requirement::In(key, values) => label(key).is_some_and(|value| values.contains(value)),
-            Requirement::NotIn(key, values) => label(key).is_none_or(|value| !values.contains(value)),
-            Requirement::Greater(key, bound) => number(key).is_some_and(|value| value > *bound),
-            Requirement::Less(key, bound) => number(key).is_some_and(|value| value < *bound),
-        })
+        self.0.iter().all(|(key, requirement)| requirement.is_met(label(key)))
     }
 
     /// Returns true if there are plainly no labels that meet both, because they want what can't be of one of them.
     pub fn excludes(&self, other: &Self) -> bool {
-        self.0.iter().any(|one| other.0.iter().any(|other| one.denies(other) || other.denies(one)))
+        let (one, other) = if self.0.len() <= other.0.len() { (&self.0, &other.0) } else { (&other.0, &self.0) };
+        let mut both = one.iter().filter_map(|(key, one)| Some((one, other.get(key)?)));
+        both.any(|(one, other)| one.denies(other) || other.denies(one))
     }
 }
 
 impl Requirement {
-    fn key(&self) -> &str {
-        match self {
-            Self::Exists(key)
-            | Self::Absent(key)
-            | Self::In(key, _)
-            | Self::NotIn(key, _)
-            | Self::Greater(key, _)
-            | Self::Less(key, _) => key,
-        }
+    fn is_met(&self, value: Option<&str>) -> bool {
+        let Some(value) = value else {
+            return !self.wants_some();
+        };
+        let Self { exists: _, absent, within, without, above, below } = self;
+        let number = || value.parse::<i64>().ok();
+        !absent
+            && within.as_ref().is_none_or(|within| within.contains(value))
+            && !without.contains(value)
+            && above.is_none_or(|bound| number().is_some_and(|number| number > bound))
+            && below.is_none_or(|bound| number().is_some_and(|number| number < bound))
+    }
+
+    fn wants_some(&self) -> bool {
+        self.exists || self.within.is_some() || self.above.is_some() || self.below.is_some()
     }
 
     /// Whether no value of the label meets both, seen from this one.
     fn denies(&self, other: &Self) -> bool {
-        let same = self.key() == other.key();
-        same && match (self, other) {
-            (Self::Absent(_), Self::Exists(_) | Self::In(..) | Self::Greater(..) | Self::Less(..)) => true,
-            (Self::In(_, one), Self::In(_, other)) => one.is_disjoint(other),
-            (Self::In(_, one), Self::NotIn(_, other)) => one.is_subset(other),
-            (Self::Greater(_, one), Self::Less(_, other)) => *other <= one.saturating_add(1),
-            _ => false,
-        }
+        let no_value = |within: &BTreeSet<String>| {
+            within.is_subset(&other.without) || other.within.as_ref().is_some_and(|other| within.is_disjoint(other))
+        };
+        (self.absent && other.wants_some())
+            || self.within.as_ref().is_some_and(no_value)
+            || self.above.zip(other.below).is_some_and(|(above, below)| below <= above.saturating_add(1))
     }
 }
 
@@ -177,8 +228,8 @@ impl Parser {
         Err(Broken { offset, message: message.into() })
     }
 
-    /// Reads the next requirement, with the comma before it unless it is the first.
-    fn requirement(&mut self, first: bool) -> Result<Option<Requirement>, Broken> {
+    /// Reads the next term, with the comma before it unless it is the first.
+    fn term(&mut self, first: bool) -> Result<Option<Term>, Broken> {
         if self.peek().is_none() {
             return Ok(None);
         }
@@ -186,24 +237,24 @@ impl Parser {
             return self.broken("expected `,` between requirements");
         }
         if self.take_if("!") {
-            return Ok(Some(Requirement::Absent(self.key()?)));
+            return Ok(Some(Term::Absent(self.key()?)));
         }
         let key = self.key()?;
         let Some(operator) = self.peek().filter(|token| *token != ",").map(str::to_owned) else {
-            return Ok(Some(Requirement::Exists(key)));
+            return Ok(Some(Term::Exists(key)));
         };
-        let requirement = match operator.as_str() {
-            "=" | "==" => Requirement::In(key, BTreeSet::from([self.operand()?])),
-            "!=" => Requirement::NotIn(key, BTreeSet::from([self.operand()?])),
-            "in" => Requirement::In(key, self.operands()?),
-            "notin" => Requirement::NotIn(key, self.operands()?),
-            ">" => Requirement::Greater(key, self.number()?),
-            "<" => Requirement::Less(key, self.number()?),
+        let term = match operator.as_str() {
+            "=" | "==" => Term::In(key, BTreeSet::from([self.operand()?])),
+            "!=" => Term::NotIn(key, BTreeSet::from([self.operand()?])),
+            "in" => Term::In(key, self.operands()?),
+            "notin" => Term::NotIn(key, self.operands()?),
+            ">" => Term::Greater(key, self.number()?),
+            "<" => Term::Less(key, self.number()?),
             _ => {
                 return self.broken("expected `=`, `!=`, `in`, `notin`, `>`, `<` or `,` after a key");
             }
         };
-        Ok(Some(requirement))
+        Ok(Some(term))
     }
 
     fn key(&mut self) -> Result<String, Broken> {
@@ -337,6 +388,27 @@ mod tests {
         ] {
             let [one, other] = [one, other].map(|text| Selector::parse(text).unwrap());
             assert_eq!([one.excludes(&other), other.excludes(&one)], [expected; 2], "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn the_terms_of_one_label_are_one_requirement_however_many_there_are() {
+        // LC-3: two selectors are compared by keys, not by pairs of terms.
+        let many = |term: &str| Selector::parse(&[term; 1000].join(",")).unwrap();
+        for term in ["a", "!a", "a=b", "a!=b", "a>1", "a<1", "a in (b)"] {
+            assert_eq!(many(term), Selector::parse(term).unwrap(), "{term}");
+        }
+        let fields = |text: &str| Selector::of_fields(text);
+        assert_eq!(fields(&["a=b"; 1000].join(",")), fields("a==b"));
+        assert!(fields("a=b,c!=d").excludes(&fields("c=d")) && !fields("a=b").excludes(&fields("a!=c,b=a")));
+        for (selector, labels, expected) in [
+            ("a>1,a>3", "4", true),
+            ("a>1,a>3", "2", false),
+            ("a in (1,2),a!=1", "2", true),
+            ("a in (1,2),a!=1", "1", false),
+        ] {
+            let met = Selector::parse(selector).unwrap().matches(|key| (key == "a").then_some(labels));
+            assert_eq!(met, expected, "{selector} {labels}");
         }
     }
 }

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use super::Header;
+use super::labels::LONGEST;
 
 /// A shard selector, as the API server takes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shard {
     text: Arc<str>,
+    /// Sorted, and none that touches the one before it.
     ranges: Arc<[Range]>,
 }
 
@@ -47,8 +49,20 @@ impl Shard {
     /// assert!(Shard::parse("shardRange(object.metadata.name, '0x0', '0x8')").is_err());
     /// ```
     pub fn parse(text: &str) -> Result<Self, String> {
-        let ranges = text.split("||").map(|range| Range::parse(range.trim())).collect::<Result<_, _>>()?;
-        Ok(Self { text: text.into(), ranges })
+        if text.len() > LONGEST {
+            return Err(format!("found {} bytes; expected at most {LONGEST}", text.len()));
+        }
+        let mut ranges =
+            text.split("||").map(|range| Range::parse(range.trim())).collect::<Result<Vec<Range>, String>>()?;
+        ranges.sort();
+        ranges.dedup_by(|next, before| {
+            let touches = next.of == before.of && next.from <= before.to.saturating_add(1);
+            if touches {
+                before.to = before.to.max(next.to);
+            }
+            touches
+        });
+        Ok(Self { text: text.into(), ranges: ranges.into() })
     }
 
     /// Returns it as it was written.
@@ -58,8 +72,21 @@ impl Shard {
 
     /// Returns true if no object can be in both.
     pub fn excludes(&self, other: &Self) -> bool {
-        let apart = |one: &Range, other: &Range| one.of == other.of && (one.to < other.from || other.to < one.from);
-        self.ranges.iter().all(|one| other.ranges.iter().all(|other| apart(one, other)))
+        // Both are sorted: of two that are apart, the lower one is apart from all that follow, too.
+        let (mut ones, mut others) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
+        while let (Some(one), Some(other)) = (ones.peek(), others.peek()) {
+            if one.of != other.of || (one.from <= other.to && other.from <= one.to) {
+                return false;
+            }
+            if one.to < other.from {
+                ones.next();
+            } else {
+                others.next();
+            }
+        }
+        // What is left would have to be of the same.
+        let of = |ranges: &[Range]| (ranges.first().map(|range| range.of), ranges.last().map(|range| range.of));
+        of(&self.ranges) == of(&other.ranges) && of(&self.ranges).0 == of(&self.ranges).1
     }
 
     /// Returns true if an object is in one of the ranges.
@@ -149,6 +176,32 @@ mod tests {
             assert!(namespace.takes(object.header()));
         }
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+    }
+
+    #[test]
+    fn ranges_that_touch_are_one_and_shards_exclude_each_other_only_if_all_of_their_ranges_do() {
+        // IN-3, LC-3
+        let range = |of: &str, from: &str, to: &str| {
+            format!("shardRange(object.metadata.{of}, '0x{from}000000000000000', '0x{to}000000000000000')")
+        };
+        let shard = |ranges: &[(&str, &str, &str)]| {
+            let ranges: Vec<_> = ranges.iter().map(|(of, from, to)| range(of, from, to)).collect();
+            Shard::parse(&ranges.join(" || ")).unwrap()
+        };
+        let whole = shard(&[("uid", "4", "8"), ("uid", "0", "5"), ("uid", "8", "10"), ("uid", "1", "2")]);
+        assert_eq!(whole.ranges.len(), 1);
+        let even = shard(&[("uid", "8", "9"), ("uid", "0", "1"), ("uid", "4", "5")]);
+        let odd = shard(&[("uid", "1", "4"), ("uid", "9", "10"), ("uid", "5", "8")]);
+        let mixed = shard(&[("uid", "1", "2"), ("namespace", "4", "5")]);
+        for (one, other, expected) in [
+            (&even, &odd, true),
+            (&even, &even, false),
+            (&even, &whole, false),
+            (&even, &mixed, false),
+            (&shard(&[("namespace", "0", "1")]), &even, false),
+        ] {
+            assert_eq!([one.excludes(other), other.excludes(one)], [expected; 2], "{one:?} {other:?}");
+        }
     }
 
     #[test]

@@ -14,8 +14,21 @@ pub(super) struct State<W> {
     /// What of those lasts longer than calls.
     lasting: u64,
     plugins: BTreeMap<Arc<str>, Plugin<W>>,
+    /// Whose these are: who has many of them has no more by right than who has one.
+    owners: BTreeMap<Arc<str>, Owner>,
     /// The number of waits so far.
     number: u64,
+}
+
+/// Whoever has plugins, or caches.
+#[derive(Debug, Default)]
+struct Owner {
+    /// How many of them.
+    plugins: u64,
+    /// What they hold; what several owners share counts for the first.
+    held: u64,
+    /// What their first requests have beyond its share.
+    firsts: u64,
 }
 
 #[derive(Debug)]
@@ -24,6 +37,10 @@ struct Plugin<W> {
     /// What of that lasts longer than calls.
     lasting: u64,
     waiting: VecDeque<Waiting<W>>,
+    /// Whose it is; several, if they share it.
+    owners: Vec<Arc<str>>,
+    /// Whose first request beyond its share this was, and its bytes.
+    first: Option<(Arc<str>, u64)>,
 }
 
 #[derive(Debug)]
@@ -33,10 +50,28 @@ struct Waiting<W> {
     tell: W,
 }
 
+impl<W> Default for Plugin<W> {
+    fn default() -> Self {
+        Self { held: 0, lasting: 0, waiting: VecDeque::new(), owners: Vec::new(), first: None }
+    }
+}
+
 impl<W: FnOnce() -> bool> State<W> {
     pub(super) fn new(total: u64) -> Self {
-        let plugins = BTreeMap::new();
-        Self { total, given: 0, lasting: 0, plugins, number: 0 }
+        let (plugins, owners) = (BTreeMap::new(), BTreeMap::new());
+        Self { total, given: 0, lasting: 0, plugins, owners, number: 0 }
+    }
+
+    /// Takes in whose a plugin is. One of which nobody says that is its own.
+    pub(super) fn belongs(&mut self, name: &Arc<str>, owners: &[Arc<str>]) {
+        let plugin = self.plugins.entry(Arc::clone(name)).or_default();
+        // None leaves before the plugin is gone.
+        for owner in owners {
+            if !plugin.owners.contains(owner) {
+                plugin.owners.push(Arc::clone(owner));
+                self.owners.entry(Arc::clone(owner)).or_default().plugins += 1;
+            }
+        }
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -50,7 +85,7 @@ impl<W: FnOnce() -> bool> State<W> {
         let first = self.plugins.get(name).is_none_or(|plugin| plugin.waiting.is_empty());
         let may = first && self.may(name, bytes);
         if may {
-            self.hand_out(name, bytes);
+            self.give(name, bytes);
         }
         may
     }
@@ -103,24 +138,62 @@ impl<W: FnOnce() -> bool> State<W> {
         let plugin = self.plugin(name);
         let back = bytes.min(plugin.held);
         plugin.held -= back;
+        let owner = plugin.owners.first().cloned();
+        if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
+            owner.held = owner.held.saturating_sub(back);
+        }
         self.given -= back;
         self.serve();
         self.tidy();
     }
 
     fn tidy(&mut self) {
-        self.plugins.retain(|_, plugin| plugin.held > 0 || !plugin.waiting.is_empty());
+        let Self { plugins, owners, .. } = self;
+        plugins.retain(|_, plugin| {
+            let (stays, empty) = (plugin.held > 0 || !plugin.waiting.is_empty(), plugin.held == 0);
+            let first = plugin.first.take_if(|_| empty);
+            if let Some((owner, bytes)) = first
+                && let Some(owner) = owners.get_mut(&owner)
+            {
+                owner.firsts = owner.firsts.saturating_sub(bytes);
+            }
+            for owner in plugin.owners.iter().filter(|_| !stays) {
+                if let Some(owner) = owners.get_mut(owner) {
+                    owner.plugins = owner.plugins.saturating_sub(1);
+                }
+            }
+            stays
+        });
+        owners.retain(|_, owner| owner.plugins > 0);
     }
 
     /// Returns true if somebody waits while a plugin has more than its share.
     pub(super) fn is_crowded_by(&self, name: &Arc<str>) -> bool {
         let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
-        held > self.share() && self.plugins.values().any(|plugin| !plugin.waiting.is_empty())
+        held > self.share(name) && self.plugins.values().any(|plugin| !plugin.waiting.is_empty())
     }
 
-    /// Returns what each plugin may have of the pool whatever others do.
-    fn share(&self) -> u64 {
-        self.total / u64::try_from(self.plugins.len()).unwrap_or(u64::MAX).max(4)
+    /// Returns what each owner may have of the pool whatever others do.
+    fn each(&self) -> u64 {
+        self.total / u64::try_from(self.owners.len()).unwrap_or(u64::MAX).max(4)
+    }
+
+    /// Returns what a plugin may have of the pool whatever others do: its part of what its owner may have, or that of the owner with the
+    /// fewest if it has several.
+    fn share(&self, name: &Arc<str>) -> u64 {
+        let owners = self.owners_of(name).map(|(_, owner)| owner.plugins);
+        self.each() / owners.min().unwrap_or(1).max(1)
+    }
+
+    fn owners_of(&self, name: &Arc<str>) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
+        let owners = self.plugins.get(name).map(|plugin| &plugin.owners);
+        owners.into_iter().flatten().filter_map(|owner| self.owners.get_key_value(owner))
+    }
+
+    /// Whether an owner of a plugin has no more than its share with `bytes` more.
+    fn is_within(&self, name: &Arc<str>, bytes: u64) -> bool {
+        let each = self.each();
+        self.owners_of(name).any(|(_, owner)| owner.held.saturating_add(bytes) <= each)
     }
 
     /// Returns the plugin that holds most, and its bytes.
@@ -134,7 +207,7 @@ impl<W: FnOnce() -> bool> State<W> {
         while let Some((name, bytes)) = self.next() {
             let waiting = self.plugins.get_mut(&name).and_then(|plugin| plugin.waiting.pop_front());
             if waiting.is_some_and(|waiting| (waiting.tell)()) {
-                self.hand_out(&name, bytes);
+                self.give(&name, bytes);
             }
         }
     }
@@ -150,26 +223,62 @@ impl<W: FnOnce() -> bool> State<W> {
 
     /// Returns true if a plugin may have `bytes` more. Beyond its share, a quarter of the pool has to stay free, so
     /// that other plugins can still work, however much one wants. Within its share, an eighth has to stay free. The
-    /// rest is for the first request of plugins that hold nothing.
+    /// rest is for the first request of plugins that hold nothing: those of an owner of several, beyond its share, have no more of it together than
+    /// half of what they leave to others, so that who comes last finds some.
     fn may(&self, name: &Arc<str>, bytes: u64) -> bool {
         let Self { total, given, .. } = *self;
         let held = self.plugins.get(name).map_or(0, |plugin| plugin.held);
         let is_first = held == 0 && bytes <= total / 8;
         let left = total.checked_sub(given.saturating_add(bytes));
         left.is_some_and(|left| {
-            let is_share = held + bytes <= self.share() && left >= total / 8;
-            is_first || is_share || left >= total / 4
+            let is_within = self.is_within(name, bytes);
+            let is_share = is_within && held + bytes <= self.share(name) && left >= total / 8;
+            let is_modest =
+                || is_within || self.owns_itself(name) || self.firsts(name).saturating_add(bytes) <= left / 2;
+            (is_first && is_modest()) || is_share || left >= total / 4
         })
+    }
+
+    /// Whether nobody has said whose a plugin is.
+    fn owns_itself(&self, name: &Arc<str>) -> bool {
+        self.owners_of(name).all(|(owner, _)| owner == name)
+    }
+
+    /// Returns what the first requests have beyond its share of whoever owns a plugin, and has least of that.
+    fn firsts(&self, name: &Arc<str>) -> u64 {
+        self.owners_of(name).map(|(_, owner)| owner.firsts).min().unwrap_or_default()
+    }
+
+    /// Gives `bytes` that a plugin may have, and notes a first request beyond the share of its owner.
+    fn give(&mut self, name: &Arc<str>, bytes: u64) {
+        let is_first = self.plugins.get(name).is_none_or(|plugin| plugin.held == 0);
+        let is_little = self.total.saturating_sub(self.given.saturating_add(bytes)) < self.total / 4;
+        if is_first && is_little && !self.is_within(name, bytes) {
+            let owner = self.owners_of(name).min_by_key(|(_, owner)| owner.firsts).map(|(owner, _)| Arc::clone(owner));
+            if let Some(owner) = owner {
+                self.owners.entry(Arc::clone(&owner)).or_default().firsts += bytes;
+                self.plugin(name).first = Some((owner, bytes));
+            }
+        }
+        self.hand_out(name, bytes);
     }
 
     /// Gives `bytes`, even beyond the bound.
     pub(super) fn hand_out(&mut self, name: &Arc<str>, bytes: u64) {
         self.given += bytes;
-        self.plugin(name).held += bytes;
+        let plugin = self.plugin(name);
+        plugin.held += bytes;
+        let owner = plugin.owners.first().cloned();
+        if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
+            owner.held = owner.held.saturating_add(bytes);
+        }
     }
 
     fn plugin(&mut self, name: &Arc<str>) -> &mut Plugin<W> {
-        self.plugins.entry(Arc::clone(name)).or_insert_with(|| Plugin { held: 0, lasting: 0, waiting: VecDeque::new() })
+        if !self.plugins.contains_key(name) {
+            self.belongs(name, std::slice::from_ref(name));
+        }
+        self.plugins.entry(Arc::clone(name)).or_default()
     }
 }
 
@@ -209,6 +318,56 @@ mod tests {
         assert!(state.take(&name("small"), 125), "the first wish");
         assert!(!state.take(&name("other"), 1), "there is none");
         assert_eq!(state.most(), Some((hog, 750)));
+    }
+
+    #[test]
+    fn who_has_many_of_them_has_no_more_of_the_reserve_than_is_left_to_others() {
+        let mut state = State::<fn() -> bool>::new(64_000);
+        let mut first = |owner: &str, number: usize, bytes: u64| {
+            let (account, owner) = (name(&format!("{owner} {number}")), name(owner));
+            state.belongs(&account, &[owner]);
+            state.take(&account, bytes)
+        };
+        let got = (0..500).filter(|number| first("hog", *number, 950)).count();
+        assert_eq!(got, 55, "three quarters, and a third of the rest");
+        assert!((0..4).all(|number| first("other", number, 950)), "its share");
+        assert!(["a", "b", "c"].iter().all(|late| first(late, 0, 950)), "who comes later finds some");
+        assert!((500..1000).all(|number| !first("hog", number, 950)));
+    }
+
+    #[test]
+    fn who_has_many_of_them_lessens_nobody_elses_share() {
+        let mut state = State::<fn() -> bool>::new(64_000);
+        let mut fill = |owner: &str, accounts: usize| {
+            let mut got = 0;
+            for number in 0..accounts {
+                let account = name(&format!("{owner} {number}"));
+                state.belongs(&account, &[name(owner)]);
+                while state.take(&account, 10) {
+                    got += 10;
+                }
+            }
+            got
+        };
+        let hog = fill("hog", 500);
+        assert!((48_000..54_000).contains(&hog), "{hog}");
+        let other = fill("other", 1);
+        assert!(other >= 2_000 && fill("late", 1) > 0, "{other}");
+    }
+
+    #[test]
+    fn what_several_share_has_the_share_of_who_has_least() {
+        let mut state = State::<fn() -> bool>::new(64_000);
+        for number in 0..100 {
+            state.belongs(&name(&format!("hog {number}")), &[name("hog")]);
+        }
+        let common = name("hog 0");
+        assert_eq!(state.share(&common), 160);
+        state.belongs(&common, &[name("other")]);
+        assert_eq!(state.share(&common), 16_000);
+        assert!(state.take(&common, 10));
+        state.give_back(&common, 10);
+        assert_eq!((state.plugins.len(), state.owners.len()), (0, 0), "nothing is kept of who is gone");
     }
 
     #[test]

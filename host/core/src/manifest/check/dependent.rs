@@ -18,6 +18,9 @@ use super::super::{
 };
 use super::{Check, MOST_DEPENDENTS, Sources, Usual, flag, get, located, names, object, source, template};
 
+/// The most pointers that a comparison leaves out: each is looked for in each object.
+const MOST_IGNORED: usize = 64;
+
 /// What dependents of a controller have around them.
 pub(super) struct Scope<'s> {
     /// The kind of the primary, if it is right.
@@ -398,7 +401,9 @@ impl Check<'_> {
 
     // GM-2
     fn generic(&mut self, raw: &raw::Generic) -> GenericMatching {
-        let ignore = located(&raw.ignore).map(|ignore| self.items(&ignore.value, ignore.place)).unwrap_or_default();
+        let ignore = located(&raw.ignore);
+        let ignore = ignore.filter(|at| self.few(at.place, (at.value.len(), "pointers"), MOST_IGNORED, ""));
+        let ignore = ignore.map(|at| self.items(&at.value, at.place)).unwrap_or_default();
         if let Some(equality) = located(&raw.equality).filter(|field| field.value && !ignore.is_empty()) {
             self.fault(equality.place, "found `equality: true` together with `ignore`; expected one of them");
         }
