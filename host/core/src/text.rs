@@ -68,7 +68,7 @@ pub fn said_to_its_end(text: &str, limit: usize) -> Cow<'_, str> {
     }
     let part = limit.saturating_sub(MARK) / 2;
     let begin = floor(&line, part);
-    let end = (line.len() - part..).find(|at| line.is_char_boundary(*at)).unwrap_or(line.len());
+    let end = line.ceil_char_boundary(line.len() - part);
     let part = |range: std::ops::Range<usize>| line.get(range).unwrap_or_default();
     format!("{}{} …{}", part(0..begin), Omitted(end - begin), part(end..line.len())).into()
 }

@@ -109,19 +109,16 @@ fn an_operator_has_no_more_watches_of_single_namespaces_than_others_can_bear() {
         (json!({ "namespaces": selector, "sources": sources(9, &json!({})) }), None, Some(200)),
     ] {
         let told = watches.map(|watches| format!("found {watches} watches of single namespaces"));
-        match told {
-            Some(told) => {
-                let text = told_of(&controller, &json!({}));
-                assert!(text.contains(&told), "{told}: {text}");
-            }
-            None => {
-                let operator = read(&controller, &json!({})).unwrap_or_else(|errors| panic!("{errors}"));
-                let found = match &operator.controllers["web"].namespaces {
-                    Namespaces::Selected(selected) => Some(selected.most),
-                    Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => None,
-                };
-                assert_eq!(found, most);
-            }
+        if let Some(told) = told {
+            let text = told_of(&controller, &json!({}));
+            assert!(text.contains(&told), "{told}: {text}");
+        } else {
+            let operator = read(&controller, &json!({})).unwrap_or_else(|errors| panic!("{errors}"));
+            let found = match &operator.controllers["web"].namespaces {
+                Namespaces::Selected(selected) => Some(selected.most),
+                Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => None,
+            };
+            assert_eq!(found, most);
         }
     }
 }

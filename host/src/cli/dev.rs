@@ -70,14 +70,12 @@ pub async fn run(mut args: Dev, log: Log) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("listen to signals")?;
     let client = kube::Client::try_from(place.config).context("make a client for the API server")?;
     let api = Arc::new(ApiServer::new(client.clone(), Managers::default()));
-    let applier = Applier::new(Arc::clone(&api), &place.namespace);
-    let applier = args.takeover.is_none().then_some(applier);
+    let applier = args.takeover.is_none().then(|| Applier::new(Arc::clone(&api), &place.namespace));
     let check = checked(&daemon(&args, &project)?);
     let lookout = applier.is_some().then(|| Lookout::new(client.clone(), log.clone()));
     let mut author = Author { lookout: lookout.clone(), applier, log: log.clone(), ..Author::new(project, check) };
     let begun = async {
-        let seen = author.first().await?;
-        let manifest = author.project.manifest.clone();
+        let (seen, manifest) = (author.first().await?, author.project.manifest.clone());
         let takeover = match args.takeover.clone() {
             Some(label) => Some(Takeover::new((client, api), manifest, label, log.clone()).await?),
             None => None,
@@ -460,6 +458,7 @@ impl Author {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use serde_json::json;

@@ -439,7 +439,8 @@ status: { phase: Active }
             let spec = operator.controllers.values().next().unwrap();
             let guest: Arc<dyn Guest> = Arc::new(Content);
             let primary = serde_json::json!({ "metadata": { "name": "a" }, "spec": { "text": "hello" } });
-            let played = play(Scene { operator, spec, guest, primary, world: world(objects) }).await;
+            let (world, definitions) = (world(objects), Arc::default());
+            let played = play(Scene { operator, spec, guest, primary, world, definitions }).await;
             match (played, expected) {
                 (Ok(played), None) => assert!(played.at_rest && played.failure.is_none(), "{played:?}"),
                 (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),

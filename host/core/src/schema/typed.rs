@@ -360,7 +360,9 @@ mod tests {
     fn conditions_of_which_a_type_says_nothing_are_those_that_the_daemon_writes() {
         let of = |list: Option<Value>| {
             let mut said = page("v1", &json!({ "conditions": true }));
-            list.map(|list| said["schema"]["properties"]["status"]["properties"]["conditions"] = list);
+            if let Some(list) = list {
+                said["schema"]["properties"]["status"]["properties"]["conditions"] = list;
+            }
             let made = made(&said).unwrap();
             made.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions")
                 .unwrap()
