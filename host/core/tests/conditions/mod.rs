@@ -397,7 +397,7 @@ async fn conditions_come_where_nothing_can_be_applied_to_what_is_there_and_those
     let page = bench.server.put(&bench.controller.spec.primary.clone(), page);
     bench.pages.apply(Watch::Applied(page));
     bench.server.failures.lock().push(Error::new(Reason::Rejected, 500, "to smd typed: .status.n: expected string"));
-    assert_eq!(bench.writes().await, strings(&[STATUS, STATUS]));
+    assert_eq!(bench.writes().await, strings(&["patch Page a/status failed", STATUS]));
     let all = bench.conditions();
     assert!(all.contains(&"Own=True/".to_owned()) && all.contains(&"Ready=False/RunFailed".to_owned()), "{all:?}");
     assert_eq!(bench.live()["status"]["n"], 3);
