@@ -479,7 +479,9 @@ mod tests {
             assert_eq!((error.reason, &*error.message), (reason, &*format!("get v1 ConfigMap n/a: {expected}")));
         }
         let long = refused(&Identity::Daemon, 500, says(&"x".repeat(LONGEST * 10)));
-        assert!(long.message.ends_with("bytes left out) (HTTP 500)"), "{long}");
+        // Its end says what is wrong.
+        let is_whole = long.message.contains(" bytes left out) …x") && long.message.ends_with("x (HTTP 500)");
+        assert!(is_whole, "{long}");
         assert!(long.message.len() <= LONGEST, "{}", long.message.len());
         assert_eq!(refused(&Identity::Daemon, 422, says(INVALID)).fields, "metadata.labels, data");
     }
