@@ -98,9 +98,9 @@ impl State {
         let next = first.min_by_key(|(order, ..)| *order).filter(|_| self.free > 0);
         let Some((_, whose, share)) = next else {
             // Nobody is put off for what was while nobody waited.
-            if self.all.values().all(|share| share.waiting.is_empty()) {
-                self.all.retain(|_, share| share.has > 0);
-            }
+            let waits = |share: &&Share| !share.waiting.is_empty();
+            let least = self.all.values().filter(waits).map(|share| share.last).min().unwrap_or(u64::MAX);
+            self.all.retain(|_, share| share.has > 0 || !share.waiting.is_empty() || share.last > least);
             return None;
         };
         self.free -= 1;

@@ -38,7 +38,10 @@ pub async fn run(args: &Approve) -> anyhow::Result<ExitCode> {
     let operators = api(&client, home, ("Operator", "operators"));
     let (version, place) = if let Some(version) = named(args)? {
         // That of a team is approved elsewhere than it is. Who may not read it, or has it in a file, says where.
-        let found = operators.get_opt(own).await.ok().flatten();
+        let found = match operators.get_opt(own).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => None,
+            found => found.with_context(what)?,
+        };
         (version, found.and_then(|operator| place(operator.data.pointer("/status/waiting"))))
     } else {
         let operator = operators.get(own).await.with_context(what)?;
@@ -47,6 +50,12 @@ pub async fn run(args: &Approve) -> anyhow::Result<ExitCode> {
         show(&args.operator, &version, &difference)?;
         (version, place)
     };
+    // Whoever may write that status can't have another operator approved.
+    let is_its = |name: &str| name == own || name == format!("{home}.{own}");
+    anyhow::ensure!(
+        place.as_ref().is_none_or(|(_, name)| is_its(name)),
+        "the status of the operator {own} in namespace {home} names the approval of another one"
+    );
     let (namespace, name) = place.unwrap_or_else(|| (namespace.clone(), args.operator.clone()));
     let object = approval((&namespace, &name), &version, (args.by.as_deref(), args.reason.as_deref()));
     if let Some(format) = args.output.or(args.dry_run.then_some(Documents::Yaml)) {

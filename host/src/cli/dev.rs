@@ -364,6 +364,10 @@ impl Author {
         match found {
             Ok(findings) => {
                 self.risks = risks;
+                if findings.iter().any(|finding| !finding.ok && finding.kind == "plugin") {
+                    // It may be gone, or wrong for what is not among its sources: what is saved next builds it.
+                    self.built = None;
+                }
                 Ok(findings.iter().all(|finding| finding.ok))
             }
             Err(error) => {
@@ -373,8 +377,8 @@ impl Author {
         }
     }
 
-    /// Returns true if sources have changed while the component was built of them: its steps may have read the one text and the other. What changes
-    /// in each build is of the build's own making.
+    /// Returns true if sources have changed while the component was built of them: its steps may have read the one text and the other. Twice in
+    /// a row it is taken all the same: what changes in each build may be of the build's own making.
     fn is_overtaken(&mut self, sources: u64) -> bool {
         let now = Sources::of(&self.project.folder).without(self.project.beside()).content();
         self.overtaken = now != sources && !self.overtaken;

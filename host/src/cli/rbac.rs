@@ -221,13 +221,13 @@ fn commented(object: &Value, text: String) -> String {
         found.filter_map(Value::as_str).any(|found| wanted.contains(&found))
     };
     let gives = |rule: &&Value| has(rule, "apiGroups", &[GROUP]) && has(rule, "verbs", &["create", "update", "patch"]);
-    let Some(rule) = rules.clone().find(gives) else {
-        return text;
-    };
-    let binds = has(rule, "resources", &["rolebindings", "clusterrolebindings"]);
-    let first = format!("- apiGroups:\n  - {GROUP}\n");
-    let comment = if binds { BIND } else { ESCALATE };
-    text.replacen(&first, &format!("{comment}{first}"), 1)
+    rules.filter(gives).fold(text, |text, rule| {
+        let binds = has(rule, "resources", &["rolebindings", "clusterrolebindings"]);
+        let comment = if binds { BIND } else { ESCALATE };
+        // As it stands in the role: a list there has no more indentation than one alone.
+        let Ok(said) = serde_yaml::to_string(&[rule]) else { return text };
+        text.replacen(&said, &format!("{comment}{said}"), 1)
+    })
 }
 
 #[cfg(test)]

@@ -330,15 +330,8 @@ impl Shared {
         let starts = self.all.lock().get(key).is_none_or(|entry| entry.seen.known.is_none());
         let limit = if starts && remembered.is_some() { HEAD_START } else { Duration::MAX };
         // Who else asks for the same and has nothing of it is given what the first one has pulled.
-        let team = tenant::team(operator);
         let first = remembered.is_none().then(|| self.turns(&asker.right().name(), (1, 1)));
-        let asked = async {
-            let _first = match &first {
-                Some(first) => Some(first.wait(&team).await),
-                None => None,
-            };
-            self.asked(&asker, &places, (kept, facts, &demands)).await
-        };
+        let asked = self.asked(&asker, (&places, first.as_ref()), (kept, facts, &demands));
         let late = |_| Failure::new(Kind::Away, format!("it does not answer within {} s", limit.as_secs()));
         match timeout(limit, asked).await.map_err(late).flatten() {
             Ok((known, mirror)) => {
@@ -357,7 +350,7 @@ impl Shared {
     async fn asked(
         &self,
         asker: &Asker<'_>,
-        places: &[Reference],
+        (places, first): (&[Reference], Option<&Turns>),
         (kept, facts, demands): (&Kept, &Facts, &Demands),
     ) -> Result<(Known, Option<Arc<str>>), Failure> {
         let Asker { operator, image, credentials } = *asker;
@@ -366,7 +359,13 @@ impl Shared {
             let pulled = async {
                 let session = self.session((image, place), facts, who.clone())?;
                 let turns = self.turns(place.registry(), AT_ONCE);
-                let _turn = turns.wait(&tenant::team(operator)).await;
+                let team = tenant::team(operator);
+                let _turn = turns.wait(&team).await;
+                // Last: whoever has it waits for no other turn, so that nobody waits behind what another team has queued.
+                let _first = match first {
+                    Some(first) => Some(first.wait(&team).await),
+                    None => None,
+                };
                 // Somebody else may have been given it meanwhile. What was signed well enough then, by keys that are still good for it, needs no
                 // registry (`SG-4`).
                 let remembered = asker.recall(kept, |known| demands.are_met(&image.reference, &known.signed));

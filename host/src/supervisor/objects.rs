@@ -134,7 +134,8 @@ fn joined(
         alone: None,
         page: PageSize::default(),
     };
-    pool.join(&scope, kind, subscriber)
+    // Those of one namespace wait for nobody's of another, nor share what they may have (`NS-6`). No operator is called so.
+    pool.of(&format!("{name} of {namespace}").into()).join(&scope, kind, subscriber)
 }
 
 /// Returns what is watched.

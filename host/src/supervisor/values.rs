@@ -136,7 +136,9 @@ impl Shared {
 
 impl Operator {
     fn want(&self, places: BTreeMap<Place, BTreeSet<Asked>>) {
-        let mut before = std::mem::take(&mut *self.known.lock());
+        // Held all the time: nobody may find nothing meanwhile.
+        let mut all = self.known.lock();
+        let mut before = std::mem::take(&mut *all);
         let mut is_more = false;
         let known = places.into_iter().map(|(place, asked)| {
             let mut there = before.remove(&place).unwrap_or_default();
@@ -147,8 +149,8 @@ impl Operator {
             });
             (place, values.collect())
         });
-        let known = known.collect();
-        *self.known.lock() = known;
+        *all = known.collect();
+        drop(all);
         if is_more {
             self.asked.notify_one();
         }

@@ -103,10 +103,15 @@ struct Together<'a> {
 type KindOf<'a> = (&'a Arc<str>, &'a Arc<str>);
 
 /// Group, kind, namespaces and labels of the primaries of a controller.
-type Primaries<'a> = (&'a Arc<str>, &'a Arc<str>, &'a Namespaces, Option<&'a Arc<str>>);
+type Primaries<'a> = (&'a Arc<str>, &'a Arc<str>, Result<&'a Namespaces, &'a Arc<str>>, Option<&'a Arc<str>>);
 
 fn primaries(spec: &Controller) -> Primaries<'_> {
     let Controller { primary, namespaces, label_selector, .. } = spec;
+    // How many of those may be watched that a selector finds says nothing of which they are.
+    let namespaces = match namespaces {
+        Namespaces::Selected(selected) => Err(&selected.selector),
+        Namespaces::All | Namespaces::Own | Namespaces::Listed(_) => Ok(namespaces),
+    };
     (&primary.group, &primary.kind, namespaces, label_selector.as_ref())
 }
 

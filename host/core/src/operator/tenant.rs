@@ -15,7 +15,8 @@ pub fn name(namespace: &str, name: &str) -> Arc<str> {
 
 /// Returns whose an operator is, where teams take turns: of another namespace, that; else its own.
 pub fn team(operator: &str) -> Arc<str> {
-    operator.split_once('.').map_or(operator, |(namespace, _)| namespace).into()
+    // With the dot: an operator of the daemon's own may be called as a namespace is.
+    operator.split_inclusive('.').next().unwrap_or(operator).into()
 }
 
 /// Returns an operator of this namespace as the daemon runs it: it is called `NAMESPACE.NAME`, as its controllers are; it writes under field managers

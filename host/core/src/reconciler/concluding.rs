@@ -206,6 +206,8 @@ impl Controller {
     /// Writes something of the status that is the daemon's.
     async fn write_status(&self, key: &ObjectRef, verb: Verb) -> Result<(), cluster::Error> {
         let manager = self.spec.conditions_manager();
+        // What names a version meets the same conflict again.
+        let may_help = matches!(verb, Verb::Apply { .. });
         let own = Write::own(Target::status(self.spec.primary.clone(), key.clone()), verb);
         let write = Write { shows_secret: self.spec.status_shows_secret(), ..own };
         let mut tries = 1;
@@ -217,7 +219,7 @@ impl Controller {
                     return Ok(());
                 }
                 Ok(None) => return Ok(()),
-                Err(error) if error.is_conflict() && tries < TRIES => tries += 1,
+                Err(error) if error.is_conflict() && may_help && tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
         }

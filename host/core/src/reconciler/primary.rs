@@ -75,7 +75,11 @@ impl Controller {
         let written = match self.cluster.write(write.clone()).await {
             // What its kind does not have would be dropped (FV-1).
             Err(error) if error.is_misfit() && error.fields.is_empty() => match merged(write, upon, budget) {
-                Some(merged) => self.cluster.write(merged).await.map_err(|_| error),
+                Some(merged) => self
+                    .cluster
+                    .write(merged)
+                    .await
+                    .map_err(|other| if other.is_conflict() || other.is_outage() { other } else { error }),
                 None => Err(error),
             },
             written => written,
@@ -195,6 +199,8 @@ fn merged(write: Write, upon: Version, budget: &Mutex<Budget>) -> Option<Write> 
     let is_status = write.target.subresource.as_deref() == Some("status");
     let read = budget.lock().read(&body).ok().filter(|_| is_status)?;
     let status = read.get("status").filter(|status| status.get("conditions").is_none())?;
-    let body = json!({ "metadata": { "resourceVersion": upon.to_string() }, "status": status }).to_string();
+    // That of the answer, if it has one.
+    let version = read.pointer("/metadata/resourceVersion").cloned().unwrap_or_else(|| upon.to_string().into());
+    let body = json!({ "metadata": { "resourceVersion": version }, "status": status }).to_string();
     Some(Write { verb: Verb::MergePatch { body, manager }, ..write })
 }

@@ -27,6 +27,8 @@ struct Owner {
     plugins: u64,
     /// What they hold; what several owners share counts for the first.
     held: u64,
+    /// What those hold that are nobody else's.
+    alone: u64,
     /// What their first requests have beyond its share.
     firsts: u64,
 }
@@ -68,6 +70,11 @@ impl<W: FnOnce() -> bool> State<W> {
         // None leaves before the plugin is gone.
         for owner in owners {
             if !plugin.owners.contains(owner) {
+                if let [only] = plugin.owners.as_slice()
+                    && let Some(only) = self.owners.get_mut(only)
+                {
+                    only.alone = only.alone.saturating_sub(plugin.held);
+                }
                 plugin.owners.push(Arc::clone(owner));
                 self.owners.entry(Arc::clone(owner)).or_default().plugins += 1;
             }
@@ -138,9 +145,10 @@ impl<W: FnOnce() -> bool> State<W> {
         let plugin = self.plugin(name);
         let back = bytes.min(plugin.held);
         plugin.held -= back;
-        let owner = plugin.owners.first().cloned();
+        let (owner, alone) = (plugin.owners.first().cloned(), plugin.owners.len() == 1);
         if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             owner.held = owner.held.saturating_sub(back);
+            owner.alone = owner.alone.saturating_sub(if alone { back } else { 0 });
         }
         self.given -= back;
         self.serve();
@@ -196,6 +204,14 @@ impl<W: FnOnce() -> bool> State<W> {
         self.owners_of(name).any(|(_, owner)| owner.held.saturating_add(bytes) <= each)
     }
 
+    /// Whether an owner of a plugin has no more than its share with `bytes` more of this one, beside what it has alone: what others hold of what
+    /// it has in common with them takes no share away.
+    fn has_share(&self, name: &Arc<str>, bytes: u64) -> bool {
+        let shared = self.plugins.get(name).filter(|plugin| plugin.owners.len() > 1).map_or(0, |plugin| plugin.held);
+        let with = shared.saturating_add(bytes);
+        self.owners_of(name).any(|(_, owner)| owner.alone.saturating_add(with) <= self.each())
+    }
+
     /// Returns the plugin that holds most, and its bytes.
     pub(super) fn most(&self) -> Option<(Arc<str>, u64)> {
         let most = self.plugins.iter().max_by_key(|(_, plugin)| plugin.held);
@@ -232,7 +248,7 @@ impl<W: FnOnce() -> bool> State<W> {
         let left = total.checked_sub(given.saturating_add(bytes));
         left.is_some_and(|left| {
             let is_within = self.is_within(name, bytes);
-            let is_share = is_within && held + bytes <= self.share(name) && left >= total / 8;
+            let is_share = self.has_share(name, bytes) && held + bytes <= self.share(name) && left >= total / 8;
             let is_modest =
                 || is_within || self.owns_itself(name) || self.firsts(name).saturating_add(bytes) <= left / 2;
             (is_first && is_modest()) || is_share || left >= total / 4
@@ -268,9 +284,10 @@ impl<W: FnOnce() -> bool> State<W> {
         self.given += bytes;
         let plugin = self.plugin(name);
         plugin.held += bytes;
-        let owner = plugin.owners.first().cloned();
+        let (owner, alone) = (plugin.owners.first().cloned(), plugin.owners.len() == 1);
         if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             owner.held = owner.held.saturating_add(bytes);
+            owner.alone = owner.alone.saturating_add(if alone { bytes } else { 0 });
         }
     }
 
@@ -318,6 +335,22 @@ mod tests {
         assert!(state.take(&name("small"), 125), "the first wish");
         assert!(!state.take(&name("other"), 1), "there is none");
         assert_eq!(state.most(), Some((hog, 750)));
+    }
+
+    #[test]
+    fn what_another_one_holds_of_what_both_have_takes_no_share_away() {
+        let mut state = State::<fn() -> bool>::new(1000);
+        let (a, b, common, own) = (name("a"), name("b"), name("common"), name("own"));
+        state.belongs(&common, &[Arc::clone(&a), Arc::clone(&b)]);
+        state.belongs(&own, &[Arc::clone(&a)]);
+        assert!(state.take(&own, 10) && state.take(&common, 600));
+        let others = name("others");
+        state.belongs(&others, &[b]);
+        assert!(state.take(&others, 140));
+        // It has its share of what is left, though all of what is common counts for it.
+        assert!(state.take(&own, 90));
+        state.give_back(&own, 100);
+        assert!(state.take(&own, 100));
     }
 
     #[test]

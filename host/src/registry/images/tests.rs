@@ -119,13 +119,15 @@ async fn what_is_never_answered_keeps_no_other_team_from_the_same_registry() {
     let images = images(folder.path());
     let never = |n| key(&format!("greedy.{n}"), &format!("{}/evil-{n}:1", fake.address), None);
     let (all, each) = AT_ONCE;
-    images.want((0..4 * all).map(never), |_| None);
+    let same = format!("{}/a:1", fake.address);
+    let greedy = || (0..4 * all).map(never).chain([key("greedy.same", &same, None)]);
+    images.want(greedy(), |_| None);
     let begun = Instant::now();
     while evil.load(Ordering::SeqCst) < each && begun.elapsed() < Duration::from_secs(20) {
         sleep(Duration::from_millis(5)).await;
     }
-    let key = key("web", &format!("{}/a:1", fake.address), None);
-    images.want((0..4 * all).map(never).chain([key.clone()]), |_| None);
+    let key = key("web", &same, None);
+    images.want(greedy().chain([key.clone()]), |_| None);
     assert_eq!(images.component(&key).await, b"first");
     assert_eq!(evil.load(Ordering::SeqCst), each);
 }

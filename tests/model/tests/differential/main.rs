@@ -205,6 +205,7 @@ fn seeds(count: u64) -> Vec<u64> {
     if let Some(first) = number("MODEL_SEED") {
         return (first..first + number("MODEL_SEEDS").unwrap_or(1)).collect();
     }
+    let count = number("MODEL_SEEDS").unwrap_or(count);
     // Names of namespaces have them.
     let fresh = 1_000_000 + RandomState::new().hash_one(()) % 1_000_000_000;
     (1..=count).chain(fresh..fresh + count).collect()
