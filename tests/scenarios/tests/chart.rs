@@ -644,7 +644,7 @@ fn compiled_code_is_kept_as_long_as_the_pod_or_on_a_claim() {
         { "name": "NO_PROXY", "value": "m.io,10.0.0.0/8" },
     ]);
     assert_eq!(container["env"].as_array().unwrap()[2..], set.as_array().unwrap()[..]);
-    let key = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
+    let key = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
     let values = json!({ "verifyKeys": [key] });
     let pod = template("deployment.yaml", "home", &values).unwrap().remove(0)["spec"]["template"].clone();
     let argument = json!("--verify-key=/etc/capstan/verify-keys/0.pub");

@@ -115,9 +115,9 @@ impl Controller {
         });
         let verdicts = decide(&Facts { cleanup: end.cleanup, dependents, failed });
         let written = if keeps { self.write_conditions(primary, &verdicts, end.now()).await } else { Ok(()) };
-        // EP-34: where the API server fails at this, too, it is an outage for all that is known.
+        // EP-34: where the API server fails at this, too, or is not asked for it, it is an outage for all that is known.
         let misses = ended.finished == Finished::Failed(queue::Failure::Outage)
-            && matches!(&written, Err(Unwritten::Refused(error)) if error.is_outage());
+            && (!keeps || matches!(&written, Err(Unwritten::Refused(error)) if error.is_outage()));
         if records && !misses {
             self.record(primary, &verdicts);
         }

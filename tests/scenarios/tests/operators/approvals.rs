@@ -72,7 +72,8 @@ fn a_version_of_an_operator_that_wants_more_waits_until_it_is_approved_as_it_is(
     let first = desk.await_state(name, WAITS);
     let (reason, message) = condition(&first, "Progressing");
     assert_eq!(reason, "ApprovalRequired");
-    assert!(message.contains(&format!("controller {name}: create v1 ConfigMap in + {name} (more)")), "{message}");
+    let wants = json!(format!("controller {name}: create v1 ConfigMap in + {name} (more)"));
+    assert!(first["status"]["waiting"]["difference"].as_array().unwrap().contains(&wants), "{first}");
     assert!(message.ends_with(&format!("approve it by `capstan approve {name} -n {name}`")), "{message}");
     assert_eq!(condition(&first, "Ready").0, "ApprovalRequired");
     desk.approve_by_hand(&first["status"]["waiting"], None);
