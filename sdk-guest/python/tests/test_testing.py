@@ -121,7 +121,7 @@ class TheCaches(unittest.TestCase):
                 with self.assertRaises(CallError) as raised:
                     ask()
                 text = 'no source is called "setings"; there are: configs, settings'
-                self.assertEqual((raised.exception.reason, raised.exception.message), ("missing", text))
+                self.assertEqual((raised.exception.reason, str(raised.exception)), ("missing", text))
 
     def test_things_outside_of_the_cluster_are_those_of_the_primary(self) -> None:
         with Run(PAGE, things={"domains": {"b": {"id": "b"}, "a": "any JSON"}, "one": {"1": {"id": 1}}}):
