@@ -394,19 +394,19 @@ impl Source {
         all.filter(|object| object.header().has_finalizer(finalizer)).count()
     }
 
-    /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay; all of them in the namespace
-    /// `home`, if there is one. `wanted` gets the newest
+    /// Returns the objects that `wanted` accepts, of those in the look-up or the overlay, for a `reader` whose they are or for anybody. `wanted` gets the newest
     /// version: the last version of a deleted object may have been under other keys than the one before, so a look-up
     /// can contain too many objects. One that is exact is taken at its word about what is in the caches, but for what
     /// waits to be asked about.
     fn select(
         &self,
-        home: Option<&str>,
+        reader: Option<&ObjectRef>,
         candidates: impl FnOnce(&State) -> Candidates,
         wanted: impl Fn(&Object) -> bool,
     ) -> Vec<Object> {
         let (Candidates { objects, exact }, places, own, waiting) = {
             let state = self.state.read();
+            let home = reader.and_then(|reader| self.home_of(reader));
             let waiting: BTreeSet<_> = state.unasked(home).cloned().collect();
             (candidates(&state), state.places.clone(), state.overlay.clone(), waiting)
         };
@@ -418,7 +418,12 @@ impl Source {
             let known = exact && own.get(key).is_none() && !waiting.contains(key);
             Some((self.show(&overlay::newest(own.get(key), cached, synced)?)?, known))
         });
-        newest.filter(|(object, known)| *known || wanted(object)).map(|(object, _)| object).collect()
+        let found: Vec<_> =
+            newest.filter(|(object, known)| *known || wanted(object)).map(|(object, _)| object).collect();
+        if let Some(reader) = reader {
+            self.were_shown(found.iter().filter(|object| waiting.contains(object.key())), reader);
+        }
+        found
     }
 }
 

@@ -176,6 +176,9 @@ impl Visitor<'_> {
         source.known(within)?;
         is_watched(source, desired.key())?;
         let actual = source.get(desired.key()).filter(|object| self.belongs(name, spec, object));
+        if let Some(actual) = &actual {
+            source.was_shown(actual, self.run.primary.key());
+        }
         let (operation, now) = self.bring_in_line((name, spec, source), (&desired, hash), actual).await?;
         if let Some(now) = now {
             self.tell_of_former(name, spec, source, now.key());

@@ -128,6 +128,13 @@ impl Backlog {
         }
     }
 
+    /// Takes in primaries that have seen an object of theirs while it waits: they are told of what becomes of it, also if it is not theirs any
+    /// more by then. Returns false if it does not wait.
+    pub(super) fn concerns(&mut self, key: &ObjectRef, primaries: BTreeSet<ObjectRef>) -> bool {
+        let waiting = self.waiting.get_mut(key);
+        waiting.map(|waiting| waiting.mapped.extend(primaries)).is_some()
+    }
+
     /// Notes a change, and more primaries that are to be told of it. Returns a deletion again if there is no room to keep
     /// it: then it has to be passed on without a question, and nothing of its object waits any more.
     pub(super) fn add(&mut self, change: Change, mapped: BTreeSet<ObjectRef>) -> Option<Refused> {

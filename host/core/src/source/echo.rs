@@ -98,6 +98,11 @@ impl EchoFilter {
         }
     }
 
+    /// Returns the primaries that the answers to writes of an object belonged to, as long as there is a window.
+    pub fn mapped(&self, key: &ObjectRef) -> BTreeSet<ObjectRef> {
+        self.windows.get(key).map(|window| window.mapped.clone()).unwrap_or_default()
+    }
+
     /// Takes in primaries that what is held may concern.
     pub fn concerns(&mut self, key: &ObjectRef, primaries: BTreeSet<ObjectRef>) {
         if let Some(window) = self.windows.get_mut(key) {

@@ -1,6 +1,6 @@
 //! Read-your-writes: decides whether the answer of an own write or the cache has the newer version of an object (OV).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cache::Seen;
 use crate::object::{Change, Object, ObjectRef, Version};
@@ -11,109 +11,117 @@ const EACH: usize = 256;
 /// The answers of own writes that the watch has not caught up with yet. Usually empty.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    answers: BTreeMap<ObjectRef, Object>,
+    answers: BTreeMap<ObjectRef, Answer>,
     /// The bytes of their texts.
     bytes: usize,
-    /// The versions of answers that have found no memory.
-    lost: BTreeMap<ObjectRef, Version>,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    version: Version,
+    /// `None` if it has found no memory.
+    object: Option<Object>,
+    /// The primaries that the object belonged to in own writes that the watch has not caught up with.
+    mapped: BTreeSet<ObjectRef>,
 }
 
 impl Overlay {
-    /// Keeps the answer of a write, unless it has no version, the cache has already seen its version (`synced`), or
-    /// an answer that is at least as new is there (`OV-1`).
-    pub fn put(&mut self, answer: Object, synced: Version) {
-        let known = self.answers.get(answer.key()).map(Object::version).unwrap_or_default();
-        let lost = self.lost.get(answer.key()).copied().unwrap_or_default();
-        if answer.version() > synced.max(known).max(lost) {
-            self.lost.remove(answer.key());
-            self.bytes += answer.json().len();
-            let before = self.answers.insert(answer.key().clone(), answer);
-            self.bytes -= before.map_or(0, |before| before.json().len());
+    /// Keeps the answer of a write, and the primaries that it belongs to, unless it has no version, the cache has already seen its version
+    /// (`synced`), or an answer that is at least as new is there (`OV-1`).
+    pub fn put(&mut self, answer: Object, synced: Version, mut mapped: BTreeSet<ObjectRef>) {
+        let (key, version) = (answer.key().clone(), answer.version());
+        let known = self.answers.get(&key).map(|known| known.version).unwrap_or_default();
+        if version > synced.max(known) {
+            let bytes = answer.json().len();
+            if let Some(before) = self.take(&key) {
+                mapped.extend(before.mapped);
+            }
+            self.bytes += bytes;
+            self.answers.insert(key, Answer { version, object: Some(answer), mapped });
         }
     }
 
-    /// Keeps only the version of the answer about an object: there is no memory for the rest.
+    /// Keeps only the version of the answer about an object, and whose it was: there is no memory for the rest.
     pub fn lose(&mut self, key: &ObjectRef) {
         if let Some(answer) = self.take(key) {
-            self.lost.insert(key.clone(), answer.version());
+            self.answers.insert(key.clone(), Answer { object: None, ..answer });
         }
     }
 
     /// Returns the version of an answer that has found no memory.
     pub fn lost(&self, key: &ObjectRef) -> Option<Version> {
-        self.lost.get(key).copied()
+        self.answers.get(key).filter(|own| own.object.is_none()).map(|own| own.version)
     }
 
     /// Returns the objects whose answers have found no memory.
     pub fn all_lost(&self) -> impl Iterator<Item = (&ObjectRef, Version)> {
-        self.lost.iter().map(|(key, version)| (key, *version))
+        let lost = self.answers.iter().filter(|(_, own)| own.object.is_none());
+        lost.map(|(key, own)| (key, own.version))
     }
 
     /// Returns all objects with the versions of their answers, with those that have found no memory.
     pub fn versions(&self) -> impl Iterator<Item = (&ObjectRef, Version)> {
-        let kept = self.answers.iter().map(|(key, own)| (key, own.version()));
-        kept.chain(self.all_lost())
+        self.answers.iter().map(|(key, own)| (key, own.version))
+    }
+
+    /// Returns the primaries that an object belonged to in own writes up to this version, which no event has shown (`IM-5`).
+    pub fn mapped(&self, key: &ObjectRef, version: Version) -> BTreeSet<ObjectRef> {
+        let own = self.answers.get(key).filter(|own| own.version <= version);
+        own.map(|own| own.mapped.clone()).unwrap_or_default()
     }
 
     /// Drops the answer that a change from the watch, or from a list, has caught up with (`OV-2`). A deletion that was
     /// missed has no version of its own: it happened before `synced`, which the cache has come to.
     pub fn saw(&mut self, change: &Change, synced: Version) {
-        if self.is_empty() {
-            return;
-        }
         let object = change.object();
         let seen = match change {
             Change::Deleted { unknown: true, .. } => synced,
             Change::Added(_) | Change::Updated { .. } | Change::Deleted { unknown: false, .. } => object.version(),
         };
-        if self.answers.get(object.key()).is_some_and(|own| seen >= own.version()) {
+        if self.answers.get(object.key()).is_some_and(|own| seen >= own.version) {
             self.take(object.key());
-        }
-        if self.lost.get(object.key()).is_some_and(|own| seen >= *own) {
-            self.lost.remove(object.key());
         }
     }
 
     /// Returns the answer about an object. It may be older than the cache: [`newest`] decides that.
     pub fn get(&self, key: &ObjectRef) -> Option<&Object> {
-        self.answers.get(key)
+        self.answers.get(key)?.object.as_ref()
     }
 
     /// Returns all answers, ordered by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.answers.values()
+        self.answers.values().filter_map(|own| own.object.as_ref())
     }
 
     /// Drops exactly this answer; a newer one stays. Returns true if the answer was there.
     pub fn remove(&mut self, answer: &Object) -> bool {
-        let there = self.answers.get(answer.key()).is_some_and(|own| own.version() == answer.version());
+        let there = self.get(answer.key()).is_some_and(|own| own.version() == answer.version());
         if there {
             self.take(answer.key());
         }
         there
     }
 
-    fn take(&mut self, key: &ObjectRef) -> Option<Object> {
+    fn take(&mut self, key: &ObjectRef) -> Option<Answer> {
         let answer = self.answers.remove(key)?;
-        self.bytes -= answer.json().len();
+        self.bytes -= answer.object.as_ref().map_or(0, |object| object.json().len());
         Some(answer)
     }
 
     /// Keeps only the answers that `keep` accepts, by object and version.
     pub fn retain(&mut self, keep: impl Fn(&ObjectRef, Version) -> bool) {
-        self.answers.retain(|key, own| keep(key, own.version()));
-        self.bytes = self.answers.values().map(|own| own.json().len()).sum();
-        self.lost.retain(|key, version| keep(key, *version));
+        self.answers.retain(|key, own| keep(key, own.version));
+        self.bytes = self.iter().map(|own| own.json().len()).sum();
     }
 
     /// Returns the number of answers, with those that have found no memory.
     pub fn len(&self) -> usize {
-        self.answers.len() + self.lost.len()
+        self.answers.len()
     }
 
     /// Returns true if there are no answers.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.answers.is_empty()
     }
 
     /// Returns the memory that they take, in bytes.
@@ -191,9 +199,9 @@ mod tests {
         ] {
             let mut overlay = Overlay::default();
             if let Some(first) = first {
-                overlay.put(object("a", first), Version(0));
+                overlay.put(object("a", first), Version(0), BTreeSet::new());
             }
-            overlay.put(answer, Version(synced));
+            overlay.put(answer, Version(synced), BTreeSet::new());
             assert_eq!(overlay.iter().next().map(|object| object.version().0), kept, "{case}");
         }
     }
@@ -214,7 +222,7 @@ mod tests {
             ("missed deletion before the write", deleted(3, true), 1),
         ] {
             let mut overlay = Overlay::default();
-            overlay.put(object("a", 5), Version(0));
+            overlay.put(object("a", 5), Version(0), BTreeSet::new());
             // What was missed is one version older than the list that misses it.
             let synced = Version(change.object().version().0 + 1);
             overlay.saw(&change, synced);
@@ -283,7 +291,7 @@ mod tests {
             match step {
                 Step::Own(name) => {
                     let answer = self.write(name);
-                    self.overlay.put(answer, self.writer.cache().version());
+                    self.overlay.put(answer, self.writer.cache().version(), BTreeSet::new());
                 }
                 Step::Foreign(name) => drop(self.write(name)),
                 Step::Delete(name) => {

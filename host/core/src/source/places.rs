@@ -96,7 +96,7 @@ impl Source {
             for new in appeared {
                 behind.appeared(&new, &cache, &written);
             }
-            taken(takes, |own| state.keep(own, &cache))
+            taken(takes, |own| state.keep(own, BTreeSet::new(), &cache))
         };
         Attaching { place, cache, news }
     }
@@ -148,7 +148,7 @@ impl Source {
             let (new, up_to) = cache.look(&key);
             Take::of(before, new.and_then(|new| self.show(&new)), up_to)
         });
-        *news = taken(takes.collect(), |own| self.state.write().keep(own, &cache));
+        *news = taken(takes.collect(), |own| self.state.write().keep(own, BTreeSet::new(), &cache));
         *was = cache;
     }
 

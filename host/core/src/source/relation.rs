@@ -68,7 +68,7 @@ impl Source {
         match self.led(primary) {
             None => {
                 let candidates = |state: &State| Candidates::of(&state.related, state.related.get(primary));
-                self.select(self.home_of(primary), candidates, |object| self.is_of(object, primary, mapper))
+                self.select(Some(primary), candidates, |object| self.is_of(object, primary, mapper))
             }
             Some(Ok(Led::Named(names))) => names.iter().filter_map(|key| self.get(key)).collect(),
             Some(Ok(Led::Keyed(keys))) => {
@@ -79,7 +79,7 @@ impl Source {
                     }
                     None => Candidates::default(),
                 };
-                self.select(self.home_of(primary), candidates, |object| self.is_led(object, primary, &keys))
+                self.select(Some(primary), candidates, |object| self.is_led(object, primary, &keys))
             }
             Some(Err(_)) => Vec::new(),
         }

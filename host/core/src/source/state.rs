@@ -124,11 +124,17 @@ impl State {
                 self.note(&key);
             }
         }
-        if !self.overlay.is_empty() {
-            self.overlay.saw(&change, synced);
-            self.borrow();
+        if self.overlay.is_empty() {
+            return self.windows.admit(change, listing);
         }
-        self.windows.admit(change, listing)
+        let mapped = self.overlay.mapped(&key, version);
+        self.overlay.saw(&change, synced);
+        self.borrow();
+        match self.windows.admit(change, listing) {
+            // Whoever wrote it has seen it, though no event has shown that.
+            Verdict::Pass(change) if !mapped.is_empty() => Verdict::Released(Released { change, mapped }),
+            verdict @ (Verdict::Pass(_) | Verdict::Held | Verdict::Released(_)) => verdict,
+        }
     }
 
     /// Takes in a change whose object waits to be asked about, in one step: whoever asks moves the object in the look-ups, and those
@@ -136,9 +142,11 @@ impl State {
     pub(super) fn take_later(&mut self, change: Change) -> Option<Refused> {
         let key = change.object().key().clone();
         let known = self.related.known(&key).cloned().unwrap_or_default();
+        let written = self.windows.mapped(&key);
         let mut refused = match self.take(change, None) {
             Verdict::Pass(change) => self.put_off(change, BTreeSet::new())?,
             Verdict::Held => {
+                self.backlog.concerns(&key, written);
                 self.windows.concerns(&key, known);
                 return None;
             }
@@ -265,21 +273,23 @@ impl State {
     }
 
     /// Takes in the answer of a write, with its keys. The cache may have it already, while its event is still on the way to this
-    /// source: the look-ups lead to it from now on.
+    /// source: the look-ups lead to it from now on. Whose it is by then is told of what becomes of it.
     pub(super) fn put(&mut self, answer: Object, facts: &Facts) {
         let Some(cache) = self.cache(answer.key()).cloned() else { return };
         if cache.get(answer.key()).is_some_and(|seen| seen.version() == answer.version()) {
             self.look_up(answer.key(), facts);
         }
-        self.keep(answer, &cache);
+        let mapped = facts.primaries.after.clone();
+        self.backlog.concerns(answer.key(), mapped.clone());
+        self.keep(answer, mapped, &cache);
     }
 
     /// Keeps an answer (`OV-1`). The watch would never catch up with an object that a full cache leaves out: of its answer only the
     /// version is kept, until the cache has come to that.
-    pub(super) fn keep(&mut self, answer: Object, cache: &Cache) {
+    pub(super) fn keep(&mut self, answer: Object, mapped: BTreeSet<ObjectRef>, cache: &Cache) {
         let (cached, seen) = cache.look(answer.key());
         let (key, fits) = (answer.key().clone(), cache.is_complete() || cached.is_some());
-        self.overlay.put(answer, seen);
+        self.overlay.put(answer, seen, mapped);
         if !(fits && self.borrow()) {
             self.overlay.lose(&key);
             self.borrow();

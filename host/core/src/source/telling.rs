@@ -277,6 +277,31 @@ impl Source {
         drop(timeout_at(until, self.progressed(|state| state.backlog.behind_in(home) <= MANY)).await);
     }
 
+    /// Takes in that a primary has been shown an object as its own. If that waits to be asked about, no event has told whose it is: the primary
+    /// is told of what becomes of it.
+    pub fn was_shown(&self, object: &Object, primary: &ObjectRef) {
+        if self.state.read().backlog.waits(object.key()) {
+            self.state.write().backlog.concerns(object.key(), BTreeSet::from([primary.clone()]));
+        }
+    }
+
+    /// Does so for objects that waited when they were read, and may not any more.
+    pub(super) fn were_shown<'a>(&self, objects: impl Iterator<Item = &'a Object>, primary: &ObjectRef) {
+        for object in objects {
+            let mut state = self.state.write();
+            let mapped = BTreeSet::from([primary.clone()]);
+            let seen = state.cache(object.key()).map(|cache| cache.look(object.key()));
+            let has_changed = seen.is_some_and(|(cached, seen)| {
+                object.version() <= seen && cached.is_none_or(|cached| cached.version() != object.version())
+            });
+            if !state.backlog.concerns(object.key(), mapped.clone()) && has_changed {
+                let refused = state.put_off(Change::Added(object.clone()), mapped);
+                state.everybody |= refused.is_some();
+                self.work.notify_one();
+            }
+        }
+    }
+
     /// Lets the look-ups follow an object later.
     pub(super) fn note(&self, key: &ObjectRef) {
         self.state.write().note(key);

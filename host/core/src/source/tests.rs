@@ -1963,3 +1963,77 @@ proptest! {
         prop_assert_eq!(state.related.len(), world.server.len());
     }
 }
+
+/// How a primary has come to know that an object is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knows {
+    /// It has written it.
+    Wrote,
+    /// It has written it, and its event may be somebody else's.
+    Put,
+    /// It was shown all of its objects.
+    Related,
+    /// It was shown the object that it has asked for.
+    Got,
+}
+
+/// Lets a primary come to know an object, another client take that from it, and returns who is told of that.
+fn robbed(source: &Source, knows: Knows, echo: bool, listed: bool, deleted: bool) -> Vec<String> {
+    let mut informer = Informer { asks: false, ..Informer::new(source, None) };
+    let made = owned("s", 2, "p");
+    let mut told_of = Vec::new();
+    match knows {
+        Knows::Wrote => source.begin(key("s"), |_| ()).wrote(made.clone()),
+        Knows::Put => source.put(made.clone()),
+        Knows::Related | Knows::Got => {}
+    }
+    if echo || matches!(knows, Knows::Related | Knows::Got) {
+        told_of.extend(informer.applied(made));
+    }
+    match knows {
+        Knows::Related => assert_eq!(names(&source.related(&key("p"))), ["n/s@2"]),
+        Knows::Got => source.was_shown(&source.get(&key("s")).unwrap(), &key("p")),
+        Knows::Wrote | Knows::Put => {}
+    }
+    told_of.clear();
+    let stranger = object("s", 3, "");
+    if listed {
+        let there = (!deleted).then_some(stranger);
+        told_of.extend(informer.list(there, 4));
+    } else {
+        told_of.extend(informer.applied(stranger));
+        if deleted {
+            told_of.extend(informer.event(Event::Deleted(object("s", 4, ""))));
+        }
+    }
+    told_of.extend(told(&Informer { asks: true, ..informer }.asked()));
+    told_of
+}
+
+#[test]
+fn whoever_has_written_or_read_an_object_as_its_own_is_told_when_it_is_not_any_more() {
+    // IM-5, IS-1
+    for costly in [false, true] {
+        for knows in [Knows::Wrote, Knows::Put, Knows::Related, Knows::Got] {
+            for (echo, listed, deleted) in (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0)) {
+                let source = if costly { asking("has(object.metadata.name)") } else { secondaries() };
+                let told = robbed(&source, knows, echo, listed, deleted);
+                let case = format!("costly {costly}, {knows:?}, echo {echo}, listed {listed}, deleted {deleted}");
+                assert_eq!(told.iter().filter(|told| *told == "n/p related").count(), 1, "{case}: {told:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_read_while_it_waited_and_has_changed_by_the_end_of_the_read_is_told() {
+    // IM-5, IS-1
+    let source = asking("has(object.metadata.name)");
+    let mut informer = Informer::new(&source, None);
+    informer.applied(owned("s", 2, "p"));
+    informer.applied(object("s", 3, ""));
+    source.were_shown([owned("s", 2, "q")].iter(), &key("q"));
+    assert_eq!(told(&informer.asked()), ["n/q related"]);
+    source.were_shown([object("s", 3, "")].iter(), &key("q"));
+    assert_eq!(told(&informer.asked()), NOBODY, "it is as it was read");
+}
