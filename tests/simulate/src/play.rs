@@ -243,7 +243,7 @@ impl<'a> Play<'a> {
         self.judge(verdict::gone(&self.stage.model));
         self.own_writes();
         let state = self.state();
-        for what in ["keys", "failing", "paused"] {
+        for what in ["keys", "failing", "paused", "remembered"] {
             if state[what] != 0 {
                 self.stage.wrong(format!("{what} of nothing: {state}"));
             }

@@ -78,7 +78,11 @@ impl Overlay {
             Change::Deleted { unknown: true, .. } => synced,
             Change::Added(_) | Change::Updated { .. } | Change::Deleted { unknown: false, .. } => object.version(),
         };
-        if self.answers.get(object.key()).is_some_and(|own| seen >= own.version) {
+        // Of one that was made in its place, and has gone too, the end of the list tells.
+        let is_another = |own: &Answer| own.object.as_ref().is_some_and(|own| own.header().uid != object.header().uid);
+        let missed = matches!(change, Change::Deleted { unknown: true, .. });
+        let caught_up = |own: &Answer| seen >= own.version && !(missed && is_another(own));
+        if self.answers.get(object.key()).is_some_and(caught_up) {
             self.take(object.key());
         }
     }

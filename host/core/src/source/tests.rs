@@ -1021,6 +1021,18 @@ fn what_own_writes_made_and_somebody_deleted_unseen_is_told_as_deleted() {
 }
 
 #[test]
+fn of_two_objects_of_a_name_that_went_unseen_one_after_the_other_both_are_told() {
+    // OV-5, AE-2
+    let source = primaries();
+    let mut informer = Informer::new(&source, None);
+    informer.list([object("a", 1, r#","uid":"first""#)], 1);
+    // A write by name has met the second.
+    source.put(object("a", 3, r#","uid":"second""#));
+    assert_eq!(informer.list([], 5), ["n/a deleted@1?", "n/a deleted@3?"]);
+    assert_eq!((source.own_writes(), source.list(None)), (0, vec![]));
+}
+
+#[test]
 fn an_object_that_nobody_can_read_stays_as_an_own_write_made_it() {
     // OV-5: whether the cache has no version of it, or one from before.
     for before in [None, Some(1)] {
