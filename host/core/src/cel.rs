@@ -26,6 +26,7 @@ mod tree;
 mod value;
 
 pub use expression::{Expression, Failure, KEPT_BACK, Right};
+pub(crate) use functions::matches;
 pub use template::{DEPENDENTS, Template, Unmade};
 pub(crate) use template::{Names, Node as Templated, WORKFLOW};
 use value::{EACH, Text, made};

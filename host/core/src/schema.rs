@@ -8,12 +8,14 @@ use serde_json::{Map, Value};
 use crate::budget::{self, Budget, Exceeded, LEVELS};
 use crate::object::{Gvk, Scope};
 
+mod admission;
 mod definition;
 mod document;
 mod drift;
 mod structural;
 mod typed;
 
+pub use admission::Unfit;
 pub use definition::{Definition, definitions};
 pub use drift::drift;
 pub use structural::{Misfit, structural};

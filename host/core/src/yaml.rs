@@ -17,4 +17,6 @@ pub use diagnostic::{Broken, Errors, Problem};
 pub(crate) use schema::words;
 pub(crate) use slot::{Entries, Form, Leaf, ListOr, Located, OrWord, Scalar, Slot, Word};
 pub(crate) use stack::with_room;
-pub(crate) use tree::{Node, Quoted, Tree, Value, documents, documents_within, join, of_json};
+pub(crate) use tree::join;
+pub use tree::line_of;
+pub(crate) use tree::{Node, Quoted, Tree, Value, documents, documents_within, of_json};

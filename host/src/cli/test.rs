@@ -134,6 +134,7 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
             kinds.join(" or ")
         )
     })?;
+    case.check(definitions)?;
     let scene = Scene {
         operator,
         spec,
@@ -357,7 +358,7 @@ spec:
   group: sample.dev
   scope: Cluster
   names: { kind: Team, plural: teams }
-  versions: [{ name: v1, served: true, storage: true, schema: { openAPIV3Schema: { type: object } } }]
+  versions: [{ name: v1, served: true, storage: true, schema: { openAPIV3Schema: { type: object, x-kubernetes-preserve-unknown-fields: true } } }]
 ";
 
     /// A folder with the operator of teams, its definition under this name, and one case.
@@ -414,6 +415,55 @@ status: { phase: Active }
             assert!(expected.contains("ended: succeeded") && !expected.contains("apply v1 Namespace"), "{expected}");
             assert!(expected.contains("apply v1 ResourceQuota"), "{expected}");
         }
+    }
+
+    #[tokio::test]
+    async fn objects_are_what_their_definition_makes_of_them_and_what_does_not_fit_is_told_at_its_line() {
+        const PAGES: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: pages.sample.dev }
+spec:
+  group: sample.dev
+  scope: Namespaced
+  names: { kind: Page, plural: pages }
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: { type: object, properties: { text: { type: string, default: hello, maxLength: 9 } } }
+            status: { type: object, x-kubernetes-preserve-unknown-fields: true }
+";
+        let page = |spec: &str| PRIMARY.replace("{ text: hello }", spec);
+        let play = async |primary: &str, definition: &str| {
+            let place = Place::new(&[("primary.yaml", primary)]);
+            fs::write(place.0.path().join("crd.yaml"), definition).unwrap();
+            (place.play(true).await, fs::read_to_string(place.case().join("expected.yaml")).unwrap_or_default())
+        };
+        let (said, expected) = play(&page("{}"), PAGES).await;
+        assert!(
+            said.is_empty() && expected.contains("text: hello") && expected.contains("ended: succeeded"),
+            "{expected}"
+        );
+        for (spec, wrong) in [
+            ("\n  text: 7", "primary.yaml:5: spec.text: found 7; expected a text"),
+            ("\n  txet: a", "primary.yaml:5: spec.txet: there is no such field; there is text"),
+            (
+                "{ text: much too long }",
+                "primary.yaml:4: spec.text: found \"much too long\"; expected at most 9 characters",
+            ),
+        ] {
+            let (said, expected) = play(&page(spec), PAGES).await;
+            assert!(said.ends_with(wrong) && expected.is_empty(), "{said}");
+        }
+        // What the operator writes is held to it as well.
+        let (_, expected) =
+            play(&page("{}"), &PAGES.replace("status: { type: object,", "status: { type: string,")).await;
+        assert!(expected.contains("refused: ") && expected.contains("expected a text"), "{expected}");
     }
 
     #[tokio::test]

@@ -36,8 +36,8 @@ use super::declared::{KindAt, Kinds, finalizer_name};
 use super::plan::{Plan, Planned};
 use super::sources::{Joined, Sources};
 use crate::client::Kind;
-pub use server::Written;
 use server::{NOW, Server};
+pub use server::{Written, admit};
 
 /// The most runs. What has not come to rest by then changes something in every run.
 pub const MOST_RUNS: u32 = 10;
@@ -171,6 +171,7 @@ fn asks(source: &manifest::Source) -> bool {
 fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
     let Scene { spec, primary, world, .. } = scene;
     let mut primary = primary.clone();
+    drop(admit(&scene.definitions, &spec.primary, &mut primary)?);
     complete(server.place(&spec.primary), &mut primary).context("the primary")?;
     let metadata = primary["metadata"].as_object_mut().context("the primary has no metadata")?;
     metadata.entry("uid").or_insert_with(|| UID.into());
@@ -178,6 +179,7 @@ fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
     let put = server.put(&spec.primary, primary, None).context("the primary")?;
     for (gvk, object) in world {
         let mut object = object.clone();
+        drop(admit(&scene.definitions, gvk, &mut object)?);
         complete(server.place(gvk), &mut object).with_context(|| format!("a {}", gvk.kind))?;
         let mut is_ours = false;
         let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);

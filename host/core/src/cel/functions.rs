@@ -286,7 +286,7 @@ fn searched<'v>(name: &str, text: &str, part: &str, budget: &mut Budget) -> Outc
 
 /// Searches for a regular expression, which may come from a document: it is bounded, and searching costs the length of the text
 /// times that of what the expression is compiled to.
-pub(super) fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error> {
+pub(crate) fn matches(text: &str, pattern: &str, budget: &mut Budget) -> Result<bool, Error> {
     let too_large =
         |bound: usize, what: &str| Error::Undefined(format!("a regular expression has at most {bound} {what}"));
     if pattern.len() > PATTERN {

@@ -199,6 +199,25 @@ fn node(places: &mut Vec<Place>, path: &str, key: Option<Mark>, yaml: Spanned<Ya
     Node { place, value }
 }
 
+/// Returns the line of a field in one of the documents of a text, counted without the empty ones, or of what is there of its path. The first
+/// line, if there is nothing.
+///
+/// ```
+/// # use capstan_core::yaml::line_of;
+/// let text = "spec:\n  name: a\n---\nspec:\n  ports:\n  - name: b\n";
+/// assert_eq!(line_of(text, 0, "spec.name"), 2);
+/// assert_eq!(line_of(text, 1, "spec.ports[0].number"), 6);
+/// ```
+pub fn line_of(text: &str, document: usize, path: &str) -> usize {
+    let trees = documents(text).unwrap_or_default();
+    let Some(tree) = trees.get(document) else { return 1 };
+    let ends = path.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(at, _)| at);
+    let mut paths: Vec<_> = ends.filter_map(|at| path.get(..at)).chain([path]).collect();
+    paths.reverse();
+    let place = paths.into_iter().find_map(|path| tree.place_of(path)).or_else(|| tree.places.first());
+    place.map_or(1, |place| place.mark.line)
+}
+
 /// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.
 pub(crate) fn join(path: &str, key: &str) -> String {
     if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use capstan_core::object::Gvk;
+use capstan_core::schema::Definition;
+use capstan_core::yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cli::objects::{objects, placed, text};
-use crate::controller::rehearsal::{MOST_RUNS, Played, Written};
+use crate::controller::rehearsal::{MOST_RUNS, Played, Written, admit};
 use crate::plugin::CONTRACT;
 
 /// The files that a case may have.
@@ -119,6 +121,19 @@ impl Case {
         Ok(Self { folder: folder.to_owned(), kind, primary, world })
     }
 
+    /// Checks that its objects fit their definitions, as far as there are any.
+    ///
+    /// # Errors
+    /// All that does not, at file and line.
+    pub(super) fn check(&self, definitions: &[Definition]) -> anyhow::Result<()> {
+        let primary = std::slice::from_ref(&self.primary).iter().map(|primary| (&self.kind, primary));
+        let world = self.world.iter().map(|(kind, object)| (kind, object));
+        let mut wrong = unfit(definitions, &self.primary_file(), primary)?;
+        wrong.extend(unfit(definitions, &self.folder.join("world.yaml"), world)?);
+        anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
+        Ok(())
+    }
+
     /// Returns the file that says what is expected.
     pub(super) fn expected_file(&self) -> PathBuf {
         self.folder.join("expected.yaml")
@@ -150,6 +165,22 @@ impl Case {
         }
         Ok(Some(expected))
     }
+}
+
+/// Returns what does not fit of the objects of a file.
+fn unfit<'a>(
+    definitions: &[Definition],
+    file: &Path,
+    objects: impl Iterator<Item = (&'a Gvk, &'a Value)>,
+) -> anyhow::Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for (at, (kind, object)) in objects.enumerate() {
+        for unfit in admit(definitions, kind, &mut object.clone())? {
+            let line = yaml::line_of(&text(file)?, at, &unfit.path);
+            wrong.push(format!("{}:{line}: {unfit}", file.display()));
+        }
+    }
+    Ok(wrong)
 }
 
 impl Expected {

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capstan_core::budget::Budget;
+use capstan_core::budget::{Budget, Exceeded};
 use capstan_core::cluster::{Cluster, Deletion, Error, Reason, Target, Verb, Write};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
-use capstan_core::schema::{Definition, Known};
+use capstan_core::schema::{Definition, Kind, Known, Unfit};
 use capstan_core::{kinds, patch};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -119,7 +119,7 @@ impl State {
         Ok(object)
     }
 
-    fn carry_out(&mut self, write: &Write) -> Result<Option<Object>, Error> {
+    fn carry_out(&mut self, definitions: &[Definition], write: &Write) -> Result<Option<Object>, Error> {
         let Write { target: Target { gvk, key, subresource }, verb, .. } = write;
         let place = (gvk.clone(), key.clone());
         let old = self.objects.get(&place).cloned();
@@ -154,7 +154,13 @@ impl State {
         if !new["metadata"].is_object() {
             return Err(refused(Reason::Invalid, 400, "it would be no object with metadata"));
         }
-        let new = kept(gvk, old.as_ref(), new, (subresource.as_deref(), verb));
+        let mut new = kept(gvk, old.as_ref(), new, (subresource.as_deref(), verb));
+        let unfit =
+            admit(definitions, gvk, &mut new).map_err(|error| refused(Reason::Invalid, 0, &error.to_string()))?;
+        let unfit: Vec<_> = unfit.iter().filter(|unfit| !unfit.unknown).map(ToString::to_string).collect();
+        if !unfit.is_empty() {
+            return Err(refused(Reason::Invalid, 422, &unfit.join("; ")));
+        }
         if Some(&new) == old.as_ref() {
             return parsed(gvk, &new).map(Some);
         }
@@ -191,7 +197,7 @@ impl State {
 impl Cluster for Server {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
         let mut state = self.state.lock();
-        let done = state.carry_out(&write);
+        let done = state.carry_out(&self.definitions, &write);
         let body = serde_json::from_str(&write.verb.body()).unwrap_or_default();
         let refused = done.as_ref().err().map(ToString::to_string);
         state.writes.push(Written { what: called(&write), body, refused });
@@ -202,7 +208,7 @@ impl Cluster for Server {
     fn dry_run(&self, write: Write) -> BoxFuture<'_, Result<Option<Object>, Error>> {
         let mut state = self.state.lock();
         let objects = state.objects.clone();
-        let done = state.carry_out(&write);
+        let done = state.carry_out(&self.definitions, &write);
         state.objects = objects;
         drop(state);
         ready(done).boxed()
@@ -214,6 +220,17 @@ impl Cluster for Server {
 
     fn scope(&self, gvk: &Gvk) -> Option<Scope> {
         Some(self.place(gvk))
+    }
+}
+
+/// Makes of an object what its definition says, if there is one. Returns what does not fit.
+///
+/// # Errors
+/// [`Exceeded`] if that costs too much.
+pub fn admit(definitions: &[Definition], gvk: &Gvk, object: &mut Value) -> Result<Vec<Unfit>, Exceeded> {
+    match Definition::known(definitions, gvk) {
+        Known::Served(Kind { schema: Some(schema), .. }) => schema.admit(object, &mut Budget::of_run()),
+        Known::Served(_) | Known::Nothing | Known::Otherwise(_) => Ok(Vec::new()),
     }
 }
 
