@@ -1,5 +1,6 @@
 //! Waits for memory, of which there are two bounded pools: one shared by all plugins, and one for all caches.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub struct Holding {
 
 /// Those who share something that takes memory, such as a cache: who has many of these has no more by right than who has one.
 #[derive(Clone, Debug, Default)]
-pub struct Owners(Arc<Mutex<Vec<Arc<str>>>>);
+pub struct Owners(Arc<Mutex<BTreeMap<Arc<str>, usize>>>);
 
 /// So much any holding may have beyond the pool, in bytes, and an eighth of what it has.
 const EXCESS: u64 = 64 << 10;
@@ -83,22 +84,31 @@ pub enum Error {
 impl Owners {
     /// Returns all of them.
     pub fn all(&self) -> Vec<Arc<str>> {
-        self.0.lock().clone()
+        self.0.lock().keys().cloned().collect()
     }
 
     /// Whether this is one of them.
     pub fn has(&self, owner: &Arc<str>) -> bool {
-        self.0.lock().contains(owner)
+        self.0.lock().contains_key(owner)
     }
 
-    /// Adds one more. Returns false if it is there already.
+    /// Adds one share of somebody. Returns false if it has others.
     pub fn add(&self, owner: &Arc<str>) -> bool {
         let mut owners = self.0.lock();
-        let new = !owners.contains(owner);
-        if new {
-            owners.push(Arc::clone(owner));
-        }
-        new
+        let shares = owners.entry(Arc::clone(owner)).or_default();
+        *shares += 1;
+        *shares == 1
+    }
+
+    /// Takes one share of somebody away. Returns true if it has no other.
+    pub fn remove(&self, owner: &Arc<str>) -> bool {
+        let mut owners = self.0.lock();
+        let before = owners.len();
+        owners.retain(|known, shares| {
+            *shares -= usize::from(known == owner);
+            *shares > 0
+        });
+        owners.len() < before
     }
 }
 
@@ -124,7 +134,7 @@ impl Room {
     fn state(&self, plugin: &Arc<str>, owners: Option<&Owners>) -> MutexGuard<'_, State<Tell>> {
         let mut state = self.0.lock();
         if let Some(owners) = owners {
-            state.belongs(plugin, &owners.0.lock());
+            state.belongs(plugin, owners.0.lock().keys());
         }
         state
     }

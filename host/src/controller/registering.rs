@@ -176,7 +176,7 @@ impl Registrar {
 
     /// Checks that the operator has no more watches of single namespaces with a source than a manifest may declare (`NS-6`).
     fn has_room(&self, planned: &Planned) -> Result<(), CallError> {
-        let (more, known) = (planned.places().flatten().count(), self.pool.watches());
+        let (known, more) = self.pool.watches(&planned.scopes);
         if more > 0 && known + more > MOST_WATCHES {
             let message = format!(
                 "the operator has {known} watches of single namespaces, and the source would have {more} more; expected at most {MOST_WATCHES} in all"

@@ -93,6 +93,8 @@ pub struct Subscription {
     pub state: watch::Receiver<State>,
     pool: Arc<Inner>,
     shared: Arc<Shared>,
+    /// Who has it.
+    operator: Arc<str>,
     number: u64,
     /// What is needed of each object.
     need: Need,
@@ -210,12 +212,13 @@ impl Pool {
         }
     }
 
-    /// Returns how many informers of single namespaces its operator has.
-    pub fn watches(&self) -> usize {
+    /// Returns how many informers of single namespaces its operator has, and how many more it would have with these.
+    pub fn watches(&self, with: &[(Scope, Kind)]) -> (usize, usize) {
         let running = self.0.running.lock();
-        let has =
-            |((scope, _), entry): &(&(Scope, Kind), &Entry)| scope.namespace.is_some() && entry.owners.has(&self.1);
-        running.informers.iter().filter(has).count()
+        let single = |(scope, _): &&(Scope, Kind)| scope.namespace.is_some();
+        let has = |id: &&(Scope, Kind)| running.informers.get(*id).is_some_and(|entry| entry.owners.has(&self.1));
+        let known = running.informers.keys().filter(single).filter(has).count();
+        (known, with.iter().filter(single).filter(|id| !has(id)).count())
     }
 
     /// Returns how each informer is.
@@ -262,6 +265,7 @@ impl Inner {
             state: entry.shared.state.subscribe(),
             pool: Arc::clone(self),
             shared: Arc::clone(&entry.shared),
+            operator: Arc::clone(operator),
             number,
             need,
             rests: false,
@@ -401,10 +405,12 @@ impl Drop for Subscription {
         self.leave();
         let scope = self.shared.scope();
         let mut running = self.pool.running.lock();
-        let Some(entry) = running.informers.get_mut(&self.shared.id) else {
+        let Running { informers, starts, .. } = &mut *running;
+        let Some(entry) = informers.get_mut(&self.shared.id) else {
             return;
         };
         entry.members = entry.members.saturating_sub(1);
+        let has_left = entry.owners.remove(&self.operator);
         entry.resting = entry.resting.saturating_sub(usize::from(self.rests));
         if self.shared.kept.remove(self.number) {
             self.shared.list_again();
@@ -412,11 +418,16 @@ impl Drop for Subscription {
         if self.need.packed {
             self.shared.repack.notify_one();
         }
+        let counted = entry.counted.as_mut().filter(|counted| has_left && **counted == self.operator);
+        if let (Some(counted), Some(other)) = (counted, entry.owners.all().first()) {
+            starts.pass(counted, other);
+            counted.clone_from(other);
+        }
         if entry.members == 0 {
             entry.stop.cancel();
-            let entry = running.informers.remove(&self.shared.id);
+            let entry = informers.remove(&self.shared.id);
             if let Some(operator) = entry.and_then(|entry| entry.counted) {
-                running.starts.end(&operator);
+                starts.end(&operator);
             }
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             self.pool.metrics.informers.forget(&kind, namespace, scope.cluster.as_deref());
@@ -670,7 +681,18 @@ pub(super) mod tests {
         assert!(listed() < 210 && own.is_filled() && common.is_filled() && last.is_filled(), "{}", listed());
         sleep(Duration::from_secs(20)).await;
         assert_eq!((listed(), asked.lock().len()), (1002, 1001));
-        assert_eq!([hog.watches(), other.watches(), pool.watches()], [1000, 2, 0]);
+        let watches = |pool: &Pool, with: &[&str]| {
+            pool.watches(&with.iter().map(|name| (scope((*name).to_owned()), config_maps())).collect::<Vec<_>>())
+        };
+        assert_eq!([&hog, &other, &pool].map(|pool| watches(pool, &[])), [(1000, 0), (2, 0), (0, 0)]);
+        assert_eq!(watches(&other, &["own", "n999", "new"]), (2, 1), "what it watches already is no more");
+        // What one leaves is the other's alone.
+        drop(members.drain(..1000));
+        assert_eq!([&hog, &other].map(|pool| watches(pool, &[])), [(0, 0), (2, 0)]);
+        let counted = |pool: &Pool| {
+            pool.0.running.lock().informers.values().filter_map(|one| one.counted.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(counted(&pool), [Arc::from("other"), "other".into()]);
     }
 
     #[tokio::test(start_paused = true)]

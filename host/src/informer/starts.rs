@@ -53,6 +53,12 @@ impl Starts {
         may
     }
 
+    /// Counts one that has begun for another operator: the one that wanted it has left it.
+    pub(super) fn pass(&mut self, from: &Arc<str>, to: &Arc<str>) {
+        self.end(from);
+        *self.begun.entry(Arc::clone(to)).or_default() += 1;
+    }
+
     /// Counts one out.
     pub(super) fn end(&mut self, operator: &Arc<str>) {
         if let Some(has) = self.begun.get_mut(operator) {

@@ -65,7 +65,7 @@ impl<W: FnOnce() -> bool> State<W> {
     }
 
     /// Takes in whose a plugin is. One of which nobody says that is its own.
-    pub(super) fn belongs(&mut self, name: &Arc<str>, owners: &[Arc<str>]) {
+    pub(super) fn belongs<'a>(&mut self, name: &Arc<str>, owners: impl IntoIterator<Item = &'a Arc<str>>) {
         let plugin = self.plugins.entry(Arc::clone(name)).or_default();
         // None leaves before the plugin is gone.
         for owner in owners {
@@ -293,7 +293,7 @@ impl<W: FnOnce() -> bool> State<W> {
 
     fn plugin(&mut self, name: &Arc<str>) -> &mut Plugin<W> {
         if !self.plugins.contains_key(name) {
-            self.belongs(name, std::slice::from_ref(name));
+            self.belongs(name, [name]);
         }
         self.plugins.entry(Arc::clone(name)).or_default()
     }

@@ -91,7 +91,7 @@ kind: Operator
 metadata: {{ name: probe }}
 spec:
   plugins:
-    probe: {{ component: {{ path: {COMPONENT} }}, config: {{ edition: {config} }}, {plugin} }}
+    probe: {{ component: {{ path: {COMPONENT} }}, config: {{ edition: {config} }}, limits: {{ log: 8MiB }}, {plugin} }}
   controllers:
     probe:
       plugin: probe
