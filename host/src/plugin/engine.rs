@@ -19,7 +19,7 @@ use tracing::warn;
 use wasmtime::{Config, Enabled, EngineWeak, PoolingAllocationConfig, WasmBacktraceDetails};
 
 /// How often a call that computes looks at its deadline, and lets other tasks run.
-pub const TICK: Duration = Duration::from_millis(10);
+pub const TICK: Duration = Duration::from_millis(5);
 
 /// The stack that a component may use; what is deeper is a recursion without end.
 const STACK: usize = 1 << 20;

@@ -31,8 +31,8 @@ pub mod known;
 mod posted;
 pub mod telling;
 
-/// Objects that change together are looked at together.
-const QUIET: Duration = Duration::from_millis(100);
+/// Objects that change together are looked at together; those that come meanwhile, the next time.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// How long the first list is waited for before what there is besides is started.
 const FIRST: Duration = Duration::from_secs(5);
