@@ -64,15 +64,10 @@ impl Overlay {
         self.answers.iter().map(|(key, own)| (key, own.version))
     }
 
-    /// Returns the primaries that an object belonged to in own writes up to this version, which no event has shown (`IM-5`).
-    pub fn mapped(&self, key: &ObjectRef, version: Version) -> BTreeSet<ObjectRef> {
-        let own = self.answers.get(key).filter(|own| own.version <= version);
-        own.map(|own| own.mapped.clone()).unwrap_or_default()
-    }
-
     /// Drops the answer that a change from the watch, or from a list, has caught up with (`OV-2`). A deletion that was
-    /// missed has no version of its own: it happened before `synced`, which the cache has come to.
-    pub fn saw(&mut self, change: &Change, synced: Version) {
+    /// missed has no version of its own: it happened before `synced`, which the cache has come to. Returns the primaries that the object
+    /// belonged to as it was written: no event may have shown that (`IM-5`).
+    pub fn saw(&mut self, change: &Change, synced: Version) -> BTreeSet<ObjectRef> {
         let object = change.object();
         let seen = match change {
             Change::Deleted { unknown: true, .. } => synced,
@@ -82,9 +77,9 @@ impl Overlay {
         let is_another = |own: &Answer| own.object.as_ref().is_some_and(|own| own.header().uid != object.header().uid);
         let missed = matches!(change, Change::Deleted { unknown: true, .. });
         let caught_up = |own: &Answer| seen >= own.version && !(missed && is_another(own));
-        if self.answers.get(object.key()).is_some_and(caught_up) {
-            self.take(object.key());
-        }
+        let dropped =
+            if self.answers.get(object.key()).is_some_and(caught_up) { self.take(object.key()) } else { None };
+        dropped.map(|own| own.mapped).unwrap_or_default()
     }
 
     /// Returns the answer about an object. It may be older than the cache: [`newest`] decides that.
@@ -229,7 +224,7 @@ mod tests {
             overlay.put(object("a", 5), Version(0), BTreeSet::new());
             // What was missed is one version older than the list that misses it.
             let synced = Version(change.object().version().0 + 1);
-            overlay.saw(&change, synced);
+            drop(overlay.saw(&change, synced));
             assert_eq!(overlay.iter().count(), left, "{case}");
         }
     }
@@ -335,7 +330,7 @@ mod tests {
         fn saw(&mut self, changes: impl IntoIterator<Item = Change>) {
             let synced = self.writer.cache().version();
             for change in changes {
-                self.overlay.saw(&change, synced);
+                drop(self.overlay.saw(&change, synced));
             }
         }
 

@@ -127,8 +127,7 @@ impl State {
         if self.overlay.is_empty() {
             return self.windows.admit(change, listing);
         }
-        let mapped = self.overlay.mapped(&key, version);
-        self.overlay.saw(&change, synced);
+        let mapped = self.overlay.saw(&change, synced);
         self.borrow();
         match self.windows.admit(change, listing) {
             // Whoever wrote it has seen it, though no event has shown that.

@@ -1976,6 +1976,20 @@ proptest! {
     }
 }
 
+#[test]
+fn whoever_has_written_an_object_that_is_gone_unseen_is_told_beside_those_whose_it_was_before() {
+    // IM-5, OV-5
+    for costly in [false, true] {
+        let source = if costly { asking("has(object.metadata.name)") } else { secondaries() };
+        let mut informer = Informer::new(&source, None);
+        informer.list([owned("s", 1, "q")], 1);
+        source.put(owned("s", 3, "p"));
+        let mut told = informer.list([], 5);
+        told.sort();
+        assert_eq!(told, ["n/p related", "n/q related"], "costly {costly}");
+    }
+}
+
 /// How a primary has come to know that an object is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Knows {
