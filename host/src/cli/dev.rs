@@ -417,6 +417,11 @@ impl Author {
         let Some(applier) = &mut self.applier else {
             return true;
         };
+        // What was edited by hand since is not applied before it is compared with the types.
+        if self.project.types.is_some() && self.typed != Some(typed(&self.project)) {
+            self.typed = None;
+            return false;
+        }
         let applied = applier.apply(&self.project.definitions).await;
         if applied.as_ref().is_ok_and(|names| !names.is_empty()) {
             // What a definition does not have is dropped from what is stored; once it has it again, it has to be said again.

@@ -68,10 +68,15 @@ impl Applier {
         let (name, target, write) = self.write(gvk, object, scope);
         let access = Access::new(Arc::clone(&self.api), Identity::Daemon);
         access
-            .write(Write::new(target, write, FieldValidation::Strict))
+            .write(Write::new(target.clone(), write, FieldValidation::Strict))
             .await
             .with_context(|| format!("apply {}", file.display()))?;
+        if !defined.is_empty() {
+            established(&access, &target).await.with_context(|| format!("apply {}: {name}", file.display()))?;
+        }
         for gvk in defined {
+            // It may be known by the name or the place that another definition gave it.
+            self.api.doubt(&gvk);
             self.served(&gvk).await.with_context(|| format!("wait until {} is served", file.display()))?;
         }
         Ok(name)
@@ -109,6 +114,37 @@ impl Applier {
     }
 }
 
+/// Waits until the API server serves what a definition defines, though not for ever.
+///
+/// # Errors
+/// Why it does not: another definition may have its names.
+async fn established(access: &Access, definition: &Target) -> anyhow::Result<()> {
+    let until = Instant::now() + SERVED;
+    loop {
+        let found = access.get(&definition.gvk, &definition.key).await?;
+        let tree = found.map(|found| serde_json::from_str(found.json())).transpose()?.unwrap_or(Value::Null);
+        match accepted(&tree) {
+            Some(accepted) => return accepted,
+            None if Instant::now() < until => sleep(LOOK).await,
+            None => anyhow::bail!("it is not established within {} s", SERVED.as_secs()),
+        }
+    }
+}
+
+/// Whether the API server has taken the names of a definition; `None` as long as it has not said.
+fn accepted(definition: &Value) -> Option<anyhow::Result<()>> {
+    let conditions = definition.pointer("/status/conditions").and_then(Value::as_array)?;
+    let of = |name: &str| conditions.iter().find(|condition| condition.get("type").is_some_and(|kind| kind == name));
+    let says = |name: &str, status: &str| of(name).filter(|one| one.get("status").is_some_and(|now| now == status));
+    if let Some(refused) = says("NamesAccepted", "False") {
+        let why = refused.get("message").and_then(Value::as_str).unwrap_or("no reason is given");
+        return Some(Err(anyhow::anyhow!(
+            "its names are not accepted: {why}; delete the definition that has them, or take others, and save it again"
+        )));
+    }
+    says("Established", "True").map(|_| Ok(()))
+}
+
 /// Returns the kinds that an object defines: none if it is no definition.
 fn defined(object: &Value) -> Vec<Gvk> {
     let text = |value: &Value, field: &str| value.pointer(field).and_then(Value::as_str).map(str::to_owned);
@@ -126,6 +162,19 @@ fn defined(object: &Value) -> Vec<Gvk> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_definition_whose_names_another_has_is_told_as_wrong() {
+        let with = |conditions: Value| accepted(&json!({ "status": { "conditions": conditions } }));
+        let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status, "message": "\"BatchList\" is already in use" });
+        assert!(accepted(&json!({})).is_none() && with(json!([])).is_none());
+        assert!(with(json!([condition("Established", "False")])).is_none());
+        assert!(with(json!([condition("NamesAccepted", "True"), condition("Established", "True")])).unwrap().is_ok());
+        // What it defined before is served as long as another has its new names.
+        let refused = with(json!([condition("Established", "True"), condition("NamesAccepted", "False")])).unwrap();
+        let said = refused.unwrap_err().to_string();
+        assert!(said.starts_with("its names are not accepted: \"BatchList\" is already in use; delete"), "{said}");
+    }
 
     #[test]
     fn a_definition_defines_its_versions_that_are_served() {
