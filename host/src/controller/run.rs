@@ -62,9 +62,9 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     let failed = |error: &String| LastError::new(error, blame.class, what.retry.map_or(0, |retry| retry.attempt));
     handle.failing.ended(&key, error.as_ref().filter(|_| what.next != Next::Dropped).map(failed));
     if what.next == Next::Dropped {
-        // The primary was deleted during the run, which may have stored verdicts on it since; another one may have come
-        // under its name.
-        controller.verdicts.forget_unless(&key, controller.primaries.get(&key).as_ref());
+        // The primary was deleted during the run, or left what is selected, and the run may have written it, and stored verdicts on it, since;
+        // another one may have come under its name.
+        controller.verdicts.forget_unless(&key, controller.primaries.cached(&key).as_ref());
         metrics.count_primaries(controller.queue.len());
     }
     if left {

@@ -444,8 +444,8 @@ impl Source {
         all.iter().map(related).collect()
     }
 
-    /// Returns an object as this source shows it of the caches.
-    pub(super) fn cached(&self, key: &ObjectRef) -> Option<Object> {
+    /// Returns an object as this source shows it of the caches, without own writes.
+    pub fn cached(&self, key: &ObjectRef) -> Option<Object> {
         let cache = self.state.read().cache(key).cloned();
         cache?.get(key).and_then(|object| self.show(&object))
     }
