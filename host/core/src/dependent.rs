@@ -136,7 +136,8 @@ pub fn compare(
     let flags = match &dependent.matching {
         Matching::Generic(flags) => flags,
         Matching::Usual | Matching::DryRun | Matching::Export(_) if dependent.server_side_apply => {
-            let compared = compare_applied(actual, desired.tree(), manager, Part::Object, budget)?;
+            let compared =
+                compare_applied(actual, &defaults::completed(desired.tree()), manager, Part::Object, budget)?;
             if !dependent.detect_api_version_change || compared != MatchResult::Matches {
                 return Ok(compared);
             }
@@ -146,7 +147,7 @@ pub fn compare(
         Matching::Usual | Matching::DryRun | Matching::Export(_) => &usual,
     };
     let actual = tree(actual, budget)?;
-    Ok(diff::compare(&actual, desired.tree(), flags, budget))
+    Ok(diff::compare(&actual, &defaults::completed(desired.tree()), flags, budget))
 }
 
 /// Returns true if an object lacks an owner that is desired: it would not go with it.

@@ -24,8 +24,10 @@ use super::{ANSWER, Broken, Identity, Kind, REFUSAL};
 /// How the API server begins to say, with HTTP 500, that an apply has a field that its kind does not have, or one of another type.
 const UNTYPED: &str = "failed to create typed patch object";
 
-/// How it says so of the object that is there, which nothing can be applied to then: its kind had other types when it was written.
-const OUTGROWN: [&str; 2] = ["failed to create typed live object", " to smd typed: "];
+/// How it says so of the object that is there, which nothing can be applied to then, as its kind had other types when it was written; and of a
+/// value that is none of its type, such as a quantity.
+const MISFIT: [&str; 3] =
+    ["failed to create typed live object", " to smd typed: ", "unable to convert unstructured object to "];
 
 /// How the API server says, with HTTP 400, that what was sent has fields that it does not know, or that are there twice.
 const STRICT: &str = "strict decoding error";
@@ -207,7 +209,7 @@ impl<'a> About<'a> {
             429 => Reason::Busy,
             400..=499 => Reason::Rejected,
             // What was sent, or is there, does not fit its schema.
-            500 if text.contains(UNTYPED) || OUTGROWN.iter().any(|said| text.contains(said)) => Reason::Rejected,
+            500 if text.contains(UNTYPED) || MISFIT.iter().any(|said| text.contains(said)) => Reason::Rejected,
             _ => Reason::Unreachable,
         };
         let user = self.who.user();
@@ -460,6 +462,22 @@ mod tests {
                 ),
                 Reason::Rejected,
                 "failed to create manager for existing fields: failed to convert new object (n/a; x/v1, Kind=Page) to smd typed: .status.a: expected string, got 3 (HTTP 500)",
+            ),
+            (
+                500,
+                says(
+                    "failed to convert new object (n/a; /v1, Kind=Pod) to proper version: unable to convert unstructured object to /v1, Kind=Pod: quantities must match",
+                ),
+                Reason::Rejected,
+                "failed to convert new object (n/a; /v1, Kind=Pod) to proper version: unable to convert unstructured object to /v1, Kind=Pod: quantities must match (HTTP 500)",
+            ),
+            (
+                500,
+                says(
+                    "failed to convert new object (n/a; x/v1, Kind=Page) to proper version: conversion webhook for x/v1, Kind=Page failed: connection refused",
+                ),
+                Reason::Unreachable,
+                "failed to convert new object (n/a; x/v1, Kind=Page) to proper version: conversion webhook for x/v1, Kind=Page failed: connection refused (HTTP 500)",
             ),
             (
                 500,

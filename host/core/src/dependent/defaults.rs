@@ -5,7 +5,9 @@
 //! seen to answer with another value than the applied one, and where a difference would therefore be "repaired"
 //! forever (`SSA-5`).
 
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
 
 use super::difference::Step;
 
@@ -83,6 +85,28 @@ impl Storage {
     }
 }
 
+/// Returns a desired object with the defaults that follow from what it says elsewhere: limits of containers are made of one another (`SN-3`).
+pub(super) fn completed(desired: &Value) -> Cow<'_, Value> {
+    let is = |field: &str, value: &str| desired.get(field).is_some_and(|found| found == value);
+    if !(is("apiVersion", "v1") && is("kind", "LimitRange")) {
+        return Cow::Borrowed(desired);
+    }
+    let mut completed = desired.clone();
+    let limits = completed.pointer_mut("/spec/limits").and_then(Value::as_array_mut);
+    let of_containers = |limit: &&mut Map<String, Value>| limit.get("type").is_some_and(|kind| kind == "Container");
+    for limit in limits.into_iter().flatten().filter_map(Value::as_object_mut).filter(of_containers) {
+        for (to, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
+            let Some(Value::Object(from)) = limit.get(from).cloned() else { continue };
+            if let Some(to) = limit.entry(to).or_insert_with(|| Value::Object(Map::new())).as_object_mut() {
+                for (resource, quantity) in from {
+                    to.entry(resource).or_insert(quantity);
+                }
+            }
+        }
+    }
+    Cow::Owned(completed)
+}
+
 /// Returns true if a difference does not count.
 pub(super) fn excused(kind: Kind<'_>, difference: &Difference<'_>) -> bool {
     let Difference { path, extent, found, wanted } = *difference;
@@ -146,7 +170,7 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
         [.., "serviceAccountToken", "expirationSeconds"] => found == 3600,
         [.., "ports", "protocol"] => found == "TCP",
         ["ports", "name"] => found == "",
-        ["endpoints", "conditions"] => found.as_object().is_some_and(serde_json::Map::is_empty),
+        ["endpoints", "conditions"] => found.as_object().is_some_and(Map::is_empty),
         ["roleRef" | "subjects", "apiGroup"] => found == "rbac.authorization.k8s.io",
         ["webhooks", "rules", "scope"]
         | ["spec", "matchConstraints" | "matchResources", "resourceRules" | "excludeResourceRules", "scope"] => {
@@ -154,7 +178,7 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
         }
         ["spec", "matchConstraints" | "matchResources", "matchPolicy"] => found == "Equivalent",
         ["spec", "matchConstraints" | "matchResources", "namespaceSelector" | "objectSelector"] => {
-            found.as_object().is_some_and(serde_json::Map::is_empty)
+            found.as_object().is_some_and(Map::is_empty)
         }
         _ => false,
     }
@@ -261,6 +285,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_limits_of_containers_are_made_of_one_another() {
+        // SN-3
+        let range = |limit: &Value| json!({ "apiVersion": "v1", "kind": "LimitRange", "spec": { "limits": [limit] } });
+        for (limit, expected) in [
+            (
+                json!({ "type": "Container", "default": { "memory": "64Mi" } }),
+                json!({ "type": "Container", "default": { "memory": "64Mi" }, "defaultRequest": { "memory": "64Mi" } }),
+            ),
+            (
+                json!({ "type": "Container", "max": { "cpu": "1" }, "min": { "cpu": "100m", "memory": "1Mi" } }),
+                json!({ "type": "Container", "max": { "cpu": "1" }, "min": { "cpu": "100m", "memory": "1Mi" },
+                    "default": { "cpu": "1" }, "defaultRequest": { "cpu": "1", "memory": "1Mi" } }),
+            ),
+            (json!({ "type": "Pod", "max": { "cpu": "1" } }), json!({ "type": "Pod", "max": { "cpu": "1" } })),
+        ] {
+            assert_eq!(*completed(&range(&limit)), range(&expected));
+        }
+    }
 
     #[test]
     fn quantities_are_compared_as_numbers() {

@@ -273,8 +273,20 @@ impl Visitor<'_> {
         };
         let now = now.map_err(|stopped| self.told_upon(basis, spec, stopped.told_of(spec)))?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
-        self.note_put_right(&drift);
+        if self.was_in_vain(actual, now.as_ref()) {
+            let what = drift.what.unwrap_or_default();
+            tracing::debug!(dependent = %name, object = %desired.key(), what, "the write has changed nothing: the API server makes it so");
+        } else {
+            self.note_put_right(&drift);
+        }
         Ok((operation, now))
+    }
+
+    /// Returns true if a write has left an object as it was: nobody has changed it back, the API server fills in what is not wanted (`LG-1`).
+    fn was_in_vain(&self, before: Option<&Object>, now: Option<&Object>) -> bool {
+        let (Some(before), Some(now)) = (before, now) else { return false };
+        let outcome = dependent::compare_outcome(before, now, &mut self.run.budget.lock());
+        outcome.is_ok_and(|outcome| outcome == MatchResult::Matches)
     }
 
     /// Returns true if an object was found to match this very answer, whatever has become of it since.

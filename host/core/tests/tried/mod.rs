@@ -41,6 +41,20 @@ impl Bench {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_is_blamed_for_what_the_api_server_makes_of_each_write() {
+    // LG-1
+    let mut bench = bench(FAIL).await;
+    bench.server.respells.store(true, Ordering::Relaxed);
+    bench.wants_text("Z", 0);
+    for number in 0..12 {
+        bench.merge_map(&json!({ "metadata": { "labels": { "by": number.to_string() } } }));
+        assert_eq!(bench.tries().await, ["update ConfigMap a"], "{number}");
+        bench.show();
+    }
+    assert_eq!(*bench.published.lock(), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_differs_is_written_only_if_that_would_change_something_which_is_asked_for_once_for_each_version() {
     // TR-1
     let mut bench = bench(DRY_RUN).await;
