@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     /// What it watches, and what that is called.
     id: (Scope, Kind),
     cache: Cache,
+    /// The objects of a page of its lists.
+    page: Arc<AtomicU32>,
     /// Bytes of objects that it may keep.
     bound: usize,
     /// None once the task has it.
@@ -119,7 +121,7 @@ pub(crate) struct Informer {
 }
 
 /// Does what may take long, or wait for long, so that no other task of the runtime waits with it.
-fn aside<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
     match flavor {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
@@ -310,7 +312,7 @@ impl Subscriber {
 impl Informer {
     pub(crate) fn new(shared: Arc<Shared>, (api, transit): (Arc<ApiServer>, Transit), writer: Writer) -> Self {
         let (scope, kind) = shared.id.clone();
-        let list_watch = ListWatch::new((api, transit), kind, scope);
+        let list_watch = ListWatch::new((api, transit), kind, scope).paged_as(&shared.page);
         Self { shared, list_watch, writer: Arc::new(Mutex::new(writer)), streaming: true, listing: false }
     }
 

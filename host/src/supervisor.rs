@@ -38,6 +38,7 @@ mod values;
 use crate::backoff::until;
 use crate::clusters::Other;
 use crate::controller::{self, Declared, Environment, Handle};
+use crate::informer::aside;
 use crate::registry::images::Images;
 use asking::{Asking, Judged};
 use ceilings::Judge;
@@ -189,7 +190,9 @@ impl Supervisor {
     /// Reads all manifests.
     fn look(&mut self) {
         self.end_above();
-        let files = self.asking.heard(self.supply.manifests(&self.operators));
+        // What files say is read here, and others go on meanwhile.
+        let files = aside(|| self.supply.manifests(&self.operators));
+        let files = self.asking.heard(files);
         let Wanted { operators, problems } = Wanted::after(&self.operators, &files);
         self.warn_of_risks(&operators);
         self.operators = operators;

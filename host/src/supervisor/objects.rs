@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use capstan_core::manifest::{Defaults, Filters, Keep, Operator};
@@ -14,8 +15,9 @@ use capstan_core::source::filter::{Filter, PrimaryFilter};
 use capstan_core::source::{Role, Source, Spec};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::supply::{Above, Again, Content, Loader, Supply};
 use crate::client::{InForce, Kind};
@@ -23,12 +25,14 @@ use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{PageSize, Scope, Selectors, Subscriber};
 use ceilings::Followed;
 use known::Known;
-use posted::kind;
+use posted::{Posted, kind};
+use reads::Turn;
 
 pub mod approvals;
 pub mod ceilings;
 pub mod known;
 mod posted;
+mod reads;
 pub mod telling;
 
 /// Objects that change together are looked at together; those that come meanwhile, the next time.
@@ -40,7 +44,7 @@ const FIRST: Duration = Duration::from_secs(5);
 /// The operators of the cluster, as they are watched.
 pub struct Objects {
     known: Arc<Known>,
-    defaults: Defaults,
+    _reader: AbortOnDropHandle<()>,
     /// The file of the ceilings, if there is one.
     ceilings: Option<Followed>,
     /// Is told that one has changed.
@@ -66,8 +70,11 @@ impl Objects {
     ) -> Self {
         let (sender, changed) = watch::channel(());
         let pool = pool.clone();
-        let join = move |namespace: &Arc<str>| joined(&pool, namespace, ("operators", &kind()), sender.clone());
-        Self { known: Arc::new(Known::new(own, in_force, Box::new(join))), defaults, ceilings, changed }
+        let tell = sender.clone();
+        let join = move |namespace: &Arc<str>| joined(&pool, namespace, ("operators", &kind()), tell.clone());
+        let known = Arc::new(Known::new(own, in_force, Box::new(join)));
+        let reader = tokio::spawn(read(Arc::clone(&known), Arc::new(defaults), sender));
+        Self { known, _reader: AbortOnDropHandle::new(reader), ceilings, changed }
     }
 
     /// Returns what is known of them, for whoever says it.
@@ -78,7 +85,7 @@ impl Objects {
     /// Waits until they have been listed, but not for long: there may be other operators.
     pub async fn listed(&mut self) {
         let listed = async {
-            while !self.known.is_listed() {
+            while !self.known.is_listed() || !matches!(self.known.next(Instant::now()), Turn::Nothing) {
                 if self.changed.changed().await.is_err() {
                     break;
                 }
@@ -112,6 +119,42 @@ impl Objects {
                 () = known.wanted() => return,
                 () = file => return,
             }
+        }
+    }
+}
+
+/// Reads those that have changed, one after the other, for ever, and tells when one was read.
+async fn read(known: Arc<Known>, defaults: Arc<Defaults>, tell: watch::Sender<()>) {
+    let mut changed = tell.subscribe();
+    loop {
+        changed.mark_unchanged();
+        let rest = match known.next(Instant::now()) {
+            Turn::Read(object, under) => {
+                let (defaults, begun) = (Arc::clone(&defaults), Instant::now());
+                let (send, reading) = oneshot::channel();
+                let work = move || drop(send.send(Posted::read(&object, &defaults, under)));
+                let begins = thread::Builder::new().name("operators".to_owned()).spawn(work);
+                if let (Ok(_), Ok(posted)) = (begins, reading.await) {
+                    known.reads.read(posted, begun.elapsed(), Instant::now());
+                    tell.send_modify(|()| ());
+                    continue;
+                }
+                tracing::error!("an operator of the cluster can't be read: there is no thread for it");
+                Some(begun + FIRST)
+            }
+            Turn::Rest(until) => Some(until),
+            Turn::Nothing => None,
+        };
+        let rested = async {
+            match rest {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = changed.changed() => if changed.is_err() { return },
+            () = known.unread.notified() => {}
+            () = rested => {}
         }
     }
 }
@@ -167,9 +210,9 @@ impl WithObjects {
 impl Supply for WithObjects {
     fn manifests(&mut self, before: &[Operator]) -> Vec<File> {
         let mut files = self.supply.manifests(before);
-        let Objects { known, defaults, ceilings, .. } = &self.objects;
+        let Objects { known, ceilings, .. } = &self.objects;
         files.extend(ceilings.as_ref().and_then(Followed::broken));
-        let objects = known.look(before, defaults);
+        let objects = known.look(before);
         let taken = names::taken(&files, before, &objects);
         let taken: BTreeMap<&Path, String> = taken.into_iter().collect();
         known.refuse(&taken);

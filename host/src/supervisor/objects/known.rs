@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::manifest::{Ceilings, Defaults, OnNewVersion, Operator, object_path};
+use capstan_core::manifest::{Ceilings, OnNewVersion, Operator, object_path};
 use capstan_core::object::{Object, ObjectRef};
 use capstan_core::operator::ceiling::kinds::Told;
 use capstan_core::operator::tenant::{self, Room};
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::posted::{Posted, Revival, Under};
+use super::reads::{Reads, Turn};
 use crate::client::InForce;
 use crate::informer::pool::Subscription;
 use crate::supervisor::supply::Above;
@@ -44,6 +45,14 @@ pub struct Known {
     join: Join,
     watched: Mutex<BTreeMap<Arc<str>, Watched>>,
     all: Mutex<BTreeMap<PathBuf, Posted>>,
+    /// What was read since.
+    pub(super) reads: Reads,
+    /// There may be something to read.
+    pub(super) unread: Notify,
+    /// The files of what was wanted when all were looked at last.
+    wanted: Mutex<BTreeSet<PathBuf>>,
+    /// Those that were not too many then, and are still to be read for the first time.
+    awaited: Mutex<HashSet<ObjectRef>>,
     /// Those of which nothing is said.
     unsaid: Mutex<HashSet<ObjectRef>>,
     /// Those that are gone, for a while: since when.
@@ -72,6 +81,10 @@ impl Known {
             join,
             watched: Mutex::default(),
             all: Mutex::default(),
+            reads: Reads::default(),
+            unread: Notify::new(),
+            wanted: Mutex::default(),
+            awaited: Mutex::default(),
             unsaid: Mutex::default(),
             gone: Mutex::default(),
             again: Notify::new(),
@@ -94,6 +107,7 @@ impl Known {
                 watched.left.get_or_insert_with(Instant::now);
             }
         }
+        self.unread.notify_one();
     }
 
     /// Leaves namespaces that have had no ceiling for a while.
@@ -168,13 +182,14 @@ impl Known {
     /// by name. What was read is never silently left out.
     fn crowd(
         objects: &[Object],
-        (wanted, known): (&BTreeSet<&Path>, &BTreeMap<PathBuf, Posted>),
+        (wanted, known, awaited): (&BTreeSet<&Path>, &BTreeMap<PathBuf, Posted>, &HashSet<ObjectRef>),
         ceilings: &Ceilings,
     ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
         let rank = |object: &Object| {
             let path = object_path(object.key());
             // Its status says so, perhaps.
-            let new = || if object.json().contains(IN_FORCE) { 0 } else { 2 };
+            let is_next = || awaited.contains(object.key()) || object.json().contains(IN_FORCE);
+            let new = || if is_next() { 0 } else { 2 };
             let said = known.get(&path).map_or_else(new, |posted| u8::from(posted.is_crowded));
             (!wanted.contains(&*path), said, Arc::clone(&object.key().name))
         };
@@ -206,17 +221,42 @@ impl Known {
         listed.is_some_and(|watched| watched.cache.get(key).is_none() && !watched.cache.is_unreadable(key))
     }
 
-    /// Whether one of them is not as it was read last.
+    /// Whether all are to be looked at again: one has gone, was read, or there are too many.
     pub(super) fn differs(&self) -> bool {
-        let (ceilings, all, unsaid) = (self.ceilings.now(), self.all.lock(), self.unsaid.lock());
-        let by_key: HashMap<_, _> = all.values().map(|posted| (&posted.key, posted)).collect();
-        let is_read = |object: &Object| {
-            let key = object.key();
-            let is_it = |posted: &&Posted| posted.is(object) && posted.under == self.under(key, &ceilings);
-            // Whether something is said of it by now depends on the others.
-            unsaid.contains(key) || by_key.get(key).is_some_and(is_it)
-        };
-        all.values().any(|posted| self.is_gone(&posted.key)) || !self.objects().iter().all(is_read)
+        let (objects, all) = (self.objects(), self.all.lock());
+        let (crowd, unsaid) = self.crowded(&objects, &all);
+        // What is not one too many any more is read first.
+        let is_crowded = |posted: &Posted| posted.is_crowded || !crowd.contains(&posted.key);
+        let is_known = |key: &ObjectRef| all.contains_key(&object_path(key));
+        let settled = all.values().all(|posted| !self.is_gone(&posted.key) && is_crowded(posted));
+        self.reads.has_ready() || !settled || !crowd.iter().all(is_known) || unsaid != *self.unsaid.lock()
+    }
+
+    /// Returns which is to be read next: those that are not as they were read last, unless they are too many.
+    pub(super) fn next(&self, now: Instant) -> Turn {
+        let (ceilings, mut objects, all) = (self.ceilings.now(), self.objects(), self.all.lock());
+        let (crowd, unsaid) = self.crowded(&objects, &all);
+        objects.retain(|object| !crowd.contains(object.key()) && !unsaid.contains(object.key()));
+        let unread = objects.into_iter().filter_map(|object| {
+            let under = self.under(object.key(), &ceilings);
+            let known = all.get(&object_path(object.key())).filter(|posted| !posted.is_crowded);
+            let is_read = known.is_some_and(|posted| posted.is(&object) && posted.under == under);
+            (!is_read && !self.reads.has(&object, &under)).then_some((object, under))
+        });
+        let unread = unread.collect();
+        drop(all);
+        self.reads.next(unread, now)
+    }
+
+    /// Returns those of which there are too many, beside what was wanted last.
+    fn crowded(
+        &self,
+        objects: &[Object],
+        known: &BTreeMap<PathBuf, Posted>,
+    ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
+        let wanted = self.wanted.lock();
+        let wanted: BTreeSet<&Path> = wanted.iter().map(PathBuf::as_path).collect();
+        Self::crowd(objects, (&wanted, known, &self.awaited.lock()), &self.ceilings.now())
     }
 
     /// Waits until one is to be looked at again though it has not changed. If the future is dropped, nothing is lost.
@@ -224,19 +264,21 @@ impl Known {
         self.again.notified().await;
     }
 
-    /// Reads all of them, where `before` was wanted until now. Those come first that have been in force as they are, then those that have been in
+    /// Returns all of them as they were read last, where `before` was wanted until now. Those come first that have been in force as they are, then those that have been in
     /// force otherwise, then the oldest: so a name stays with who has it (`OP-4`).
-    pub(super) fn look(&self, before: &[Operator], defaults: &Defaults) -> Vec<File> {
-        let mut all = self.all.lock();
+    pub(super) fn look(&self, before: &[Operator]) -> Vec<File> {
+        *self.wanted.lock() = before.iter().map(|operator| operator.origin.file().to_owned()).collect();
+        let (mut all, mut ready) = (self.all.lock(), self.reads.take());
         let mut known = std::mem::take(&mut *all);
         let mut objects = self.objects();
         let ceilings = self.ceilings.now();
         let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
-        let (crowd, unsaid) = Self::crowd(&objects, (&wanted, &known), &ceilings);
+        let mut awaited = self.awaited.lock();
+        let (crowd, unsaid) = Self::crowd(&objects, (&wanted, &known, &awaited), &ceilings);
         objects.retain(|object| !unsaid.contains(object.key()));
         known.retain(|_, posted| !unsaid.contains(&posted.key));
         *self.unsaid.lock() = unsaid;
-        all.extend(objects.iter().map(|object| {
+        all.extend(objects.iter().filter_map(|object| {
             let path = object_path(object.key());
             let under = self.under(object.key(), &ceilings);
             let is_it = known.get(&path).is_some_and(|posted| posted.is(object) && posted.under == under);
@@ -244,10 +286,17 @@ impl Known {
             // One that was made anew is another.
             let posted = if same { known.remove(&path) } else { None };
             let crowded = crowd.contains(object.key());
-            let read = || {
-                if crowded { Posted::crowded(object, under) } else { Posted::read(object, defaults, under) }
+            let posted = match ready.remove(object.key()).filter(|read| !crowded && read.uid == object.header().uid) {
+                _ if crowded => Some(
+                    posted
+                        .filter(|posted| is_it && posted.is_crowded)
+                        .unwrap_or_else(|| Posted::crowded(object, under)),
+                ),
+                Some(read) => Some(read),
+                // Until it is read, it is what it was.
+                None => posted,
             };
-            (path, posted.filter(|posted| is_it && posted.is_crowded == crowded).unwrap_or_else(read))
+            Some((path, posted?))
         }));
         let stays = |(path, posted): &(PathBuf, Posted)| !all.contains_key(path) && !self.is_gone(&posted.key);
         let (stays, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = known.into_iter().partition(stays);
@@ -267,6 +316,9 @@ impl Known {
             let before = (!posted.is_as_in_force, posted.last_good.is_none());
             (before, &posted.created, &posted.path)
         });
+        let is_unread = |key: &&ObjectRef| !crowd.contains(*key) && !all.contains_key(&object_path(key));
+        *awaited = objects.iter().map(Object::key).filter(is_unread).cloned().collect();
+        self.unread.notify_one();
         let mut rooms = Rooms::new(&ceilings, before, &all);
         let file = |posted| {
             let posted: &Posted = posted;
