@@ -125,10 +125,15 @@ impl Queue {
         self.0.changed.notify_one();
     }
 
-    /// Takes in an event that concerns all keys, such as a new version of the plugin. Each key runs once more, as the
-    /// rate limit permits.
+    /// Takes in an event that concerns all keys. Each key runs once more, as the rate limit permits.
     pub fn event_for_all(&self, now: Instant) {
         self.concerning(Concerned::All, now);
+    }
+
+    /// Takes in that the plugin has another version, or other settings. Each key runs once more, as the rate limit permits, and its attempts are
+    /// counted anew: what has failed was another one.
+    pub fn swapped(&self, now: Instant) {
+        self.concerning(Concerned::Anew, now);
     }
 
     /// Takes in an event that concerns all keys whose last run has failed: what it failed for may be there now, or not be needed any more.
@@ -397,6 +402,28 @@ mod tests {
         assert_eq!((ticket.key(), start.elapsed()), (&key("a"), Duration::from_millis(300)));
         let ticket = queue.next().await.unwrap();
         assert_eq!((ticket.key(), start.elapsed()), (&key("b"), Duration::from_secs(5)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_swap_runs_each_key_once_more_and_counts_attempts_anew() {
+        // RT-3
+        let policy = Policy { retry: Some(Retry { max_attempts: Some(1), ..Retry::default() }), ..Policy::default() };
+        let queue = Queue::new(policy);
+        queue.start(Instant::now());
+        queue.event(&key("a"), CHANGED, Instant::now());
+        let fail = |attempt: Option<u32>| {
+            let ticket = take(&queue);
+            assert_eq!(ticket.retry().map(|retry| retry.attempt), attempt);
+            ticket.finish(Finished::Failed(Failure::Unhandled), Instant::now()).next
+        };
+        let Next::Retry(delay) = fail(None) else { panic!("no retry") };
+        tokio::time::sleep(delay).await;
+        assert!(matches!(fail(Some(1)), Next::Exhausted(_)));
+        queue.swapped(Instant::now());
+        assert!(matches!(fail(None), Next::Retry(_)), "of another version, this is the first");
+        // During the delay of the old version, too.
+        queue.swapped(Instant::now());
+        assert!(matches!(fail(None), Next::Retry(_)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -451,42 +451,6 @@ mod tests {
             (429, says("later"), Reason::Busy, "later (HTTP 429)"),
             (
                 500,
-                says("failed to create typed patch object (n/a; v1, Kind=Pod): .spec.a: field not declared in schema"),
-                Reason::Rejected,
-                "failed to create typed patch object (n/a; v1, Kind=Pod): .spec.a: field not declared in schema (HTTP 500)",
-            ),
-            (
-                500,
-                says(
-                    "failed to create manager for existing fields: failed to convert new object (n/a; x/v1, Kind=Page) to smd typed: .status.a: expected string, got 3",
-                ),
-                Reason::Rejected,
-                "failed to create manager for existing fields: failed to convert new object (n/a; x/v1, Kind=Page) to smd typed: .status.a: expected string, got 3 (HTTP 500)",
-            ),
-            (
-                500,
-                says(
-                    "failed to convert new object (n/a; /v1, Kind=Pod) to proper version: unable to convert unstructured object to /v1, Kind=Pod: quantities must match",
-                ),
-                Reason::Rejected,
-                "failed to convert new object (n/a; /v1, Kind=Pod) to proper version: unable to convert unstructured object to /v1, Kind=Pod: quantities must match (HTTP 500)",
-            ),
-            (
-                500,
-                says(
-                    "failed to convert new object (n/a; x/v1, Kind=Page) to proper version: conversion webhook for x/v1, Kind=Page failed: connection refused",
-                ),
-                Reason::Unreachable,
-                "failed to convert new object (n/a; x/v1, Kind=Page) to proper version: conversion webhook for x/v1, Kind=Page failed: connection refused (HTTP 500)",
-            ),
-            (
-                500,
-                says("failed to create typed live object (n/a; x/v1, Kind=Page): .status.a: expected string, got 3"),
-                Reason::Rejected,
-                "failed to create typed live object (n/a; x/v1, Kind=Page): .status.a: expected string, got 3 (HTTP 500)",
-            ),
-            (
-                500,
                 says(r#"{"message":null,"details":{"causes":null}}"#),
                 Reason::Unreachable,
                 r#"{"message":null,"details":{"causes":null}} (HTTP 500)"#,
@@ -502,6 +466,40 @@ mod tests {
         assert!(is_whole, "{long}");
         assert!(long.message.len() <= LONGEST, "{}", long.message.len());
         assert_eq!(refused(&Identity::Daemon, 422, says(INVALID)).fields, "metadata.labels, data");
+    }
+
+    #[test]
+    fn what_does_not_fit_its_kind_is_refused_although_the_api_server_says_that_it_has_failed() {
+        // EP-34
+        let page = "(n/a; x/v1, Kind=Page)";
+        for (text, reason) in [
+            (
+                format!("failed to create typed patch object {page}: .spec.a: field not declared in schema"),
+                Reason::Rejected,
+            ),
+            (
+                format!(
+                    "failed to create manager for existing fields: failed to convert new object {page} to smd typed: .status.a: expected string, got 3"
+                ),
+                Reason::Rejected,
+            ),
+            (format!("failed to create typed live object {page}: .status.a: expected string, got 3"), Reason::Rejected),
+            (
+                format!(
+                    "failed to convert new object {page} to proper version: unable to convert unstructured object to x/v1, Kind=Page: quantities must match the regular expression"
+                ),
+                Reason::Rejected,
+            ),
+            (
+                format!(
+                    "failed to convert new object {page} to proper version: conversion webhook for x/v1, Kind=Page failed: connection refused"
+                ),
+                Reason::Unreachable,
+            ),
+        ] {
+            let error = refused(&Identity::Daemon, 500, Ok(text.clone().into()));
+            assert_eq!((error.reason, &*error.message), (reason, &*format!("get v1 ConfigMap n/a: {text} (HTTP 500)")));
+        }
     }
 
     #[test]

@@ -465,7 +465,7 @@ impl Handle {
         }
         if follows == OnSwap::ReconcileAll {
             runs::swapped(&self.name);
-            self.queue.event_for_all(Instant::now());
+            self.queue.swapped(Instant::now());
         }
     }
 

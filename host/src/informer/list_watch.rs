@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Reason};
@@ -76,6 +77,8 @@ pub(crate) struct ListWatch {
     transit: Transit,
     kind: Kind,
     scope: Scope,
+    /// The objects of a page: as many as anybody wants who shares it.
+    page: Arc<AtomicU32>,
     managers: Managers,
     /// What is kept of objects.
     fields: Fields,
@@ -125,7 +128,13 @@ impl ListWatch {
     pub(crate) fn new((api, transit): (Arc<ApiServer>, Transit), kind: Kind, scope: Scope) -> Self {
         let managers = api.managers();
         let chance = api.chance().of(&scope.to_string());
-        Self { api, transit, kind, scope, managers, fields: Fields::whole(), chance }
+        let page = Arc::new(AtomicU32::new(scope.page.0));
+        Self { api, transit, kind, scope, page, managers, fields: Fields::whole(), chance }
+    }
+
+    /// Returns the same with pages of as many objects as this says when each is asked for.
+    pub(crate) fn paged_as(self, page: &Arc<AtomicU32>) -> Self {
+        Self { page: Arc::clone(page), ..self }
     }
 
     /// Learns whose shares of objects are to be kept by now, and which of their fields.
@@ -180,8 +189,9 @@ impl ListWatch {
     /// Lists in pages.
     pub(crate) async fn list(&self, sink: &mut impl FnMut(Item)) -> Result<(), Error> {
         // Fewer if they are so large that the page is too long.
-        let (mut next, mut limit) = (None::<String>, self.scope.page.0);
+        let (mut next, mut most) = (None::<String>, u32::MAX);
         loop {
+            let limit = self.page.load(Ordering::Relaxed).min(most);
             let request =
                 self.scope.asks(self.form(), |which| request::page(&self.kind, which, limit, next.as_deref()));
             let body = self.api.stream(&self.kind, "list", request).await?;
@@ -190,7 +200,7 @@ impl ListWatch {
             let bytes = match page {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(Unread::Broken(Broken::Long) | Unread::NoRoom(_))) if limit > 1 => {
-                    limit = limit.div_ceil(8);
+                    most = limit.div_ceil(8);
                     continue;
                 }
                 Ok(Err(Unread::NoRoom(why))) => return Err(self.unusable(&why)),

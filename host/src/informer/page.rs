@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 /// The longest page of a list.
 pub(super) const PAGE_BYTES: usize = 64 << 20;
 
-/// How many objects a page of a list has. It does not change what is watched: scopes that differ in nothing else are equal, and the
-/// first of those who share an informer decides (`PO-1`).
+/// How many objects a page of a list has. It does not change what is watched: scopes that differ in nothing else are equal, and of those who
+/// share an informer the largest holds (`PO-1`), so that nobody makes the lists of others longer.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSize(pub u32);
 

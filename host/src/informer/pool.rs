@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use capstan_core::cache::Cache;
@@ -300,6 +300,9 @@ impl Running {
         let (id, now) = ((scope.clone(), kind.clone()), Instant::now());
         let Self { informers, starts, .. } = self;
         let known = informers.get(&id).filter(|entry| entry.owners.add(operator) && entry.waits(now));
+        if let Some(entry) = informers.get(&id) {
+            entry.shared.page.fetch_max(scope.page.0, Ordering::Relaxed);
+        }
         if let Some(entry) = known {
             let sooner = starts.next(operator, now);
             entry.begins.send_modify(|begins| *begins = sooner.min(*begins));
@@ -310,6 +313,7 @@ impl Running {
             let writer = inner.memory.writer(&scope.account(), &scope.share(), &owners);
             let (kind, namespace) = (scope.gvk.to_string(), scope.namespace.as_deref());
             let shared = Shared {
+                page: Arc::new(AtomicU32::new(id.0.page.0)),
                 id,
                 cache: writer.cache(),
                 bound: inner.memory.each(),
@@ -509,6 +513,7 @@ pub(super) mod tests {
     pub(in super::super) fn shared(writer: &Writer) -> Arc<Shared> {
         Arc::new(Shared {
             id: (super::super::list_watch::tests::scope(), config_maps()),
+            page: Arc::default(),
             cache: writer.cache(),
             bound: 1 << 20,
             writer: Mutex::new(None),
@@ -693,6 +698,37 @@ pub(super) mod tests {
             pool.0.running.lock().informers.values().filter_map(|one| one.counted.clone()).collect::<Vec<_>>()
         };
         assert_eq!(counted(&pool), [Arc::from("other"), "other".into()]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_those_who_share_an_informer_nobody_makes_its_lists_longer() {
+        // PO-1
+        let page = r#"{"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}"#;
+        let (client, asked) = scripted(move |path| {
+            let streams = path.contains("sendInitialEvents");
+            let step = Step::Comes(page.to_owned());
+            if streams {
+                Answer(Some(422), vec![])
+            } else {
+                Answer(Some(200), vec![Step::Rests(Duration::from_secs(1)), step])
+            }
+        });
+        let api = Arc::new(ApiServer::new(client, Managers::default()));
+        let pool = Pool::new(api, Arc::default(), Memory::new(1 << 20, u64::MAX), CancellationToken::new());
+        let with = |page| Scope { page: PageSize(page), ..super::super::list_watch::tests::scope() };
+        let keep = |page| pool.keep(&with(page), &config_maps(), Need::all(Fields::whole()));
+        let _small = keep(1);
+        sleep(Duration::from_secs(3)).await;
+        let limits = || {
+            let limit = |path: &String| path.split("limit=").nth(1)?.split('&').next().map(str::to_owned);
+            std::mem::take(&mut *asked.lock()).iter().filter_map(limit).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(limits(), BTreeSet::from(["1".to_owned()]));
+        let _usual = keep(500);
+        sleep(Duration::from_secs(2)).await;
+        limits();
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(limits(), BTreeSet::from(["500".to_owned()]), "from the next page on");
     }
 
     #[tokio::test(start_paused = true)]

@@ -203,7 +203,7 @@ pub(super) struct Controller {
     pub(super) field_selector: MaybeLeaf<FieldSelector>,
     /// Only primaries whose uid or namespace has a hash in these ranges, so that several daemons can share them (`IN-3`).
     pub(super) shard_selector: MaybeLeaf<Shard>,
-    /// How many primaries an API server without streaming lists is asked for at once. Of those who share an informer the first decides
+    /// How many primaries an API server without streaming lists is asked for at once. Of those who share an informer the largest holds
     /// (`IN-3`).
     #[schemars(extend("default" = 500))]
     pub(super) page_size: MaybeLeaf<Objects>,

@@ -53,6 +53,8 @@ enum Phase {
 pub(super) enum Concerned {
     /// All of them.
     All,
+    /// All of them, whose failures were those of another version of the plugin or its settings.
+    Anew,
     /// Those whose last run has failed.
     Failed,
     /// Those whose deletion is awaited: the finalizers that are removed are others now.
@@ -109,7 +111,7 @@ impl State {
     /// Returns the keys that an event concerns.
     pub(super) fn concerned(&self, which: Concerned) -> Vec<ObjectRef> {
         let concerns = |entry: &Entry| match which {
-            Concerned::All | Concerned::Finalized => true,
+            Concerned::All | Concerned::Anew | Concerned::Finalized => true,
             Concerned::Failed => entry.has_failed(),
         };
         self.keys.iter().filter(|(_, entry)| concerns(entry)).map(|(key, _)| key.clone()).collect()
@@ -122,9 +124,12 @@ impl State {
             let Some(entry) = keys.get_mut(key) else {
                 continue;
             };
+            if which == Concerned::Anew {
+                entry.forget_attempts();
+            }
             let marked = match which {
                 Concerned::Failed if !entry.has_failed() => false,
-                Concerned::All | Concerned::Failed => {
+                Concerned::All | Concerned::Anew | Concerned::Failed => {
                     entry.hear((Event::Related, Urgency::Replayed), false) == Receipt::Marked
                 }
                 Concerned::Finalized => entry.reopen(),

@@ -45,7 +45,7 @@ pub(in crate::manifest) struct Informer {
     pub(in crate::manifest) field_selector: MaybeLeaf<FieldSelector>,
     /// Only objects whose uid or namespace has a hash in these ranges, so that several daemons can share them (`IN-3`).
     pub(in crate::manifest) shard_selector: MaybeLeaf<Shard>,
-    /// How many objects an API server without streaming lists is asked for at once. Of those who share an informer the first decides
+    /// How many objects an API server without streaming lists is asked for at once. Of those who share an informer the largest holds
     /// (`IN-3`).
     #[schemars(extend("default" = 500))]
     pub(in crate::manifest) page_size: MaybeLeaf<Objects>,

@@ -436,6 +436,13 @@ impl Entry {
         self.last.has_failed()
     }
 
+    /// Forgets the attempts so far, and what is left of the delay before the next one.
+    pub(super) fn forget_attempts(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.retry = None;
+        }
+    }
+
     /// Returns which attempt the next run is.
     pub(super) fn retry(&self, policy: &Policy) -> Option<RetryInfo> {
         let attempts = self.history.as_ref()?.retry?;
