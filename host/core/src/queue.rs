@@ -327,6 +327,7 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use crate::manifest::Retry;
 
     const CHANGED: Event = Event::PrimaryChanged { deleting: false };
 
