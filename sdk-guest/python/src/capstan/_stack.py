@@ -28,11 +28,16 @@ def stack(failure: BaseException) -> str:
     return "".join(told.format()).rstrip()
 
 
+def author_files() -> list[str]:
+    """Returns the files of the author's modules, as they are called while a component is made."""
+    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return sorted(path for path in paths if path and _ROOT.match(path))
+
+
 def remember_sources() -> None:
     """Keeps the text of the author's modules, so that a stack shows their lines where there are no files."""
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if not path or not _ROOT.match(path) or not path.endswith(".py"):
+    for path in author_files():
+        if not path.endswith(".py"):
             continue
         with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
             lines = linecache.getlines(path)
