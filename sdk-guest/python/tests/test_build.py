@@ -66,6 +66,17 @@ class TheBuild(Registering):
         self.assertRegex(said, r'^error: failing_one.py can\'t be imported\n  File "failing_one.py", line 4, in <module>')
         self.assertTrue(said.endswith("ZeroDivisionError: division by zero"), said)
 
+    def test_text_that_is_no_python_shows_its_line_and_who_imports_it_alone(self) -> None:
+        wrong = "def broken(:\n    pass\n"
+        said = self.said("wrong_one.py", wrong).splitlines()
+        self.assertEqual(said[:3], ["error: wrong_one.py can't be imported", '  File "wrong_one.py", line 1', "    def broken(:"])
+        self.assertTrue(said[-1].startswith("SyntaxError: "), said)
+        self.assertEqual(len(said), 5, said)
+        (self.folder / "wrong_two.py").write_text(wrong)
+        said = self.said("importing_one.py", "import wrong_two\n").splitlines()
+        files = [line for line in said if "File" in line]
+        self.assertEqual(files, ['  File "importing_one.py", line 1, in <module>', '  File "wrong_two.py", line 1'])
+
     def test_asking_the_daemon_while_being_imported_is_refused(self) -> None:
         said = self.said("asking_one.py", "from capstan import config\nTITLE = config.get()\n")
         self.assertIn("Capstan's functions work while the daemon calls the component, not while it is imported", said)

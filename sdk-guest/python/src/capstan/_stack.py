@@ -1,8 +1,9 @@
-"""Decides how a stack is told: from the author's first function on, with the lines of their files, which a component does not have."""
+"""Decides how a stack is told: the author's frames, with the lines of their files, which a component does not have."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import linecache
 import re
 import sys
@@ -15,7 +16,7 @@ _ROOT = re.compile(r"^/\d+/")
 """Where a folder of the author is while a component is made: `/0`, `/1`, …"""
 
 _PACKAGE = Path(__file__).parent
-_GLUE = {str(_PACKAGE / name) for name in ("_calls.py", "_daemon.py", "registry.py")}
+_GLUE = {str(_PACKAGE / name) for name in ("__main__.py", "_calls.py", "_daemon.py", "build.py", "registry.py")} | {importlib.__file__}
 
 
 def stack(failure: BaseException) -> str:
@@ -64,7 +65,7 @@ def load_late_imports() -> None:
 
 
 def _is_glue(path: str) -> bool:
-    return path in _GLUE or path.startswith(f"{_PACKAGE}/_wit/")
+    return path in _GLUE or path.startswith((f"{_PACKAGE}/_wit/", "<frozen importlib"))
 
 
 def _parts(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
