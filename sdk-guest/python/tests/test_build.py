@@ -97,7 +97,8 @@ class TheBuild(Registering):
             self.assertTrue(self.said("whole_one.py", COMMITTED).startswith("error: componentize-py is not installed: `pip install"))
 
     def test_errors_of_the_component_name_files_as_they_are_called_here(self) -> None:
-        text = 'Traceback:\n  File "/1/app.py", line 1\nModuleNotFoundError: x\n\nCaused by:\n    x'
+        entry = '  File "/0/capstan_component.py", line 5, in <module>\n    import app\n'
+        text = f'Traceback:\n{entry}  File "/1/app.py", line 1\nModuleNotFoundError: x\n\nCaused by:\n    x'
         self.assertEqual(
             build._at_home(text, [Path("/t"), Path("/a/b")]), 'Traceback:\n  File "/a/b/app.py", line 1\nModuleNotFoundError: x'
         )

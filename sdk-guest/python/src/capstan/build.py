@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import site
 import sys
@@ -220,6 +221,8 @@ def _at_home(text: str, search: list[Path]) -> str:
     """Returns an error of the build with the folders as they are called here: in a component they are `/0`, `/1`, …"""
     # What comes after is the same once more, as seen from the tool.
     text = text.split("\nCaused by:")[0].strip()
+    # The module that imports the author's is ours.
+    text = re.sub(r'^  File "/0/.*\n(    .*\n)*', "", text, flags=re.MULTILINE)
     for number, folder in enumerate(search):
         text = text.replace(f'"/{number}/', f'"{folder}/')
     return text
