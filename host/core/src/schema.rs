@@ -12,12 +12,14 @@ mod admission;
 mod definition;
 mod document;
 mod drift;
+mod spelling;
 mod structural;
 mod typed;
 
 pub use admission::Unfit;
 pub use definition::{Definition, definitions};
 pub use drift::drift;
+pub use spelling::misspelt;
 pub use structural::{Misfit, structural};
 pub use typed::{Untyped, typed};
 

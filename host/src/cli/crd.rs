@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use capstan_core::rbac;
-use capstan_core::schema::{drift, typed};
+use capstan_core::schema::{drift, misspelt, typed};
 use serde_json::Value;
 
 use crate::cli::args::Crd;
@@ -34,7 +34,7 @@ pub async fn run(args: &Crd) -> anyhow::Result<ExitCode> {
     };
     let made = made(&project, command).await?;
     let file = file(&project, &made);
-    let (lines, code) = if args.check {
+    let (mut lines, code) = if args.check {
         let lines = Found::read(&file)?.differences(&made);
         let code = if lines.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         (lines, code)
@@ -43,6 +43,7 @@ pub async fn run(args: &Crd) -> anyhow::Result<ExitCode> {
         let what = if changed { "written" } else { "says already what the types say" };
         (vec![format!("{}: {what}", file.display())], ExitCode::SUCCESS)
     };
+    lines.extend(spelling(&made));
     let text = lines.join("\n") + if lines.is_empty() { "" } else { "\n" };
     std::io::stdout().lock().write_all(text.as_bytes()).context("write to standard output")?;
     Ok(code)
@@ -75,6 +76,14 @@ fn file(project: &Project, made: &[Value]) -> PathBuf {
         Err(_) => !file.exists(),
     };
     project.definitions.iter().find(has_one).cloned().unwrap_or_else(usual)
+}
+
+/// Returns what is said of fields that are spelled otherwise than Kubernetes spells fields: it is right, but not what users expect.
+fn spelling(made: &[Value]) -> Vec<String> {
+    let mut lines: Vec<_> = made.iter().flat_map(misspelt).map(|line| format!("warning: {line}")).collect();
+    let how = "warning: for all fields of a type in Rust, `#[serde(rename_all = \"camelCase\")]` says that";
+    lines.extend((!lines.is_empty()).then(|| how.to_owned()));
+    lines
 }
 
 /// Returns the first line of a file: where it comes from.
@@ -199,6 +208,26 @@ mod tests {
         assert_eq!(crd(folder.path(), true).await.unwrap(), ExitCode::FAILURE);
         assert_eq!(written(&project).await.unwrap(), Some(path("crd.yaml")));
         assert_eq!(written(&project).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn fields_that_kubernetes_would_spell_otherwise_are_told_and_written() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("dev.yaml"), "types: cat types.json\n").unwrap();
+        let said = |types: &str| fs::write(folder.path().join("types.json"), types).unwrap();
+        let project = Project::said(folder.path()).unwrap();
+        said(TYPES);
+        assert_eq!(spelling(&made(&project, "cat types.json").await.unwrap()), Vec::<String>::new());
+        said(&TYPES.replace(r#""name""#, r#""full_name""#));
+        let made = made(&project, "cat types.json").await.unwrap();
+        assert_eq!(
+            spelling(&made),
+            [
+                "warning: v1: spec.full_name: Kubernetes spells it fullName",
+                "warning: for all fields of a type in Rust, `#[serde(rename_all = \"camelCase\")]` says that",
+            ]
+        );
+        assert_eq!(crd(folder.path(), false).await.unwrap(), ExitCode::SUCCESS);
     }
 
     #[tokio::test]

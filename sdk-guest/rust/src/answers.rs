@@ -284,26 +284,30 @@ impl Match {
     }
 }
 
-/// Whether a condition is met, and anything worth keeping about it. A `bool` becomes one by `into()`.
+/// Whether a condition is met, and anything worth keeping about it. A `bool` becomes one.
+///
+/// ```
+/// # use capstan_guest::Met;
+/// Met::from(true);
+/// Met::from(false).detail("2 of 3");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
+#[must_use = "it is returned from a condition"]
 pub struct Met {
-    /// True if it is met.
-    pub met: bool,
-    /// Found in the result of the workflow.
-    pub detail: Option<Value>,
+    pub(crate) met: bool,
+    pub(crate) detail: Result<Option<Value>>,
 }
 
 impl Met {
     /// Adds a detail of 16 KiB at most, which is found in the result of the workflow. A text is shown in the status as well.
-    pub fn detail(mut self, detail: impl Serialize) -> Result<Self> {
-        self.detail = some(&detail)?;
-        Ok(self)
+    pub fn detail(self, detail: impl Serialize) -> Self {
+        Self { detail: some(&detail), ..self }
     }
 }
 
 impl From<bool> for Met {
     fn from(met: bool) -> Self {
-        Self { met, detail: None }
+        Self { met, detail: Ok(None) }
     }
 }
 

@@ -139,8 +139,9 @@ impl<T: Matchers> matcher::Guest for Adapter<T> {
 impl<T: Conditions> condition::Guest for Adapter<T> {
     fn is_met(name: String, dependent: String, primary: String) -> Result<ConditionResult, String> {
         let condition = self::primary(&primary).and_then(|primary| T::is_met(&name, &dependent, &primary));
-        let result = condition
-            .map(|Met { met, detail }| ConditionResult { met, detail: detail.map(|detail| detail.to_string()) });
+        let result = condition.and_then(|Met { met, detail }| {
+            Ok(ConditionResult { met, detail: detail?.map(|detail| detail.to_string()) })
+        });
         result.map_err(Error::into_message)
     }
 }

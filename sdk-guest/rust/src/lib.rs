@@ -222,7 +222,7 @@ pub use capstan_guest_macros::matchers;
 /// `#[condition("name")]` above it says another.
 ///
 /// ```
-/// use capstan_guest::{Result, cache, conditions};
+/// use capstan_guest::{Met, Result, cache, conditions, secondaries};
 /// use serde_json::Value;
 /// # #[derive(serde::Deserialize)]
 /// # struct WebPage { exposed: bool }
@@ -236,6 +236,11 @@ pub use capstan_guest_macros::matchers;
 ///
 ///     fn is_there(_page: &WebPage, dependent: &str) -> Result<bool> {
 ///         Ok(cache::source(dependent).one::<Value>()?.is_some())
+///     }
+///
+///     fn are_three(_page: &WebPage, dependent: &str) -> Result<Met> {
+///         let found = secondaries(dependent)?.len();
+///         Ok(Met::from(found == 3).detail(format!("{found} of 3")))
 ///     }
 /// }
 /// # capstan_guest::export!(WebPageOperator: Conditions);

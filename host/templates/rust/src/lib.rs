@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-// From these types, `capstan crd` writes crd.yaml.
+// From these types, `capstan crd` writes crd.yaml: fields are spelled there as in Kubernetes, `max_length` is `maxLength`.
 
 /// Somebody is greeted.
 #[derive(Deserialize, JsonSchema, Resource)]
@@ -20,6 +20,7 @@ pub struct {{kind}} {
 
 /// What is asked for.
 #[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Spec {
     /// What is said, with {name} in it.
     #[serde(default = "hello")]
@@ -32,6 +33,7 @@ pub struct Spec {
 
 /// What is told. The daemon adds the conditions.
 #[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Status {
     /// What the ConfigMap says.
     #[serde(skip_serializing_if = "Option::is_none")]

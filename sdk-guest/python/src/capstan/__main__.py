@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from capstan import types
 from capstan._schema import TypesError, said
+from capstan._stack import stack
 from capstan.build import BuildError, build, load
 
 _EXAMPLES = """\
@@ -56,11 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except Exception as error:
-        # The author's module: the stack begins there.
-        frames = traceback.extract_tb(error.__traceback__)
-        inside = next((n for n, frame in enumerate(frames) if Path(frame.filename).parent == given.module.resolve().parent), 0)
-        lines = traceback.format_list(frames[inside:]) + traceback.format_exception_only(type(error), error)
-        print(f"error: {given.module} can't be imported\n{''.join(lines)}".rstrip(), file=sys.stderr)
+        told = stack(error).removeprefix("Traceback (most recent call last):\n")
+        print(f"error: {given.module} can't be imported\n{told}", file=sys.stderr)
         return 1
     print(f"{built.path} ({built.size / 1e6:.1f} MB) has {', '.join(built.exports)}")
     return 0

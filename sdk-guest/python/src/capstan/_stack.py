@@ -1,8 +1,9 @@
-"""Decides how a stack is told: from the author's first function on, with the lines of their files, which a component does not have."""
+"""Decides how a stack is told: the author's frames, with the lines of their files, which a component does not have."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import linecache
 import re
 import sys
@@ -15,7 +16,7 @@ _ROOT = re.compile(r"^/\d+/")
 """Where a folder of the author is while a component is made: `/0`, `/1`, …"""
 
 _PACKAGE = Path(__file__).parent
-_GLUE = {str(_PACKAGE / name) for name in ("_calls.py", "_daemon.py", "registry.py")}
+_GLUE = {str(_PACKAGE / name) for name in ("__main__.py", "_calls.py", "_daemon.py", "build.py", "registry.py")} | {importlib.__file__}
 
 
 def stack(failure: BaseException) -> str:
@@ -28,11 +29,16 @@ def stack(failure: BaseException) -> str:
     return "".join(told.format()).rstrip()
 
 
+def author_files() -> list[str]:
+    """Returns the files of the author's modules, as they are called while a component is made."""
+    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return sorted(path for path in paths if path and _ROOT.match(path))
+
+
 def remember_sources() -> None:
     """Keeps the text of the author's modules, so that a stack shows their lines where there are no files."""
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if not path or not _ROOT.match(path) or not path.endswith(".py"):
+    for path in author_files():
+        if not path.endswith(".py"):
             continue
         with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
             lines = linecache.getlines(path)
@@ -59,7 +65,7 @@ def load_late_imports() -> None:
 
 
 def _is_glue(path: str) -> bool:
-    return path in _GLUE or path.startswith(f"{_PACKAGE}/_wit/")
+    return path in _GLUE or path.startswith((f"{_PACKAGE}/_wit/", "<frozen importlib"))
 
 
 def _parts(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:

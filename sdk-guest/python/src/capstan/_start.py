@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from capstan import _stack, registry
 from capstan.log import Handler
+
+IMPORTED = "imported"
+"""The file that says, beside the module that a component is made from, which files it has imported."""
 
 
 def before() -> None:
@@ -14,8 +18,9 @@ def before() -> None:
     logging.basicConfig(level=1, handlers=[Handler()])
 
 
-def after() -> None:
-    """Comes after it."""
+def after(main: str) -> None:
+    """Comes after it; `main` is the file of the module that imports it."""
+    Path(main).with_name(IMPORTED).write_text("\n".join(_stack.author_files()))
     _stack.remember_sources()
     _stack.load_late_imports()
     for entry in registry.registered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import site
 import sys
@@ -12,9 +13,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
-from capstan import registry
+from capstan import _kept, _start, registry
 from capstan.registry import Interface
 
 CONTRACT = "0.1.0"
@@ -46,21 +48,26 @@ class Built:
 
 def build(module: Path, output: Path, paths: Sequence[Path] = ()) -> Built:
     """Builds a component from a module, which is a file or a package's folder. Its imports are found beside it, in `paths`, and where
-    Python finds them here. Raises a `BuildError`, or what the module raises."""
-    name, search = load(module, paths)
+    Python finds them here. A component that is there and was built of the same stays. Raises a `BuildError`, or what the module raises."""
+    with _kept.watched() as opened:
+        name, search = load(module, paths)
     if not registry.registered:
         raise BuildError(f"{module} registers nothing: it needs a function with @reconcile or @desired(…), for example")
     if sentences := registry.twice():
         raise BuildError("\n".join(sentences))
     for entry in registry.registered:
         entry.prepare()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="capstan-", dir=output.parent) as folder:
-        part = Path(folder) / "component.wasm"
-        _componentize(name, search, Path(folder), part)
-        size = part.stat().st_size
-        os.replace(part, output)
-    return Built(output, size, [str(entry) for entry in registry.registered])
+    inputs = [*_inputs(name), *_kept.described(opened, search)]
+    component = output.read_bytes() if output.is_file() else b""
+    if not _kept.is_built_of(component, inputs, search):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="capstan-", dir=output.parent) as folder:
+            part = Path(folder) / "component.wasm"
+            imported = _componentize(name, search, Path(folder), part)
+            component = _kept.marked(part.read_bytes(), inputs, imported, search)
+            part.write_bytes(component)
+            os.replace(part, output)
+    return Built(output, len(component), [str(entry) for entry in registry.registered])
 
 
 def load(module: Path, paths: Sequence[Path] = ()) -> tuple[str, list[Path]]:
@@ -115,7 +122,19 @@ def _importing_from(search: list[Path]) -> Iterator[None]:
         sys.path, sys.dont_write_bytecode = before
 
 
-def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> None:
+def _inputs(name: str) -> list[str]:
+    """Returns what decides what a component is, beside the files that the author's module is made of."""
+    try:
+        tool = metadata.version("componentize-py")
+    except metadata.PackageNotFoundError:
+        tool = "none"
+    interfaces = registry.interfaces()
+    own = [*_kept.files(_PACKAGE, "*.py"), *_kept.files(_PACKAGE / "wit", "*.wit")]
+    return [tool, world(interfaces), _entry(name, interfaces), *own]
+
+
+def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> list[str]:
+    """Makes the component. Returns which files were imported into it, as `NUMBER/PATH` in the folder of that number in `search`."""
     try:
         import componentize_py  # type: ignore[import-untyped]
     except ImportError as error:
@@ -126,9 +145,9 @@ def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> 
     entry = folder / "entry"
     entry.mkdir()
     (entry / f"{_ENTRY}.py").write_text(_entry(name, interfaces))
-    search = [entry, *search]
+    mounted = [entry, *search]
     environment = {
-        # Otherwise it also looks for a virtual environment and adds what that has; all of it is in `search` already.
+        # Otherwise it also looks for a virtual environment and adds what that has; all of it is in `mounted` already.
         "VIRTUAL_ENV": str(entry),
         # Its error is for people, and what they need is in its text.
         "RUST_BACKTRACE": "0",
@@ -141,7 +160,7 @@ def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> 
                 features=[],
                 all_features=False,
                 world_module=None,
-                python_path=[str(path) for path in search],
+                python_path=[str(path) for path in mounted],
                 module_worlds=[],
                 app_name=_ENTRY,
                 output_path=str(output),
@@ -152,7 +171,8 @@ def _componentize(name: str, search: list[Path], folder: Path, output: Path) -> 
                 intersect_world=None,
             )
     except Exception as error:
-        raise BuildError(_at_home(str(error), search)) from error
+        raise BuildError(_at_home(str(error), mounted)) from error
+    return _imported((entry / _start.IMPORTED).read_text())
 
 
 def world(interfaces: Sequence[Interface]) -> str:
@@ -167,9 +187,13 @@ def _entry(name: str, interfaces: Sequence[Interface]) -> str:
     modules = [(name.replace("-", "_"), _class_name(name)) for name in [*_names(interfaces), _DESCRIPTION]]
     imports = "".join(f"from capstan._wit.{module} import {name}\n" for module, name in modules)
     # The order matters: nothing may be written into the author's folder, and `logging` is set up before it is used.
-    return (
-        f"import sys\nsys.dont_write_bytecode = True\nfrom capstan import _start\n_start.before()\nimport {name}\n{imports}_start.after()\n"
-    )
+    return f"import sys\nsys.dont_write_bytecode = True\nfrom capstan import _start\n_start.before()\nimport {name}\n{imports}_start.after(__file__)\n"
+
+
+def _imported(paths: str) -> list[str]:
+    """Returns the files of the author that a component says to have imported, one a line: `/1/app.py` is in the first folder."""
+    found = (path.lstrip("/").partition("/") for path in paths.splitlines())
+    return [f"{int(number) - 1}/{path}" for number, _, path in found if number != "0"]
 
 
 def _names(interfaces: Sequence[Interface]) -> list[str]:
@@ -197,6 +221,8 @@ def _at_home(text: str, search: list[Path]) -> str:
     """Returns an error of the build with the folders as they are called here: in a component they are `/0`, `/1`, …"""
     # What comes after is the same once more, as seen from the tool.
     text = text.split("\nCaused by:")[0].strip()
+    # The module that imports the author's is ours.
+    text = re.sub(r'^  File "/0/.*\n(    .*\n)*', "", text, flags=re.MULTILINE)
     for number, folder in enumerate(search):
         text = text.replace(f'"/{number}/', f'"{folder}/')
     return text

@@ -322,7 +322,7 @@ def condition(name: Any = None, /, *, controller: str | None = None) -> Any:
     """Marks a function that decides a condition of a workflow. Its name is what the manifest says after `export:`.
 
     It is given the primary and, if it takes both, the name of the dependent, whose objects are those of the source of that name. It
-    returns a bool, or a `Condition` to add a detail.
+    returns a bool, or a `Met` to add a detail.
     """
     return _named(Interface.CONDITION, name, controller)
 

@@ -225,7 +225,7 @@ impl Conditions for Prober {
             }
         };
         log(&steps::run(&steps, probe)?);
-        Ok(Met { met, detail })
+        Ok(Met::from(met).detail(detail))
     }
 }
 

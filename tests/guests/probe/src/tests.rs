@@ -317,7 +317,7 @@ fn conditions_are_what_the_spec_has() {
     } }));
     let is_met = |name| Prober::is_met(name, "cm", &probe);
     assert_eq!(is_met("yes"), Ok(true.into()));
-    assert_eq!(is_met("detailed"), Ok(Met { met: false, detail: Some(json!({ "why": "not yet" })) }));
+    assert_eq!(is_met("detailed"), Ok(Met::from(false).detail(json!({ "why": "not yet" }))));
     assert_eq!(is_met("failing"), Err("no".into()));
     assert_eq!(is_met("other"), Err("spec.conditions has no `other`, asked for `cm`".into()));
 }
