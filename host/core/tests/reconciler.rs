@@ -1544,6 +1544,41 @@ async fn failures_can_be_left_to_the_reconciler() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_log_hears_of_a_dependent_that_failed_whatever_the_run_comes_to() {
+    // WF-9
+    const DEPENDENTS: &str = "dependents: { cm: { apiVersion: v1, kind: Secret } } }";
+    let broken = || Err("no disk".to_owned());
+    let lenient = format!("workflow: {{ errors: reconciler, {DEPENDENTS}");
+    for (script, fields, error, tolerated) in [
+        (Script { desired: broken(), ..Script::default() }, &lenient, None, Some("cm: no disk")),
+        (
+            Script { desired: broken(), reconcile: returned("no theme"), ..Script::default() },
+            &lenient,
+            Some("no theme"),
+            Some("cm: no disk"),
+        ),
+        (
+            Script { desired: broken(), reconcile: returned("cm says: no disk"), ..Script::default() },
+            &lenient,
+            Some("cm says: no disk"),
+            None,
+        ),
+        (
+            Script { desired: broken(), ..Script::default() },
+            &format!("workflow: {{ {DEPENDENTS}"),
+            Some("the workflow failed: cm: no disk"),
+            None,
+        ),
+        (Script::default(), &lenient, None, None),
+    ] {
+        let mut bench = Bench::new(script, fields);
+        bench.page(json!({}));
+        let (ended, _) = bench.ended().await;
+        assert_eq!((ended.error.as_deref(), ended.tolerated.as_deref()), (error, tolerated));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_run_leaves_a_warning_unless_the_component_or_the_next_try_deals_with_it() {
     // ER-8
     const MAP: &str = "workflow: { dependents: { cm: { apiVersion: v1, kind: ConfigMap } } }";

@@ -35,7 +35,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     runs::retried(ticket.retry());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, origin, blame, exceeded, recalled } = {
+    let Ended { finished, error, tolerated, origin, blame, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
@@ -58,6 +58,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     if let Some(last) = last.filter(|_| !controller.queue.awaits_deletion_run(&key)) {
         controller.verdicts.departed.forget(&last);
     }
+    tell(handle.failing.tolerated(&key, tolerated.as_deref()), tolerated);
     let handled = handle.failing.handled(&key, error.as_deref().filter(|_| finished.is_handled()));
     let failed = |error: &String| LastError::new(error, blame.class, what.retry.map_or(0, |retry| retry.attempt));
     handle.failing.ended(&key, error.as_ref().filter(|_| what.next != Next::Dropped).map(failed));
@@ -102,6 +103,16 @@ impl Counted<'_> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.metrics.finish(self.started.elapsed(), self.succeeded);
+    }
+}
+
+/// Logs which failures of dependents a run has left to the component, once for each cause (`WF-9`).
+fn tell(known: Option<Handled>, tolerated: Option<String>) {
+    let error = tolerated.unwrap_or_default();
+    match known {
+        Some(Handled::New) => tracing::warn!(%error, "dependents failed, which is left to the component"),
+        Some(Handled::Again) => tracing::debug!(%error, "dependents failed, which is left to the component"),
+        None => {}
     }
 }
 
