@@ -412,8 +412,16 @@ impl Session for Script {
             // As many as the primary's spec says: a name and a value of each.
             Call::DesiredSet { name, primary } => {
                 let primary: Value = serde_json::from_str(primary).unwrap();
-                let object =
-                    |one: &Value| json!({ "metadata": { "name": one[0] }, "data": { "x": one[1] } }).to_string();
+                let object = |one: &Value| {
+                    let mut metadata = json!({ "name": one[0] });
+                    if let Some((namespace, name)) = one[0].as_str().and_then(|name| name.split_once('/')) {
+                        metadata = json!({ "name": name, "namespace": namespace });
+                    }
+                    if let Some(owners) = one.get(2) {
+                        metadata["ownerReferences"] = owners.clone();
+                    }
+                    json!({ "metadata": metadata, "data": { "x": one[1] } }).to_string()
+                };
                 let objects = primary["spec"]["set"].as_array().into_iter().flatten().map(object).collect();
                 self.answer(format!("desired-set {name}"), Ok(Answer::DesiredSet(DesiredSet { objects })))
             }

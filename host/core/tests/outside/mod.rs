@@ -750,7 +750,7 @@ async fn what_the_same_key_is_desired_for_twice_or_none_is_an_error() {
     let fields = BULK.replace(", key: { cel: thing.name }", "");
     let (mut bench, _) = bench(&fields);
     bench.wants_thing(json!({ "set": { "a": 1 } }));
-    let expected = "the workflow failed: thing: what is desired of thing has nothing at \"/id\", so that it is not known which thing it is: let it have the id, or say `external.key` in the manifest";
+    let expected = "the workflow failed: thing: 1 of 1 objects failed: number 1 of the answer: what is desired of thing has nothing at \"/id\", so that it is not known which thing it is: let it have the id, or say `external.key` in the manifest";
     assert_eq!(bench.does().await, [expected]);
     let fields = BULK.replace("thing.name", "\"'same'\"");
     let (mut bench, _) = self::bench(&fields);
