@@ -191,16 +191,14 @@ impl Visitor<'_> {
                     take(&key)?;
                     all.push(Wanted { key, answer, hash });
                 }
-                Err(stopped) => match self.read(name, spec, |origin, budget| Desired::named(answer, origin, budget)) {
-                    Some(key) => {
-                        take(&key)?;
-                        tally.note(&key, Err(stopped))?;
-                    }
-                    None => {
-                        all_named = false;
-                        tally.note(&format_args!("number {} of the answer", number + 1), Err(stopped))?;
-                    }
-                },
+                Err(stopped) => {
+                    let named = self.read(name, spec, |origin, budget| Desired::named(answer, origin, budget));
+                    named.iter().try_for_each(&mut take)?;
+                    all_named &= named.is_some();
+                    let told =
+                        named.map_or_else(|| format!("number {} of the answer", number + 1), |key| key.to_string());
+                    tally.note(&told, Err(stopped))?;
+                }
             }
         }
         Ok(WantedSet { all, keys: all_named.then_some(keys) })
