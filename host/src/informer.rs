@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use capstan_core::cache::{Cache, Event, Writer};
 use capstan_core::cluster::Error;
+use capstan_core::manifest::Rounded;
 use capstan_core::object::{Change, ObjectRef, Version};
 use capstan_core::source::{Listener, Source, Trigger};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -349,7 +350,7 @@ impl Informer {
             let held = Held { synced, complete: cache.is_complete(), version: cache.version() };
             let next = state::next(&ended, started.elapsed(), held, &mut pause);
             if let Err(error) = ended {
-                tracing::warn!(kind = %self.shared.scope().gvk, %error, again_in = ?next.pause, "watching failed");
+                tracing::warn!(kind = %self.shared.scope().gvk, %error, again_in = %Rounded(next.pause), "watching failed");
                 self.shared.metrics.failures.inc();
                 self.shared.away.store(error.is_outage(), Ordering::Relaxed);
                 self.shared.set(State::Failing(error.message));

@@ -74,7 +74,7 @@ pub use polls::External;
 pub use raw::{schema, schema_of_ceilings, schema_of_defaults};
 pub use registration::Registration;
 pub use unique::{Origin, check_beside, check_together, is_object_path, object_path};
-pub use units::{Bytes, Time, duration, size};
+pub use units::{Bytes, Rounded, Time, duration, size};
 pub use watches::{MOST_SELECTED, MOST_WATCHES};
 
 /// One operator: a document of kind `Operator`.

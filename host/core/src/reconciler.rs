@@ -248,6 +248,7 @@ async fn run(
     drop(session);
     let mut results = std::mem::take(&mut run.kept.lock().results);
     run.controller.verdicts.walks.keep(run.primary.key(), &results, Instant::now());
+    let tolerated = managed::tolerated(&results, ended.error.as_deref());
     let ended = if run.info.primary_deleted {
         ended
     } else {
@@ -263,7 +264,7 @@ async fn run(
     let ended = ended.at_the_latest(run.looks_again(now).map(|at| at.saturating_duration_since(now)));
     let exceeded = run.budget.lock().refused();
     let recalled = run.recalled.load(Ordering::Relaxed);
-    Ended { exceeded, recalled, ..ended.heeding(run.left_alone()) }
+    Ended { tolerated, exceeded, recalled, ..ended.heeding(run.left_alone()) }
 }
 
 async fn reconcile(run: &Arc<Run>, session: &dyn Session, ticket: &Ticket) -> Ended {

@@ -162,6 +162,8 @@ pub enum TriggerKind {
         source: Arc<str>,
         /// The object that has changed.
         object: ObjectRef,
+        /// True if it is gone.
+        gone: bool,
     },
 }
 

@@ -412,8 +412,16 @@ impl Session for Script {
             // As many as the primary's spec says: a name and a value of each.
             Call::DesiredSet { name, primary } => {
                 let primary: Value = serde_json::from_str(primary).unwrap();
-                let object =
-                    |one: &Value| json!({ "metadata": { "name": one[0] }, "data": { "x": one[1] } }).to_string();
+                let object = |one: &Value| {
+                    let mut metadata = json!({ "name": one[0] });
+                    if let Some((namespace, name)) = one[0].as_str().and_then(|name| name.split_once('/')) {
+                        metadata = json!({ "name": name, "namespace": namespace });
+                    }
+                    if let Some(owners) = one.get(2) {
+                        metadata["ownerReferences"] = owners.clone();
+                    }
+                    json!({ "metadata": metadata, "data": { "x": one[1] } }).to_string()
+                };
                 let objects = primary["spec"]["set"].as_array().into_iter().flatten().map(object).collect();
                 self.answer(format!("desired-set {name}"), Ok(Answer::DesiredSet(DesiredSet { objects })))
             }
@@ -1541,6 +1549,41 @@ async fn failures_can_be_left_to_the_reconciler() {
     let mut bench = Bench::new(Script { desired: Err("no disk".to_owned()), ..Script::default() }, lenient);
     bench.page(json!({}));
     assert_eq!(bench.run().await, (DONE, strings(&["desired cm", "reconcile"]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_hears_of_a_dependent_that_failed_whatever_the_run_comes_to() {
+    // WF-9
+    const DEPENDENTS: &str = "dependents: { cm: { apiVersion: v1, kind: Secret } } }";
+    let broken = || Err("no disk".to_owned());
+    let lenient = format!("workflow: {{ errors: reconciler, {DEPENDENTS}");
+    for (script, fields, error, tolerated) in [
+        (Script { desired: broken(), ..Script::default() }, &lenient, None, Some("cm: no disk")),
+        (
+            Script { desired: broken(), reconcile: returned("no theme"), ..Script::default() },
+            &lenient,
+            Some("no theme"),
+            Some("cm: no disk"),
+        ),
+        (
+            Script { desired: broken(), reconcile: returned("cm says: no disk"), ..Script::default() },
+            &lenient,
+            Some("cm says: no disk"),
+            None,
+        ),
+        (
+            Script { desired: broken(), ..Script::default() },
+            &format!("workflow: {{ {DEPENDENTS}"),
+            Some("the workflow failed: cm: no disk"),
+            None,
+        ),
+        (Script::default(), &lenient, None, None),
+    ] {
+        let mut bench = Bench::new(script, fields);
+        bench.page(json!({}));
+        let (ended, _) = bench.ended().await;
+        assert_eq!((ended.error.as_deref(), ended.tolerated.as_deref()), (error, tolerated));
+    }
 }
 
 #[tokio::test(start_paused = true)]

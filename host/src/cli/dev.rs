@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use capstan_core::manifest::Rounded;
 use capstan_core::object::Managers;
 use clap::Parser as _;
 use rustix::process::{getpid, kill_process};
@@ -337,7 +338,7 @@ impl Author {
                 self.say(&format_args!("{printed}\nerror: `{command}` has failed"));
                 return Ok(false);
             }
-            self.say(&format_args!("built in {:.1?}", begun.elapsed()));
+            self.say(&format_args!("built in {}", Rounded(begun.elapsed())));
             if self.is_overtaken(sources) {
                 return Ok(false);
             }

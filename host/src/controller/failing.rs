@@ -30,12 +30,12 @@ pub struct LastError {
     pub message: String,
 }
 
-/// Whether it is known already what a component has dealt with.
+/// Whether it is known already what a component has dealt with, or may deal with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handled {
-    /// The primary's last run did not fail for that, or there is no room to know it.
+    /// That was not so in the primary's last run, or there is no room to know it.
     New,
-    /// Its last run failed for the same, and the component dealt with it.
+    /// It was the same in its last run.
     Again,
 }
 
@@ -49,8 +49,14 @@ struct State {
     /// Whose run failed last of those that still fail.
     last: Option<ObjectRef>,
     /// What the component has dealt with in the last run.
-    handled: HashMap<ObjectRef, String>,
+    handled: Causes,
+    /// Which failures of dependents were left to the component in the last run.
+    tolerated: Causes,
 }
+
+/// The causes of failures that the runs of primaries go on in spite of.
+#[derive(Default)]
+struct Causes(HashMap<ObjectRef, String>);
 
 impl LastError {
     /// Returns that of a run that ends now.
@@ -81,27 +87,21 @@ impl Failing {
 
     /// Takes in what of a run's failure the component has dealt with, if it has, and returns whether that is known already (`EC-5`).
     pub(super) fn handled(&self, key: &ObjectRef, message: Option<&str>) -> Option<Handled> {
-        let mut state = self.0.lock();
-        let Some(message) = message else {
-            state.handled.remove(key);
-            return None;
-        };
-        let message = said_within(message, LONGEST);
-        let before = state.handled.get(key);
-        if before.is_some_and(|before| *before == message) {
-            return Some(Handled::Again);
-        }
-        if before.is_some() || state.handled.len() < MOST {
-            state.handled.insert(key.clone(), message.into_owned());
-        }
-        Some(Handled::New)
+        self.0.lock().handled.hear(key, message)
+    }
+
+    /// Takes in which failures of dependents a run has left to the component, if there were any, and returns whether they are known
+    /// already (`WF-9`).
+    pub(super) fn tolerated(&self, key: &ObjectRef, message: Option<&str>) -> Option<Handled> {
+        self.0.lock().tolerated.hear(key, message)
     }
 
     /// Forgets all primaries but these.
     pub(super) fn retain(&self, stays: impl Fn(&ObjectRef) -> bool) {
         let mut state = self.0.lock();
         state.errors.retain(|key, _| stays(key));
-        state.handled.retain(|key, _| stays(key));
+        state.handled.0.retain(|key, _| stays(key));
+        state.tolerated.0.retain(|key, _| stays(key));
         if state.last.as_ref().is_some_and(|last| !stays(last)) {
             state.last = None;
         }
@@ -123,6 +123,26 @@ impl Failing {
         let newest = || state.errors.iter().max_by_key(|(_, error)| &error.time).map(|(key, _)| key);
         let key = state.last.as_ref().or_else(newest)?;
         Some((key.clone(), state.errors.get(key)?.clone()))
+    }
+}
+
+impl Causes {
+    /// Takes in the cause of this run; `None`: there is none.
+    fn hear(&mut self, key: &ObjectRef, message: Option<&str>) -> Option<Handled> {
+        let Self(known) = self;
+        let Some(message) = message else {
+            known.remove(key);
+            return None;
+        };
+        let message = said_within(message, LONGEST);
+        let before = known.get(key);
+        if before.is_some_and(|before| *before == message) {
+            return Some(Handled::Again);
+        }
+        if before.is_some() || known.len() < MOST {
+            known.insert(key.clone(), message.into_owned());
+        }
+        Some(Handled::New)
     }
 }
 
@@ -181,7 +201,12 @@ mod tests {
         ] {
             assert_eq!(handled(name, message), expected, "{name} {message:?}");
         }
+        // WF-9: what is left to it is another matter.
+        assert_eq!(failing.tolerated(&key("b"), Some("full")), Some(Handled::New));
+        assert_eq!(failing.tolerated(&key("b"), Some("full")), Some(Handled::Again));
+        assert_eq!(handled("b", Some("full")), Some(Handled::Again));
         failing.retain(|_| false);
+        assert_eq!(failing.tolerated(&key("b"), Some("full")), Some(Handled::New));
         assert_eq!(handled("b", Some("full")), Some(Handled::New));
         for number in 0..=MOST {
             handled(&number.to_string(), Some("full"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::guest::{FailureClass, FailureOrigin};
-use capstan_core::manifest::Time;
+use capstan_core::manifest::Rounded;
 use capstan_core::queue::{Event, Level, Next, Outcome, Settled, Ticket};
 use capstan_core::reconciler::{self, Controller, Ended};
 use k8s_openapi::jiff::Timestamp;
@@ -35,7 +35,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     runs::retried(ticket.retry());
     // A run that is aborted or panics is counted too.
     let counted = Counted { metrics, started, succeeded: false };
-    let Ended { finished, error, origin, blame, exceeded, recalled } = {
+    let Ended { finished, error, tolerated, origin, blame, exceeded, recalled } = {
         let now = Timestamp::now();
         reconciler::execute(Arc::clone(&controller), &mut ticket, now).await
     };
@@ -58,6 +58,7 @@ async fn executed(handle: &Handle, mut ticket: Ticket) {
     if let Some(last) = last.filter(|_| !controller.queue.awaits_deletion_run(&key)) {
         controller.verdicts.departed.forget(&last);
     }
+    tell(handle.failing.tolerated(&key, tolerated.as_deref()), tolerated);
     let handled = handle.failing.handled(&key, error.as_deref().filter(|_| finished.is_handled()));
     let failed = |error: &String| LastError::new(error, blame.class, what.retry.map_or(0, |retry| retry.attempt));
     handle.failing.ended(&key, error.as_ref().filter(|_| what.next != Next::Dropped).map(failed));
@@ -105,6 +106,16 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// Logs which failures of dependents a run has left to the component, once for each cause (`WF-9`).
+fn tell(known: Option<Handled>, tolerated: Option<String>) {
+    let error = tolerated.unwrap_or_default();
+    match known {
+        Some(Handled::New) => tracing::warn!(%error, "dependents failed, which is left to the component"),
+        Some(Handled::Again) => tracing::debug!(%error, "dependents failed, which is left to the component"),
+        None => {}
+    }
+}
+
 /// Logs how a run ended, in one line (`EP-36`, `EC-5`).
 fn log(
     (what, origin): (&Settled, Option<FailureOrigin>),
@@ -123,8 +134,10 @@ fn log(
         (Outcome::Succeeded | Outcome::Failed(Level::Warning), Some(Handled::Again)) => {
             tracing::debug!(%error, class, attempt, %next, handled = true, "the run failed");
         }
-        (Outcome::Succeeded, None) => tracing::debug!(?took, %next, "reconciled"),
-        (Outcome::Ignored, _) => tracing::debug!(?took, "the run's outcome is ignored: the controller was stopped"),
+        (Outcome::Succeeded, None) => tracing::debug!(took = %Rounded(took), %next, "reconciled"),
+        (Outcome::Ignored, _) => {
+            tracing::debug!(took = %Rounded(took), "the run's outcome is ignored: the controller was stopped");
+        }
         (Outcome::Failed(Level::Debug), _) => tracing::debug!(%error, class, attempt, %next, "the run failed"),
         (Outcome::Failed(Level::Info), _) => tracing::info!(%error, class, attempt, %next, "the run failed"),
         (Outcome::Failed(Level::Warning), None) => tracing::warn!(%error, class, attempt, %next, "the run failed"),
@@ -138,16 +151,16 @@ fn next(next: &Next, origin: Option<FailureOrigin>) -> String {
         // A primary that is wrong has no retries to begin with.
         Next::Exhausted(_) if origin == Some(FailureOrigin::Invalid) => "again once it is corrected".to_owned(),
         Next::AtOnce => "again at once: an event came meanwhile".to_owned(),
-        Next::Retry(after) | Next::Resume(after) => format!("retried in {after:?}"),
+        Next::Retry(after) | Next::Resume(after) => format!("retried in {}", Rounded(*after)),
         Next::Outage(after) => {
-            format!("again in {after:?}, or once the API server does its work: no attempt is used up")
+            format!("again in {}, or once the API server does its work: no attempt is used up", Rounded(*after))
         }
         Next::Exhausted(Some(after)) => {
-            format!("no retries left: again at the next event, or in {}", Time(*after))
+            format!("no retries left: again at the next event, or in {}", Rounded(*after))
         }
         Next::Exhausted(None) => "no retries left: again at the next event".to_owned(),
-        Next::Again(after) => format!("again in {after:?}, as it asked"),
-        Next::Idle(Some(after)) => format!("again at the next event, or in {after:?}"),
+        Next::Again(after) => format!("again in {}, as it asked", Rounded(*after)),
+        Next::Idle(Some(after)) => format!("again at the next event, or in {}", Rounded(*after)),
         Next::Idle(None) => "again at the next event".to_owned(),
         Next::AwaitDeletion => "its deletion is awaited".to_owned(),
         Next::Dropped => "it is gone".to_owned(),
@@ -164,5 +177,8 @@ mod tests {
         let last = Next::Exhausted(Some(Duration::from_hours(10)));
         assert_eq!(next(&last, Some(FailureOrigin::Invalid)), "again once it is corrected");
         assert_eq!(next(&last, None), "no retries left: again at the next event, or in 10h");
+        let idle = Next::Idle(Some(Duration::from_hours(10)));
+        assert_eq!(next(&idle, None), "again at the next event, or in 10h");
+        assert_eq!(next(&Next::Retry(Duration::from_nanos(5_725_248_263)), None), "retried in 5.7s");
     }
 }

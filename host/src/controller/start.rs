@@ -200,9 +200,9 @@ impl Patience<'_> {
                 (Verdict::Wait(Obstacle { under_way, .. }), Some((_, error))) => {
                     let after = questions.pause.after(error);
                     if error.reason == Reason::UnknownKind || is_beyond(error) {
-                        tracing::warn!(%error, again_in = ?after, "waiting for a kind");
+                        tracing::warn!(%error, again_in = %manifest::Rounded(after), "waiting for a kind");
                     } else {
-                        tracing::error!(%error, again_in = ?after, "the API server does not tell its kinds");
+                        tracing::error!(%error, again_in = %manifest::Rounded(after), "the API server does not tell its kinds");
                     }
                     wait(Obstacle { why: error.message.clone(), under_way: *under_way });
                     questions.rest(after).await;
@@ -232,7 +232,7 @@ impl Patience<'_> {
                 Some(error) => (error.message.clone(), questions.pause.after(&error)),
                 None => (why, questions.pause.longer()),
             };
-            tracing::warn!(%why, again_in = ?after, "waiting for a right");
+            tracing::warn!(%why, again_in = %manifest::Rounded(after), "waiting for a right");
             wait(Obstacle { why, under_way });
             questions.rest(after).await;
         }

@@ -2,12 +2,13 @@
 //!
 //! The daemon tells of all that as events of the target [`RUNS`], which nobody else hears.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use capstan_core::cluster::{Error, Target, Verb};
 use capstan_core::guest::RetryInfo;
+use capstan_core::manifest::Rounded;
 use capstan_core::queue::Urgency;
 use capstan_core::source::{Trigger, TriggerKind};
 use capstan_core::text;
@@ -42,7 +43,11 @@ pub fn caused(controller: &str, triggers: &[Trigger]) {
             (TriggerKind::Changed { .. }, Urgency::Replayed) => "it was there at the start".to_owned(),
             (TriggerKind::Changed { .. }, Urgency::Fresh) => "it has changed".to_owned(),
             (TriggerKind::Deleted { .. }, _) => "it is gone".to_owned(),
-            (TriggerKind::Related { source, object }, _) => format!("{source} {object} has changed"),
+            (TriggerKind::Related { source, object, gone: _ }, _) if object.name.is_empty() => {
+                format!("something of {source} is gone")
+            }
+            (TriggerKind::Related { source, object, gone: true }, _) => format!("{source} {object} is gone"),
+            (TriggerKind::Related { source, object, gone: false }, _) => format!("{source} {object} has changed"),
         };
         tracing::debug!(target: RUNS, of = controller, key = %primary, %cause);
     }
@@ -53,9 +58,9 @@ pub fn swapped(controller: &str) {
     tracing::debug!(target: RUNS, swapped = controller);
 }
 
-/// Tells that a run is a retry.
+/// Tells that a run is a retry. One that an event has brought after a failure is none.
 pub fn retried(retry: Option<RetryInfo>) {
-    if let Some(RetryInfo { attempt, .. }) = retry {
+    if let Some(RetryInfo { attempt: attempt @ 1.., .. }) = retry {
         tracing::debug!(target: RUNS, attempt);
     }
 }
@@ -70,7 +75,7 @@ pub fn wrote(target: &Target, verb: &Verb, answer: Result<(), &Error>) {
 
 /// Tells how a run ended.
 pub fn ended(error: Option<&str>, next: &str, took: Duration) {
-    let took = format!("{took:.1?}");
+    let took = Rounded(took).to_string();
     match error {
         None => tracing::debug!(target: RUNS, took, next),
         Some(error) => tracing::debug!(target: RUNS, took, next, error),
@@ -92,7 +97,14 @@ pub type Say = Box<dyn Fn(&str) + Send + Sync>;
 #[derive(Default)]
 struct Known {
     causes: HashMap<(String, String), VecDeque<String>>,
-    swapped: HashMap<String, Instant>,
+    swapped: HashMap<String, Swap>,
+}
+
+/// The last swap of a controller.
+struct Swap {
+    at: Instant,
+    /// The primaries that have run since: what they run for after that is not the new version.
+    since: HashSet<String>,
 }
 
 /// The controller that a span is about.
@@ -122,9 +134,16 @@ impl Layer {
         let mut known = self.known.lock();
         let causes = known.causes.remove(&(controller.to_owned(), key.clone())).unwrap_or_default();
         let mut causes: Vec<_> = causes.into();
-        let swapped = known.swapped.get(controller).is_some_and(|at| at.elapsed() < SWAP);
-        if causes.is_empty() && swapped {
-            causes.push("there is a new version".to_owned());
+        if let Some(swap) = known.swapped.get_mut(controller)
+            && swap.at.elapsed() < SWAP
+            && !swap.since.contains(&key)
+        {
+            if swap.since.len() < MOST {
+                swap.since.insert(key.clone());
+            }
+            if causes.is_empty() {
+                causes.push("there is a new version".to_owned());
+            }
         }
         Story { key, causes, writes: Vec::new() }
     }
@@ -174,7 +193,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
             return self.cause(controller, key, cause);
         }
         if let Some(controller) = fields.take("swapped") {
-            self.known.lock().swapped.insert(controller, Instant::now());
+            self.known.lock().swapped.insert(controller, Swap { at: Instant::now(), since: HashSet::new() });
             return;
         }
         let Some(scope) = context.event_scope(event) else {
@@ -282,7 +301,8 @@ mod tests {
     fn a_run_is_told_with_its_causes_its_writes_and_its_end() {
         let lines = told(|| {
             let object = ObjectRef::cluster("hello");
-            let related = TriggerKind::Related { source: "configmap".into(), object: object.clone() };
+            let related = TriggerKind::Related { source: "configmap".into(), object: object.clone(), gone: false };
+            let gone = TriggerKind::Related { source: "configmap".into(), object: object.clone(), gone: true };
             caused("page", &[trigger("a", TriggerKind::Changed { deleting: false }), trigger("a", related.clone())]);
             caused("other", &[trigger("a", TriggerKind::Changed { deleting: true })]);
             run("page", "a", || {
@@ -295,14 +315,26 @@ mod tests {
             run("page", "a", || ended(Some("no html"), "retried in 2s", TOOK));
             swapped("page");
             run("page", "a", || ended(None, "", TOOK));
+            caused("page", &[trigger("b", TriggerKind::Changed { deleting: false }), trigger("b", gone)]);
+            run("page", "b", || {
+                retried(Some(RetryInfo { attempt: 0, last: false }));
+                ended(Some("no html"), "retried in 2s", TOOK);
+            });
+            run("page", "b", || {
+                retried(Some(RetryInfo { attempt: 1, last: false }));
+                ended(None, "", TOOK);
+            });
             run("other", "b", || ended(None, "", TOOK));
         });
         let expected = [
-            "run ok     a: it has changed, configmap hello has changed; delete ConfigMap hello; 12.0ms",
-            "run failed a: configmap hello has changed; nothing to write; 12.0ms; retried in 2s",
+            "run ok     a: it has changed, configmap hello has changed; delete ConfigMap hello; 12ms",
+            "run failed a: configmap hello has changed; nothing to write; 12ms; retried in 2s",
             "  no html",
-            "run ok     a: there is a new version; nothing to write; 12.0ms",
-            "run ok     b: its time had come; nothing to write; 12.0ms",
+            "run ok     a: there is a new version; nothing to write; 12ms",
+            "run failed b: it has changed, configmap hello is gone; nothing to write; 12ms; retried in 2s",
+            "  no html",
+            "run ok     b: retry 1; nothing to write; 12ms",
+            "run ok     b: its time had come; nothing to write; 12ms",
         ];
         assert_eq!(lines, expected);
     }

@@ -106,7 +106,7 @@ impl Plugin {
         let mut loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
         loaded.description = loaded.try_start(path).await?;
         names::check(operator, name, (path, loaded.description.as_ref()))?;
-        info!(plugin = %name, component = %path.display(), from_cache = loaded.from_cache, took = ?begun.elapsed(), "loaded");
+        info!(plugin = %name, component = %path.display(), from_cache = loaded.from_cache, took = %manifest::Rounded(begun.elapsed()), "loaded");
         Ok(Self { inner: Arc::new(loaded) })
     }
 }

@@ -52,7 +52,7 @@ func init() {
 
 func main() {}
 
-// validate checks what the types can't say, before anything is written.
+// validate checks what the types can't say, before anything but the finalizer is written.
 func validate(run capstan.Run, primary *{{kind}}) ([]capstan.Problem, error) {
 	if !strings.Contains(primary.Spec.Greeting, "{name}") {
 		missing := capstan.Problem{Field: "spec.greeting", Message: "{name} is missing"}

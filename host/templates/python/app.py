@@ -45,7 +45,7 @@ class {{kind}}:
 
 @validate
 def check(primary: {{kind}}) -> "Problem | None":
-    """What the types can't say is checked here, before anything is written."""
+    """What the types can't say is checked here, before anything but the finalizer is written."""
     if "{name}" not in primary.spec.greeting:
         return Problem("{name} is missing", "spec.greeting")
     return None

@@ -1,4 +1,4 @@
-//! Whether a primary is one that the component can work with, asked before anything is written for it.
+//! Whether a primary is one that the component can work with, asked before anything but its finalizer is written for it.
 
 use cluster::wait;
 use scenarios::{Daemon, Folder, Place, SOON};

@@ -178,6 +178,14 @@ fn s135_failures_of_dependents_are_left_to_the_component() {
     place.await_object(&place.probes(), "p", "the failure", |p| failed(&p["status"]["workflow"], "no luck"));
     daemon.await_quiet();
     assert!(!daemon.log().contains("the run failed"), "{}", daemon.log());
+    // The next run meets the same.
+    place.merge(&place.probes(), "p", &json!({ "spec": { "anything": "else" } }));
+    let seen = |p: &Value| p["status"]["observedGeneration"] == p["metadata"]["generation"];
+    place.await_object(&place.probes(), "p", "the next run", seen);
+    daemon.await_quiet();
+    let log = daemon.log();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("dependents failed") && line.contains("WARN")).collect();
+    assert!(told.len() == 1 && told[0].contains("cm: no luck"), "{told:?}: {log}");
     place.delete(&place.probes(), "p");
     wait::until_ok(SOON, "what the clean-up sees", || match daemon.told("workflow").last() {
         Some(result) if failed(result, unjudged) => Ok(()),

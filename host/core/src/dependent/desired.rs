@@ -108,6 +108,12 @@ impl Desired {
         Ok(Self { key, tree: Value::Object(tree) })
     }
 
+    /// Returns name and namespace of an answer that may be wrong in all else; `None` if it is wrong in these, too.
+    pub fn named(answer: &str, origin: &Origin<'_>, budget: &mut Budget) -> Option<ObjectRef> {
+        let tree = budget.read(answer).ok()?;
+        origin.key(tree.get("metadata")?.as_object()?).ok()
+    }
+
     /// Returns name and namespace.
     pub fn key(&self) -> &ObjectRef {
         &self.key

@@ -12,6 +12,10 @@ use crate::yaml::Form;
 #[derive(Clone, Copy, Debug)]
 pub struct Time(pub Duration);
 
+/// A stretch of time for people, rounded: `18.2ms`, `5.7s`, `1m5s`, `10h`.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounded(pub Duration);
+
 /// A number of bytes, read and shown as `64Mi`, `4Ki`, `100000`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes(pub u64);
@@ -119,6 +123,21 @@ impl fmt::Display for Time {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The first that it does not fill, once rounded to a tenth.
+        for (unit, size, full) in [("ms", 1_000, 1_000), ("s", 1_000_000, 60)] {
+            let tenths = (self.0.as_micros() * 10 + size / 2) / size;
+            if tenths < full * 10 {
+                let (whole, tenth) = (tenths / 10, tenths % 10);
+                return if tenth == 0 { write!(f, "{whole}{unit}") } else { write!(f, "{whole}.{tenth}{unit}") };
+            }
+        }
+        let half = Duration::from_millis(500);
+        Time(Duration::from_secs(self.0.saturating_add(half).as_secs())).fmt(f)
     }
 }
 
@@ -242,6 +261,25 @@ mod tests {
             let found = Time::text(text).map(|Time(duration)| duration);
             assert_eq!(found, expected.map(Duration::from_millis).map_err(str::to_owned), "{text}");
         }
+    }
+
+    #[test]
+    fn durations_are_rounded_for_people() {
+        for (nanos, expected) in [
+            (0, "0ms"),
+            (18_249_999, "18.2ms"),
+            (12_000_000, "12ms"),
+            (999_940_000, "999.9ms"),
+            (999_960_000, "1s"),
+            (5_725_248_263, "5.7s"),
+            (59_940_000_000, "59.9s"),
+            (59_960_000_000, "1m"),
+            (65_400_000_000, "1m5s"),
+            (36_000_000_000_000, "10h"),
+        ] {
+            assert_eq!(Rounded(Duration::from_nanos(nanos)).to_string(), expected);
+        }
+        assert!(Rounded(Duration::MAX).to_string().ends_with('s'));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Ended {
     pub finished: Finished,
     /// The text of the failure, also of one that the component has dealt with; `None` if the run did not fail.
     pub error: Option<String>,
+    /// The texts of failures of dependents that did not fail the run: they are left to the component (`WF-9`).
+    pub tolerated: Option<String>,
     /// The origin of that failure, if it is known.
     pub origin: Option<FailureOrigin>,
     /// What is known of the failure; of no interest if the run did not fail.
@@ -65,7 +67,15 @@ impl Ended {
     }
 
     pub(super) const fn well(finished: Finished) -> Self {
-        Self { finished, error: None, origin: None, blame: Blame::UNKNOWN, exceeded: None, recalled: 0 }
+        Self {
+            finished,
+            error: None,
+            tolerated: None,
+            origin: None,
+            blame: Blame::UNKNOWN,
+            exceeded: None,
+            recalled: 0,
+        }
     }
 
     pub(super) fn again(again: Option<Duration>) -> Self {
@@ -162,9 +172,7 @@ impl Failed {
     pub(super) fn of_workflow(failed: managed::Failed, sort: queue::Failure) -> Self {
         let sort = failed.sort(sort);
         let managed::Failed { dependents } = failed;
-        let list = dependents.iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
-        let message = format!("the workflow failed: {}", list.join("; "));
-        let message = text::kept(message);
+        let message = text::kept(format!("the workflow failed: {}", managed::listed(&dependents)));
         let class = blame::of_workflow(dependents.iter().map(|(_, failure)| failure.refused));
         Self {
             origin: FailureOrigin::Workflow,

@@ -1,6 +1,6 @@
 //! Runs workflows: the managed one, and those that the guest asks for (WF rules).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::node::Visitor;
@@ -15,6 +15,7 @@ use crate::guest::{
 use crate::manifest::{self, Dependent, Node, OnRename};
 use crate::object::{Object, ObjectRef};
 use crate::queue;
+use crate::text;
 use crate::workflow::Mode;
 use crate::workflow::graph::Graph;
 
@@ -143,14 +144,26 @@ fn answer(result: WorkflowResult, lenient: bool) -> Result<WorkflowResult, CallE
     if failed.is_empty() || lenient {
         return Ok(result);
     }
-    let list = failed.into_iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>();
-    Err(CallError::new(CallReason::Failed, format!("the workflow failed: {}", list.join("; "))))
+    Err(CallError::new(CallReason::Failed, format!("the workflow failed: {}", listed(&failed))))
 }
 
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> CallError {
     let names = names.map(|name| &**name).collect::<Vec<_>>().join(", ");
     let there = if names.is_empty() { "the manifest declares none".to_owned() } else { format!("there are: {names}") };
     CallError::new(CallReason::Missing, format!("no {what} is called {name:?}; {there}"))
+}
+
+/// Returns why dependents failed, in one text.
+pub(super) fn listed(failed: &[(String, NodeFailure)]) -> String {
+    failed.iter().map(|(name, failure)| format!("{name}: {}", failure.message)).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns what of the failures of dependents the text of a run's own failure does not say; `None`: nothing (`WF-9`).
+pub(super) fn tolerated(results: &HashMap<Option<String>, WorkflowResult>, error: Option<&str>) -> Option<String> {
+    let mut failed: Vec<_> = results.values().flat_map(failures).collect();
+    failed.retain(|(_, failure)| !error.is_some_and(|error| error.contains(&failure.message)));
+    failed.sort_by(|(one, _), (other, _)| one.cmp(other));
+    (!failed.is_empty()).then(|| text::kept(listed(&failed)))
 }
 
 fn failures(result: &WorkflowResult) -> Vec<(String, NodeFailure)> {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::run::Run;
 use super::verdicts;
+use crate::budget::Budget;
 use crate::cluster::{self, Write};
 use crate::dependent::{self, Desired, Need, Origin};
 use crate::guest::{ConditionRole, MatchResult, Operation, WorkflowResult};
@@ -413,11 +414,16 @@ impl Visitor<'_> {
         Ok(answer)
     }
 
-    /// Completes an answer of `desired` to the document that is sent.
-    fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, Stopped> {
+    /// Calls `reads` to read what is desired of a dependent.
+    fn read<T>(&self, name: &str, spec: &Dependent, reads: impl FnOnce(&Origin<'_>, &mut Budget) -> T) -> T {
         let (scope, primary, primary_gvk) = (self.scope(spec), &self.run.primary, &self.run.controller.spec.primary);
         let origin = Origin { name, dependent: spec, scope, primary, primary_gvk, mark: &self.run.mark(name) };
-        let desired = Desired::parse(answer, &origin, &mut self.run.budget.lock());
+        reads(&origin, &mut self.run.budget.lock())
+    }
+
+    /// Completes an answer of `desired` to the document that is sent.
+    fn complete(&self, name: &Arc<str>, spec: &Dependent, answer: &str) -> Result<Desired, Stopped> {
+        let desired = self.read(name, spec, |origin, budget| Desired::parse(answer, origin, budget));
         let desired = desired.map_err(|error| {
             let kept_back = || format!("what is desired of {name} is not as it has to be, in what may be of a Secret");
             Stopped::Unmade(if spec.shows_secret { kept_back() } else { error.to_string() })

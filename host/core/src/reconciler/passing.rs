@@ -79,7 +79,7 @@ pub(super) fn tell(controller: &Controller, source: &External, primaries: Vec<Ob
         .into_iter()
         .filter(|primary| may_be(controller, primary))
         .map(|primary| {
-            let what = TriggerKind::Related { source: Arc::clone(&source.name), object: primary.clone() };
+            let what = TriggerKind::Related { source: Arc::clone(&source.name), object: primary.clone(), gone: false };
             Trigger { primary, what, urgency: Urgency::Fresh }
         })
         .collect();

@@ -35,7 +35,7 @@ pub fn enqueue(
             TriggerKind::Deleted { last, unknown } => {
                 (depart(queue, verdicts, &last, unknown, &holding), &mut heard.primary)
             }
-            TriggerKind::Related { source, object } => {
+            TriggerKind::Related { source, object, gone: _ } => {
                 if !verdicts.wakes(&primary, &source, &object) {
                     continue;
                 }
@@ -111,7 +111,7 @@ mod tests {
             (primary, secondary)
         };
         let deleting = false;
-        let related = || TriggerKind::Related { source: "cm".into(), object: last.key().clone() };
+        let related = || TriggerKind::Related { source: "cm".into(), object: last.key().clone(), gone: false };
         assert_eq!(enqueue(related()), (0, 0), "not known yet");
         assert_eq!(enqueue(TriggerKind::Changed { deleting }), (1, 0));
         assert_eq!(enqueue(related()), (0, 1));

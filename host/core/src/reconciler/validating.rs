@@ -1,4 +1,4 @@
-//! Asks the component whether a primary is one that it can work with, before anything is written for it (VA).
+//! Asks the component whether a primary is one that it can work with, before anything but its finalizer is written for it (VA).
 
 use std::sync::Arc;
 

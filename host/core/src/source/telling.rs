@@ -145,6 +145,7 @@ impl Source {
                     what: TriggerKind::Related {
                         source: Arc::clone(&self.spec.name),
                         object: change.object().key().clone(),
+                        gone: matches!(change, Change::Deleted { .. }),
                     },
                     urgency,
                 };
@@ -438,7 +439,11 @@ impl Source {
         let all = self.primaries.as_ref().map(|primaries| primaries.list(None)).unwrap_or_default();
         let related = |primary: &Object| Trigger {
             primary: primary.key().clone(),
-            what: TriggerKind::Related { source: Arc::clone(&self.spec.name), object: ObjectRef::cluster("") },
+            what: TriggerKind::Related {
+                source: Arc::clone(&self.spec.name),
+                object: ObjectRef::cluster(""),
+                gone: true,
+            },
             urgency: Urgency::Replayed,
         };
         all.iter().map(related).collect()

@@ -506,6 +506,24 @@ fn primaries_of_the_old_and_the_new_version_are_told() {
 }
 
 #[test]
+fn it_is_told_whether_what_belongs_to_a_primary_is_gone() {
+    let source = secondaries();
+    let mut writer = Writer::default();
+    assert_eq!(source.attach(None, writer.cache()), []);
+    for (event, expected) in [
+        (Event::Applied(owned("s", 1, "p")), false),
+        (Event::Applied(owned("s", 2, "p")), false),
+        (Event::Deleted(owned("s", 3, "p")), true),
+        (Event::Applied(owned("s", 4, "p")), false),
+    ] {
+        let triggers = writer.apply(event).map(|change| source.on(change)).unwrap_or_default();
+        let found: Vec<_> = triggers.into_iter().map(|trigger| trigger.what).collect();
+        let related = TriggerKind::Related { source: "test".into(), object: key("s"), gone: expected };
+        assert_eq!(found, [related]);
+    }
+}
+
+#[test]
 fn filters_silence_events_but_not_the_index() {
     // IS-2, IS-3
     let no = Expression::parse("false", &[]).ok().map(Question::Cel);

@@ -133,6 +133,48 @@ async fn the_failure_of_one_object_leaves_the_others_alone_unless_the_api_server
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_object_that_is_refused_before_it_is_sent_leaves_the_others_alone_and_stays_itself() {
+    // BD-1: what is too much goes all the same, unless it is not known what that is.
+    for (fields, refused, told, deleted) in [
+        (OWN, json!(["n2/two", "2"]), "1 of 3 objects failed: n2/two: dependent cm: metadata.namespace is", true),
+        (BULK, json!(["n2/two", "2"]), "1 of 3 objects failed: n2/two: dependent cm: n2/two can't be owned", true),
+        (
+            OWN,
+            json!([7, "2"]),
+            "1 of 2 objects failed: number 1 of the answer: dependent cm: metadata.name is a n",
+            false,
+        ),
+    ] {
+        let mut bench = bench(fields);
+        bench.wants(&[("one", "1"), ("old", "1")]);
+        bench.run().await;
+        bench.seen();
+        let set = json!({ "set": [refused, ["one", "other"]] });
+        bench.page_of(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }), set);
+        let (error, writes) = bench.failure().await;
+        assert!(error.contains(told), "{error}");
+        let deletion = strings(if deleted { &["delete ConfigMap old"] } else { &[] });
+        assert_eq!(writes, [deletion, strings(&["update ConfigMap one"])].concat(), "{told}");
+        assert_eq!(bench.data("one"), json!({ "x": "other" }));
+    }
+    // What it means may be there.
+    let mut bench = bench(BULK);
+    bench.wants(&[("one", "1"), ("two", "2")]);
+    bench.run().await;
+    bench.seen();
+    let set = json!({ "set": [["one", "1"], ["two", "2", [{ "kind": "Page" }]]] });
+    bench.page_of(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }), set);
+    let (error, writes) = bench.failure().await;
+    assert!(error.contains("1 of 2 objects failed: n/two: dependent cm: metadata.ownerReferences"), "{error}");
+    assert_eq!((writes, bench.names()), (strings(&[]), strings(&["one", "two"])));
+    // Twice is twice, refused or not.
+    let set = json!({ "set": [["two", "1"], ["two", "2", [{ "kind": "Page" }]]] });
+    bench.page_of(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }), set);
+    let (error, writes) = bench.failure().await;
+    assert_eq!((writes, error.contains("n/two is twice")), (vec![], true), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_forbidden_again_and_again_is_not_tried_for_all_others() {
     // BD-1
     let names: Vec<_> = (0..50).map(|n| format!("cm-{n:02}")).collect();

@@ -5,7 +5,7 @@ import { operator } from "@capstan/guest";
 /** @typedef {import("@capstan/guest").Resource<{ greeting: string, name: string }, { text: string }>} {{kind}} */
 
 export default operator({
-  /** What the schema in crd.yaml does not check is checked here, before anything is written. */
+  /** What the schema in crd.yaml does not check is checked here, before anything but the finalizer is written. */
   validate: (/** @type {{{kind}}} */ { spec }) =>
     spec.greeting.includes("{name}") ? [] : [{ field: "spec.greeting", message: "{name} is missing" }],
 

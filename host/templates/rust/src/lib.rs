@@ -49,7 +49,7 @@ struct {{kind}}Operator;
 impl Validator for {{kind}}Operator {
     type Primary = {{kind}};
 
-    /// What the types can't say is checked here, before anything is written.
+    /// What the types can't say is checked here, before anything but the finalizer is written.
     fn validate(primary: &{{kind}}) -> Result<Vec<Problem>> {
         let named = primary.spec.greeting.contains("{name}");
         Ok(if named { vec![] } else { vec![Problem::at("spec.greeting", "{name} is missing")] })

@@ -36,7 +36,7 @@ interface Status {
 export type {{kind}} = Resource<Spec, Status>;
 
 export default operator({
-  /** What the types can't say is checked here, before anything is written. */
+  /** What the types can't say is checked here, before anything but the finalizer is written. */
   validate: ({ spec }: {{kind}}) =>
     spec.greeting.includes("{name}") ? [] : [{ field: "spec.greeting", message: "{name} is missing" }],
 

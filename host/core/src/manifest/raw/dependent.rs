@@ -165,13 +165,15 @@ pub(in crate::manifest) enum Match {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::manifest) struct Generic {
-    /// JSON pointers under which differences do not count; not together with `equality` (`GM-2`).
+    /// JSON pointers under which differences do not count; all others do, additions too. Not together with `equality` (`GM-2`).
     #[schemars(extend("default" = []))]
     pub(in crate::manifest) ignore: Maybe<Vec<Leaf<Pointer>>>,
-    /// Any difference of labels and annotations counts (`GM-2`).
+    /// Labels and annotations that somebody has added are a difference, too. The object is written then, once for each of its
+    /// versions, and they stay (`GM-2`, `KD-8`).
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) strict_metadata: Maybe<bool>,
-    /// Any difference counts, additions too (`GM-2`).
+    /// What somebody has added is a difference, too, but for labels and annotations. It goes if the object is replaced, as a Secret is
+    /// (`serverSideApply: false`), and stays if it is applied (`GM-2`, `KD-8`).
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) equality: Maybe<bool>,
 }

@@ -34,6 +34,14 @@ struct Wanted<'a> {
     hash: u64,
 }
 
+/// What a bulk dependent should have.
+struct WantedSet<'a> {
+    /// The objects, without those that are refused before they are sent.
+    all: Vec<Wanted<'a>>,
+    /// The names of all of them; `None` if that of one is not known, so that it is not known either what is too much.
+    keys: Option<BTreeSet<ObjectRef>>,
+}
+
 /// What was done with the objects of a node, one after another, and the failures among them.
 pub(super) struct Tally<'a> {
     done: &'a mut Vec<(String, Operation)>,
@@ -57,18 +65,17 @@ impl Visitor<'_> {
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
         let set = self.desired_set(name).await?;
-        let wanted = self.wanted(name, spec, &set).await?;
-        let answers: HashSet<u64> = wanted.iter().map(|wanted| wanted.hash).collect();
+        let mut tally = Tally::of(done);
+        let wanted = self.wanted((name, spec), &set, &mut tally).await?;
+        let answers: HashSet<u64> = wanted.all.iter().map(|wanted| wanted.hash).collect();
         let Self { run, .. } = self;
         run.controller.verdicts.change_bulk(&run.primary, name, |matched| matched.retain(&answers));
         // What a creation without an answer has made may be too much by now.
         self.look_for_unanswered(name, spec).await?;
-        let mut tally = Tally::of(done);
-        if spec.manage.delete {
-            let meant = wanted.iter().map(|wanted| wanted.key.clone()).collect();
+        if let Some(meant) = wanted.keys.filter(|_| spec.manage.delete) {
             self.delete_members(name, spec, &meant, &mut tally).await?;
         }
-        for (number, one) in wanted.into_iter().enumerate() {
+        for (number, one) in wanted.all.into_iter().enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
             }
@@ -155,17 +162,22 @@ impl Visitor<'_> {
         Ok(set)
     }
 
-    /// Returns the objects of an answer with their keys. The same key twice is a failure. An answer that was found to match an object
-    /// is not read again.
+    /// Returns the objects of an answer with their keys, and notes those that are refused. The same key twice is a failure. An answer that
+    /// was found to match an object is not read again.
     async fn wanted<'a>(
         &self,
-        name: &Arc<str>,
-        spec: &Dependent,
+        (name, spec): (&Arc<str>, &Dependent),
         set: &'a DesiredSet,
-    ) -> Result<Vec<Wanted<'a>>, Stopped> {
+        tally: &mut Tally<'_>,
+    ) -> Result<WantedSet<'a>, Stopped> {
         let controller = &self.run.controller;
-        let mut keys = BTreeSet::new();
+        let (mut keys, mut all_named) = (BTreeSet::new(), true);
         let mut all = Vec::with_capacity(set.objects.len());
+        let mut take = |key: &ObjectRef| {
+            let twice =
+                || format!("{key} is twice in what `desired-set` answered for {name}: let each object be in it once");
+            if keys.insert(key.clone()) { Ok(()) } else { Err(Stopped::from(twice())) }
+        };
         for (number, answer) in set.objects.iter().enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
@@ -173,18 +185,23 @@ impl Visitor<'_> {
             let hash = controller.hash(answer);
             let known = controller.verdicts.verdict_of_bulk(&self.run.primary, name, hash);
             // What is completed is not kept for all of them at once.
-            let key = match known {
-                Some(known) => known.key,
-                None => self.complete(name, spec, answer)?.key().clone(),
-            };
-            if !keys.insert(key.clone()) {
-                let text =
-                    format!("{key} is twice in what `desired-set` answered for {name}: let each object be in it once");
-                return Err(text.into());
+            let completed = || self.complete(name, spec, answer).map(|desired| desired.key().clone());
+            match known.map_or_else(completed, |known| Ok(known.key)) {
+                Ok(key) => {
+                    take(&key)?;
+                    all.push(Wanted { key, answer, hash });
+                }
+                Err(stopped) => {
+                    let named = self.read(name, spec, |origin, budget| Desired::named(answer, origin, budget));
+                    named.iter().try_for_each(&mut take)?;
+                    all_named &= named.is_some();
+                    let told =
+                        named.map_or_else(|| format!("number {} of the answer", number + 1), |key| key.to_string());
+                    tally.note(&told, Err(stopped))?;
+                }
             }
-            all.push(Wanted { key, answer, hash });
         }
-        Ok(all)
+        Ok(WantedSet { all, keys: all_named.then_some(keys) })
     }
 
     /// Brings one object in line, as that of a dependent that is not many.

@@ -23,16 +23,17 @@ impl Visitor<'_> {
         done: &mut Vec<(String, Operation)>,
     ) -> Result<(), Stopped> {
         let set = self.desired_set(site.name).await?;
-        let keys = self.keys(site, &set.objects).await?;
-        let keyed = self.keyed(site)?;
         let mut tally = Tally::of(done);
-        if site.spec.manage.delete {
-            let meant: BTreeSet<Arc<str>> = keys.iter().map(Arc::clone).collect();
+        let keys = self.keys(site, &set.objects, &mut tally).await?;
+        let keyed = self.keyed(site)?;
+        // If it is not known of each which thing it is, it is not known either what is too much.
+        if site.spec.manage.delete && keys.len() == set.objects.len() {
+            let meant: BTreeSet<Arc<str>> = keys.iter().map(|(key, _)| Arc::clone(key)).collect();
             self.remove_but(site, &keyed, &meant, &mut tally).await?;
         }
         let Run { primary, .. } = self.run;
         let left = site.source.of(primary.key(), &primary.header().uid);
-        for (number, (key, answer)) in keys.iter().zip(&set.objects).enumerate() {
+        for (number, (key, answer)) in keys.iter().enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
             }
@@ -113,18 +114,33 @@ impl Visitor<'_> {
         Ok(keyed.map_err(|unclear| format!("the things of source {}: {unclear}", site.source.name))?)
     }
 
-    /// Returns the keys of what is desired, in order. The same key twice is a failure, as is none.
-    async fn keys(&self, site: &Site<'_>, answers: &[String]) -> Result<Vec<Arc<str>>, Stopped> {
+    /// Returns what is desired with its keys, in order, and notes what has none. The same key twice is a failure.
+    async fn keys<'a>(
+        &self,
+        site: &Site<'_>,
+        answers: &'a [String],
+        tally: &mut Tally<'_>,
+    ) -> Result<Vec<(Arc<str>, &'a str)>, Stopped> {
         let (mut keys, mut seen) = (Vec::with_capacity(answers.len()), BTreeSet::new());
         for (number, answer) in answers.iter().enumerate() {
             if number % SOME == 0 {
                 cpu::rest().await;
             }
             // What is read is not kept for all of them at once.
-            let wanted = Wanted::of(answer.clone(), site.declared(), None, &mut self.run.budget.lock())?;
-            let Some(key) = wanted.key else {
+            let wanted = Wanted::of(answer.clone(), site.declared(), None, &mut self.run.budget.lock());
+            let unknown = || {
                 let at = site.source.spec.id.text();
-                return Err(format!("what is desired of {} has nothing at {at:?}, so that it is not known which thing it is: let it have the id, or say `external.key` in the manifest", site.name).into());
+                format!(
+                    "what is desired of {} has nothing at {at:?}, so that it is not known which thing it is: let it have the id, or say `external.key` in the manifest",
+                    site.name
+                )
+            };
+            let key = match wanted.and_then(|wanted| wanted.key.ok_or_else(unknown)) {
+                Ok(key) => key,
+                Err(text) => {
+                    tally.note(&format_args!("number {} of the answer", number + 1), Err(text.into()))?;
+                    continue;
+                }
             };
             if !seen.insert(Arc::clone(&key)) {
                 let text = format!(
@@ -133,7 +149,7 @@ impl Visitor<'_> {
                 );
                 return Err(text.into());
             }
-            keys.push(key);
+            keys.push((key, &**answer));
         }
         Ok(keys)
     }
