@@ -14,7 +14,7 @@ use crate::cli::args::Crd;
 use crate::cli::beside;
 use crate::cli::dev::build::asked;
 use crate::cli::dev::project::{FILE, Project};
-use crate::cli::objects::placed;
+use crate::cli::objects::documents;
 use crate::read;
 
 /// The file where the folder says nothing else.
@@ -119,8 +119,7 @@ struct Found {
 impl Found {
     fn read(file: &Path) -> anyhow::Result<Self> {
         let text = read::text(file, read::DEFINITIONS).with_context(|| format!("read {}", file.display()))?;
-        let mut documents: Vec<Value> = serde_yaml::from_multiple(&text).map_err(|error| placed(file, &error))?;
-        documents.retain(|document| !document.is_null());
+        let documents = documents(file, &text)?;
         Ok(Self { file: file.to_owned(), is_ours: text.starts_with(ORIGIN), documents })
     }
 

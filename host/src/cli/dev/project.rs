@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use capstan_core::schema::{Definition, definitions};
 use serde::Deserialize;
 
+use crate::cli::crd;
 use crate::cli::objects::{placed, text};
 
 /// The file that says it.
@@ -44,6 +46,28 @@ struct Said {
 
 fn manifest() -> PathBuf {
     "operator.yaml".into()
+}
+
+/// Returns the folder in which a manifest is.
+pub(in crate::cli) fn folder_of(manifest: &Path) -> &Path {
+    manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns the kinds that are defined in a folder: in the files that its `dev.yaml` names, or in `crd.yaml`.
+///
+/// # Errors
+/// If a file can't be read, or what is wrong in it at which line.
+pub(in crate::cli) fn definitions_in(folder: &Path) -> anyhow::Result<Vec<Definition>> {
+    let files = if folder.join(FILE).is_file() {
+        Project::said(folder)?.definitions
+    } else {
+        Some(folder.join(crd::USUAL)).filter(|file| file.is_file()).into_iter().collect()
+    };
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(definitions(&text(&file)?, &file)?);
+    }
+    Ok(all)
 }
 
 impl Project {
