@@ -129,7 +129,9 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
         let is_gone = server.tree(&scene.spec.primary, &key).is_none();
         let news = server.writes().split_off(before);
         played.refused += u32::from(!news.is_empty() && news.iter().all(|write| write.refused.is_some()));
-        played.at_rest = is_gone || news.is_empty();
+        // Others may hold it for longer.
+        let is_let_go = matches!(settled.next, Next::AwaitDeletion);
+        played.at_rest = is_gone || is_let_go || news.is_empty();
         if played.failure.is_some() || played.at_rest {
             break;
         }
