@@ -13,12 +13,9 @@ use serde_json::Value;
 use crate::cli::args::Crd;
 use crate::cli::beside;
 use crate::cli::dev::build::asked;
-use crate::cli::dev::project::{FILE, Project};
+use crate::cli::dev::project::{DEFINITIONS, FILE, Project};
 use crate::cli::objects::documents;
 use crate::read;
-
-/// The file where the folder says nothing else.
-pub(super) const USUAL: &str = "crd.yaml";
 
 /// Writes the file, or compares it with the types; exits with 1 if they differ.
 ///
@@ -69,7 +66,7 @@ async fn made(project: &Project, command: &str) -> anyhow::Result<Vec<Value>> {
 
 /// Returns the file with the definitions: the first of the folder's that has one of them, or is not there yet.
 fn file(project: &Project, made: &[Value]) -> PathBuf {
-    let usual = || if project.folder == Path::new(".") { USUAL.into() } else { project.folder.join(USUAL) };
+    let usual = || if project.folder == Path::new(".") { DEFINITIONS.into() } else { project.folder.join(DEFINITIONS) };
     let has_one = |file: &&PathBuf| match Found::read(file) {
         Ok(found) => made.iter().any(|made| found.of(made).is_some()),
         Err(_) => !file.exists(),

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use capstan_core::schema::{Definition, definitions};
 use serde::Deserialize;
 
-use crate::cli::crd;
 use crate::cli::objects::{placed, text};
 
 /// The file that says it.
 pub(in crate::cli) const FILE: &str = "dev.yaml";
+
+/// The file with definitions where the folder says nothing else.
+pub(in crate::cli) const DEFINITIONS: &str = "crd.yaml";
 
 /// An operator's folder.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ pub(in crate::cli) fn definitions_in(folder: &Path) -> anyhow::Result<Vec<Defini
     let files = if folder.join(FILE).is_file() {
         Project::said(folder)?.definitions
     } else {
-        Some(folder.join(crd::USUAL)).filter(|file| file.is_file()).into_iter().collect()
+        Some(folder.join(DEFINITIONS)).filter(|file| file.is_file()).into_iter().collect()
     };
     let mut all = Vec::new();
     for file in files {
@@ -109,7 +111,7 @@ impl Project {
             build,
             types,
             manifest: at(folder, &manifest),
-            definitions: usual(crds, "crd.yaml"),
+            definitions: usual(crds, DEFINITIONS),
             examples: usual(examples, "example.yaml"),
             folder: folder.to_owned(),
         })
