@@ -408,12 +408,12 @@ rules:
 {{- if has (include "capstan.rbac.kind" .object) $known -}}true{{- end -}}
 {{- end -}}
 
-{{/* The plural of a kind, as kubectl guesses it. */}}
+{{/* The plural of a kind, as English mostly has it. */}}
 {{- define "capstan.rbac.guess" -}}
 {{- $kind := lower . -}}
 {{- if hasSuffix "endpoints" $kind -}}{{- $kind -}}
-{{- else if hasSuffix "y" $kind -}}{{- trimSuffix "y" $kind -}}ies
-{{- else if hasSuffix "s" $kind -}}{{- $kind -}}es
+{{- else if regexMatch "[^aeiou]y$" $kind -}}{{- trimSuffix "y" $kind -}}ies
+{{- else if regexMatch "(ch|sh|s|x|z)$" $kind -}}{{- $kind -}}es
 {{- else -}}{{- $kind -}}s
 {{- end -}}
 {{- end -}}

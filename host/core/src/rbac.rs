@@ -1,7 +1,7 @@
 //! Decides which RBAC rules manifests need: for all requests that they can lead to, and no verb more.
 //!
 //! A table, which the Helm chart reads as well, maps declarations to verbs; [`rights`] decides which declarations
-//! count, and where. Only the names of kinds are known here: their plurals are guessed as by kubectl, unless
+//! count, and where. Only the names of kinds are known here: their plurals are guessed, unless
 //! [`Kinds`] has them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ pub struct Rule {
 /// group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
-    /// Plural names that can't be guessed.
+    /// Plural names that are known, and not guessed.
     pub plurals: BTreeMap<String, String>,
     /// Kinds that live in no namespace, beside those of Kubernetes itself.
     pub cluster_scoped: BTreeSet<String>,
@@ -427,22 +427,21 @@ fn unwanted(workflow: &Workflow) -> BTreeSet<&Arc<str>> {
     found
 }
 
-/// Returns the plural of a kind without an API server: as the table has it, or else as kubectl guesses it.
+/// Returns the plural of a kind without an API server: as the table has it, or else a guess.
 pub fn plural_of(gvk: &Gvk) -> String {
     TABLE.plurals.get(&kind_name(gvk)).cloned().unwrap_or_else(|| plural(&gvk.kind))
 }
 
-/// Returns the plural of a kind, as kubectl guesses it.
+/// Returns the plural of a kind as English mostly has it, which is how tools that write definitions call several of it.
 pub fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     if lower.ends_with("endpoints") {
-        lower
-    } else if let Some(stem) = lower.strip_suffix('y') {
-        format!("{stem}ies")
-    } else if lower.ends_with('s') {
-        format!("{lower}es")
-    } else {
-        format!("{lower}s")
+        return lower;
+    }
+    match lower.strip_suffix('y') {
+        Some(stem) if !stem.is_empty() && !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        Some(_) | None if ["ch", "sh", "s", "x", "z"].iter().any(|end| lower.ends_with(end)) => format!("{lower}es"),
+        Some(_) | None => format!("{lower}s"),
     }
 }
 
@@ -655,9 +654,24 @@ default events: get create patch
     }
 
     #[test]
-    fn plurals_are_guessed_as_kubectl_does() {
-        let kinds = ["Pod", "Ingress", "NetworkPolicy", "Endpoints", "Gateway"];
-        assert_eq!(kinds.map(plural), ["pods", "ingresses", "networkpolicies", "endpoints", "gatewaies"]);
+    fn plurals_are_guessed_as_english_has_them() {
+        for (kind, expected) in [
+            ("Pod", "pods"),
+            ("Ingress", "ingresses"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("Endpoints", "endpoints"),
+            ("Gateway", "gateways"),
+            ("Batch", "batches"),
+            ("Mesh", "meshes"),
+            ("Proxy", "proxies"),
+            ("Sandbox", "sandboxes"),
+            ("Waltz", "waltzes"),
+            ("Hash", "hashes"),
+            ("Path", "paths"),
+            ("Y", "ys"),
+        ] {
+            assert_eq!(plural(kind), expected);
+        }
     }
 
     #[test]

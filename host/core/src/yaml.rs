@@ -12,11 +12,11 @@ mod tree;
 
 pub(crate) use any::Any;
 pub(crate) use de::Reader;
-pub(crate) use diagnostic::{At, Fault, Faults, Mark, Place, either, listed, similar};
-pub use diagnostic::{Broken, Errors, Problem};
+pub(crate) use diagnostic::{At, Fault, Faults, Mark, Place, either, listed};
+pub use diagnostic::{Broken, Errors, Problem, similar};
 pub(crate) use schema::words;
 pub(crate) use slot::{Entries, Form, Leaf, ListOr, Located, OrWord, Scalar, Slot, Word};
 pub(crate) use stack::with_room;
 pub(crate) use tree::join;
-pub use tree::line_of;
 pub(crate) use tree::{Node, Quoted, Tree, Value, documents, documents_within, of_json};
+pub use tree::{line_of, written_at};

@@ -13,12 +13,9 @@ use serde_json::Value;
 use crate::cli::args::Crd;
 use crate::cli::beside;
 use crate::cli::dev::build::asked;
-use crate::cli::dev::project::{FILE, Project};
-use crate::cli::objects::placed;
+use crate::cli::dev::project::{DEFINITIONS, FILE, Project};
+use crate::cli::objects::documents;
 use crate::read;
-
-/// The file where the folder says nothing else.
-pub(super) const USUAL: &str = "crd.yaml";
 
 /// Writes the file, or compares it with the types; exits with 1 if they differ.
 ///
@@ -70,7 +67,7 @@ async fn made(project: &Project, command: &str) -> anyhow::Result<Vec<Value>> {
 
 /// Returns the file with the definitions: the first of the folder's that has one of them, or is not there yet.
 fn file(project: &Project, made: &[Value]) -> PathBuf {
-    let usual = || if project.folder == Path::new(".") { USUAL.into() } else { project.folder.join(USUAL) };
+    let usual = || if project.folder == Path::new(".") { DEFINITIONS.into() } else { project.folder.join(DEFINITIONS) };
     let has_one = |file: &&PathBuf| match Found::read(file) {
         Ok(found) => made.iter().any(|made| found.of(made).is_some()),
         Err(_) => !file.exists(),
@@ -128,8 +125,7 @@ struct Found {
 impl Found {
     fn read(file: &Path) -> anyhow::Result<Self> {
         let text = read::text(file, read::DEFINITIONS).with_context(|| format!("read {}", file.display()))?;
-        let mut documents: Vec<Value> = serde_yaml::from_multiple(&text).map_err(|error| placed(file, &error))?;
-        documents.retain(|document| !document.is_null());
+        let documents = documents(file, &text)?;
         Ok(Self { file: file.to_owned(), is_ours: text.starts_with(ORIGIN), documents })
     }
 

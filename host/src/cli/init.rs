@@ -39,8 +39,10 @@ fn files(args: &Init) -> anyhow::Result<Vec<(&'static str, String)>> {
     let values = [
         // First: it has placeholders itself.
         ("steps", facts.steps.to_owned()),
+        // And this.
+        ("called", args.plural.as_ref().map_or("", |_| facts.called).to_owned()),
         ("name", name.clone()),
-        ("plural", rbac::plural(&kind)),
+        ("plural", args.plural.clone().unwrap_or_else(|| rbac::plural(&kind))),
         ("singular", kind.to_lowercase()),
         ("kind", kind),
         ("group", group.clone()),
@@ -167,6 +169,28 @@ mod tests {
     }
 
     #[test]
+    fn the_plural_is_a_guess_or_what_is_said_and_then_the_types_say_it_too() {
+        for (language, source, expected) in [
+            ("rust", "src/lib.rs", ", plural = \"gateaux\", conditions"),
+            ("python", "app.py", "/v1alpha1\", plural=\"gateaux\", columns"),
+            ("typescript", "src/operator.ts", "v1alpha1\n * @plural gateaux\n * @column"),
+            ("go", "main.go", "root=true\n// +kubebuilder:resource:path=gateaux\n// +kubebuilder:printcolumn"),
+            ("javascript", "crd.yaml", "    plural: gateaux\n"),
+        ] {
+            for (plural, name) in [(&["--plural", "gateaux"][..], "gateaux"), (&[], "gateaus")] {
+                let files = made(&[&["--lang", language, "gateau"], plural].concat());
+                let text = |file: &str| &files.iter().find(|(path, _)| *path == file).unwrap().1;
+                assert!(text("crd.yaml").contains(&format!("name: {name}.example.com\n")), "{}", text("crd.yaml"));
+                assert_eq!(text(source).contains(expected), !plural.is_empty(), "{}", text(source));
+            }
+        }
+        for (name, plural) in [("batch", "batches"), ("gateway", "gateways")] {
+            let files = made(&["--lang", "python", name]);
+            assert!(files.iter().any(|(_, text)| text.contains(&format!("kubectl get {plural}"))), "{plural}");
+        }
+    }
+
+    #[test]
     fn names_that_can_be_none_are_refused_with_what_would_be_right() {
         for (words, expected) in [
             (vec!["Web_Page"], "such as web-page"),
@@ -174,6 +198,7 @@ mod tests {
             (vec!["on"], "such as my-on"),
             (vec!["page", "--group", "example"], "a domain with a dot"),
             (vec!["page", "--kind", "webPage"], "a capital first"),
+            (vec!["page", "--plural", "Pages"], "such as webpages"),
             (vec!["page", "--kind", "Spec"], "such as MySpec"),
         ] {
             let said = args(&[&["--lang", "go"], &words[..]].concat()).unwrap_err();

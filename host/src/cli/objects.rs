@@ -16,8 +16,30 @@ use crate::read;
 /// What is wrong in the file, at which line.
 pub(super) fn objects(file: &Path) -> anyhow::Result<Vec<(Gvk, Value)>> {
     let text = text(file)?;
-    let documents: Vec<Value> = serde_yaml::from_multiple(&text).map_err(|error| placed(file, &error))?;
-    documents.into_iter().filter(|document| !document.is_null()).map(|object| kinded(file, &text, object)).collect()
+    documents(file, &text)?.into_iter().map(|object| kinded(file, &text, object)).collect()
+}
+
+/// Reads the documents of a file, without empty ones, as kubectl does: `yes` is true, and `017` is 15.
+///
+/// # Errors
+/// What is wrong in the file, at which line.
+pub(super) fn documents(file: &Path, text: &str) -> anyhow::Result<Vec<Value>> {
+    let documents = serde_yaml::from_multiple_with_options::<Value>(text, options());
+    let mut documents = documents.map_err(|error| placed(file, &error))?;
+    documents.retain(|document| !document.is_null());
+    Ok(documents)
+}
+
+fn options() -> serde_yaml::Options {
+    serde_yaml::options! { legacy_octal_numbers: true }
+}
+
+/// Returns what helps if a field of an object is something else than was meant: it is written as a word that YAML takes for a truth value or a number.
+pub(super) fn misread(written: &str) -> Option<String> {
+    let value: Value = serde_yaml::from_str_with_options(written, options()).ok()?;
+    let read = value.to_string();
+    let is_other = (value.is_boolean() || value.is_number()) && read != written;
+    is_other.then(|| format!("`{written}` without quotes is {read} in YAML: quote it if it is a text"))
 }
 
 /// Returns an object with its kind; an error names the first line that begins with the field.
@@ -55,5 +77,30 @@ pub(super) fn placed(file: &Path, error: &serde_yaml::Error) -> anyhow::Error {
     match error.location() {
         Some(at) => anyhow::anyhow!("{}:{}:{}: {said}", file.display(), at.line(), at.column()),
         None => anyhow::anyhow!("{}: {said}", file.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_are_what_kubectl_takes_them_for() {
+        let text = "[y, yes, On, n, off, 'y', 017, -017, 0, 0.5, 0o17, 0x1f, '017', 1e3, v017, 10]\n";
+        let read = documents(Path::new("a.yaml"), text).unwrap();
+        let expected = json!([true, true, true, false, false, "y", 15, -15, 0, 0.5, 15, 31, "017", 1000.0, "v017", 10]);
+        assert_eq!(read, [expected]);
+        for (written, hint) in [
+            ("y", Some("`y` without quotes is true in YAML: quote it if it is a text")),
+            ("017", Some("`017` without quotes is 15 in YAML: quote it if it is a text")),
+            ("'y'", None),
+            ("true", None),
+            ("7", None),
+            ("hello", None),
+        ] {
+            assert_eq!(misread(written).as_deref(), hint, "{written}");
+        }
     }
 }

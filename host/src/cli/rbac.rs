@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
+use capstan_core::manifest::Operator;
+use capstan_core::object::Scope;
 use capstan_core::rbac::people::{self, Collector};
 use capstan_core::rbac::{self, Kinds, Reach, Rights, Rule, Rules};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Documents, Rbac};
+use crate::cli::dev::project;
 use crate::operators::{self, Manifests};
 
 /// What stands above a rule for bindings.
@@ -37,7 +40,7 @@ pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
     let mut printed = Vec::new();
     if !args.manifests.is_empty() {
         let operators = operators::valid_with(&Manifests::new(&args.manifests, args.defaults.as_deref())?)?;
-        let kinds = kinds(args, &rbac::kind_names(&operators))?;
+        let kinds = kinds(args, &operators)?;
         printed.extend(objects(args, &args.name, &rbac::rights(&operators, &args.namespace, &kinds)));
         printed.extend(collected(args, &args.name, |by| people::of_primaries(&operators, &kinds, by)));
     }
@@ -130,15 +133,17 @@ fn collected(args: &Rbac, name: &str, rules: impl Fn(Collector) -> Vec<Rule>) ->
     collectors.into_iter().filter_map(labelled).collect()
 }
 
-/// Reads the flags about kinds. A kind that no manifest names is an error, as it must be misspelt.
-fn kinds(args: &Rbac, known: &BTreeSet<String>) -> anyhow::Result<Kinds> {
+/// Returns what is known of kinds, by the definitions beside the manifests and the flags, which count for more. A kind in a flag that no manifest names is
+/// an error, as it must be misspelt.
+fn kinds(args: &Rbac, operators: &[Operator]) -> anyhow::Result<Kinds> {
+    let known = rbac::kind_names(operators);
     let check = |flag: &str, kind: &str| {
         let names: Vec<_> = known.iter().map(String::as_str).collect();
         let names = names.join(", ");
         ensure!(known.contains(kind), "{flag} {kind}: no manifest names that kind; there are: {names}");
         Ok(())
     };
-    let mut kinds = Kinds::default();
+    let mut kinds = defined(operators)?;
     for (kind, plural) in &args.plurals {
         check("--plural", kind)?;
         kinds.plurals.insert(kind.clone(), plural.clone());
@@ -151,6 +156,24 @@ fn kinds(args: &Rbac, known: &BTreeSet<String>) -> anyhow::Result<Kinds> {
         check("--subresource", kind)?;
         let names = kinds.subresources.entry(kind.clone()).or_default();
         names.insert(subresource.clone());
+    }
+    Ok(kinds)
+}
+
+/// Returns what the definitions beside manifests say.
+fn defined(operators: &[Operator]) -> anyhow::Result<Kinds> {
+    let mut kinds = Kinds::default();
+    let folders: BTreeSet<_> = operators.iter().map(|operator| project::folder_of(operator.origin.file())).collect();
+    for folder in folders {
+        for definition in project::definitions_in(folder)? {
+            let (kind, plural, scope) = definition.names();
+            if let Some(plural) = plural {
+                kinds.plurals.insert(kind.clone(), plural.to_owned());
+            }
+            if scope == Scope::Cluster {
+                kinds.cluster_scoped.insert(kind);
+            }
+        }
     }
     Ok(kinds)
 }
@@ -267,6 +290,42 @@ mod tests {
             run(&args).unwrap_err().to_string(),
             "--plural Pgae.a.dev: no manifest names that kind; there are: Page.a.dev"
         );
+    }
+
+    #[test]
+    fn what_definitions_beside_the_manifest_say_is_not_guessed_and_flags_count_for_more() {
+        let text = "{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: { name: o }, spec: { \
+            plugins: { p: { component: { path: p.wasm } } }, \
+            controllers: { c: { plugin: p, primary: { apiVersion: a.dev/v1, kind: Person }, namespaces: own } } } }";
+        let crd = "{ apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, spec: { group: a.dev, scope: Cluster, \
+            names: { kind: Person, plural: people }, versions: [{ name: v1, served: true }] } }";
+        for (file, flag, expected) in [
+            (None, None, ("persons", "home")),
+            (Some("crd.yaml"), None, ("people", "*")),
+            (Some("people.yaml"), None, ("people", "*")),
+            (Some("crd.yaml"), Some("folk"), ("folk", "*")),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let manifest = folder.path().join("o.yaml");
+            fs::write(&manifest, text).unwrap();
+            if let Some(file) = file {
+                fs::write(folder.path().join(file), crd).unwrap();
+                fs::write(folder.path().join("dev.yaml"), format!("crds: [{file}]\n")).unwrap();
+            }
+            let mut args = args(&manifest);
+            args.plurals.extend(flag.map(|plural| ("Person.a.dev".to_owned(), plural.to_owned())));
+            let operators = operators::valid(&args.manifests).unwrap();
+            let rights = rbac::rights(&operators, "home", &kinds(&args, &operators).unwrap());
+            let all = rights.daemon.iter().flat_map(|(reach, rules)| rules.iter().map(move |rule| (reach, rule)));
+            let found: Vec<_> =
+                all.filter(|(_, rule)| &*rule.group == "a.dev" && !rule.resource.contains('/')).collect();
+            let place = match found.as_slice() {
+                [(Reach::Cluster, rule)] => (&*rule.resource, "*"),
+                [(Reach::Namespace(namespace), rule)] => (&*rule.resource, &**namespace),
+                others => panic!("{others:?}"),
+            };
+            assert_eq!(place, expected, "{file:?}");
+        }
     }
 
     #[test]

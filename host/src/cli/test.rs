@@ -13,14 +13,13 @@ use anyhow::Context as _;
 use capstan_core::guest::Guest;
 use capstan_core::manifest::{Controller, Operator, TEMPLATES};
 use capstan_core::room::Room;
-use capstan_core::schema::{Definition, definitions};
+use capstan_core::schema::Definition;
 use capstan_core::text;
 use tokio::time::Instant;
 
 use super::beside;
 use crate::cli::args::Test;
-use crate::cli::dev::project::{self, Project};
-use crate::cli::{crd, objects};
+use crate::cli::dev::project;
 use crate::controller::rehearsal::{Scene, play};
 use crate::operators::{self, Manifests};
 use crate::plugin::Templates;
@@ -93,7 +92,7 @@ async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<
         if let Some((name, why)) = failed.first() {
             anyhow::bail!("{}: {why}", operator.origin.component(name));
         }
-        let definitions = definitions_beside(operator.origin.file())?;
+        let definitions: Arc<[_]> = project::definitions_in(project::folder_of(operator.origin.file()))?.into();
         for spec in operator.controllers.values() {
             let guest: Arc<dyn Guest> = match loaded.get(&spec.plugin) {
                 Some(plugin) => Arc::new(plugin.clone()),
@@ -103,21 +102,6 @@ async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<
         }
     }
     Ok(subjects)
-}
-
-/// Returns the kinds that are defined beside a manifest: in the files that the folder's `dev.yaml` names, or in `crd.yaml`.
-fn definitions_beside(manifest: &Path) -> anyhow::Result<Arc<[Definition]>> {
-    let folder = manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let files = if folder.join(project::FILE).is_file() {
-        Project::said(folder)?.definitions
-    } else {
-        Some(folder.join(crd::USUAL)).filter(|file| file.is_file()).into_iter().collect()
-    };
-    let mut all = Vec::new();
-    for file in files {
-        all.extend(definitions(&objects::text(&file)?, &file)?);
-    }
-    Ok(all.into())
 }
 
 /// Plays a case, and says what has become of it.
@@ -134,6 +118,7 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
             kinds.join(" or ")
         )
     })?;
+    case.check_kinds(operator, spec)?;
     case.check(definitions)?;
     let scene = Scene {
         operator,
@@ -143,6 +128,7 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
         world: case.world.clone(),
         definitions: Arc::clone(definitions),
     };
+    case.check_finalizers(&scene)?;
     let played = tokio::time::timeout(PATIENCE, play(scene)).await.context("it waits for what never comes")??;
     let found = Expected::of(played);
     if bless {
@@ -177,7 +163,10 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    use capstan_core::guest::{Answer, Call, Context, Failure, Interface, PrimaryUpdate, Session, UpdateControl};
+    use capstan_core::guest::{
+        Answer, Call, Context, Failure, Interface, PrimaryUpdate, Session, UpdateControl, WriteMode, WriteOptions,
+        WriteRequest, WriteVerb,
+    };
     use capstan_core::object::Gvk;
     use clap::Parser;
     use futures::FutureExt;
@@ -393,6 +382,92 @@ spec:
         assert!(said.contains("found metadata.namespace; its kind lives in no namespace: leave it out"), "{said}");
     }
 
+    const GATEWAYS: &str = "\
+apiVersion: capstan.dev/v1alpha1
+kind: Operator
+metadata: { name: gateways }
+spec:
+  controllers:
+    gateways:
+      primary: { apiVersion: sample.dev/v1, kind: Gateau }
+      finalizers: { formerly: [sample.dev/old] }
+      workflow:
+        dependents:
+          map:
+            apiVersion: v1
+            kind: ConfigMap
+            garbageCollected: false
+            desired: { template: { metadata: { name: a } } }
+";
+
+    #[tokio::test]
+    async fn the_default_finalizer_is_by_the_plural_of_the_definition_and_a_deletion_without_it_is_an_error() {
+        let crd = TEAM_CRD.replace("kind: Team, plural: teams", "kind: Gateau, plural: gateaux");
+        let crd = crd.replace("scope: Cluster", "scope: Namespaced");
+        let guess = "; its plural is guessed, as no definition beside the manifest says it";
+        for (definition, finalizers, expected) in [
+            (Some(&crd), "[gateaux.sample.dev/finalizer]", None),
+            (Some(&crd), "[other.dev/a, gateaux.sample.dev/finalizer]", None),
+            (Some(&crd), "[sample.dev/old, other.dev/a]", None),
+            (None, "[gateaus.sample.dev/finalizer]", None),
+            (
+                Some(&crd),
+                "[gateaus.sample.dev/finalizer]",
+                Some("found \"gateaus.sample.dev/finalizer\" and a deletionTimestamp, so controller gateways would clean up nothing; expected gateaux.sample.dev/finalizer or sample.dev/old".to_owned()),
+            ),
+            (Some(&crd), "[]", Some("found none and a deletionTimestamp".to_owned())),
+            (
+                None,
+                "[gateaux.sample.dev/finalizer]",
+                Some(format!("expected gateaus.sample.dev/finalizer or sample.dev/old{guess}")),
+            ),
+        ] {
+            let primary = format!(
+                "apiVersion: sample.dev/v1\nkind: Gateau\nmetadata:\n  name: a\n  deletionTimestamp: 2000-01-01T00:00:00Z\n  finalizers: {finalizers}\n"
+            );
+            let place = Place::new(&[("primary.yaml", &primary)]);
+            fs::write(place.0.path().join("m.yaml"), GATEWAYS).unwrap();
+            if let Some(definition) = definition {
+                fs::write(place.0.path().join("crd.yaml"), definition).unwrap();
+            }
+            let said = place.play(true).await;
+            match expected {
+                None => {
+                    assert_eq!(said, "");
+                    let expected = place.expected();
+                    assert!(expected.contains("write: patch sample.dev/v1 Gateau default/a"), "{expected}");
+                }
+                Some(expected) => {
+                    assert!(said.contains("primary.yaml:6: metadata.finalizers: ") && said.contains(&expected), "{said}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kind_of_the_world_that_the_controller_could_not_look_at_is_told_at_its_line() {
+        let world = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: b }\n---\napiVersion: v1\nkind: ConfigMpa\nmetadata: { name: c }\n";
+        let place = Place::new(&[("primary.yaml", PRIMARY), ("world.yaml", world)]);
+        let said = place.play(true).await;
+        let expected = "world.yaml:6: kind: found v1 ConfigMpa, which neither controller pages has as primary, source or dependent nor `capabilities.kubernetes` of its plugin names; did you mean v1 ConfigMap?";
+        assert!(said.ends_with(expected), "{said}");
+        let place = Place::new(&[("primary.yaml", PRIMARY), ("world.yaml", &world.replace("ConfigMpa", "Service"))]);
+        let said = place.play(true).await;
+        assert!(said.ends_with("names; there is v1 ConfigMap, sample.dev/v1 Page"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn texts_that_look_like_other_values_are_the_same_after_a_case_is_written() {
+        let place = Place::new(&[("primary.yaml", &PRIMARY.replace("hello", "'017'"))]);
+        fs::write(
+            place.0.path().join("m.yaml"),
+            MANIFEST.replace(" data: {", " data: { a: \"y\", b: \"On\", c: \"1e3\", d: \"0o17\", e: \"~\","),
+        )
+        .unwrap();
+        assert_eq!(place.play(true).await, "");
+        assert_eq!(place.play(false).await, "", "{}", place.expected());
+    }
+
     #[tokio::test]
     async fn an_owned_object_that_is_as_desired_is_not_written_whatever_else_a_server_has_said_of_it() {
         const OWNED: &str = "\
@@ -451,6 +526,10 @@ spec:
         );
         for (spec, wrong) in [
             ("\n  text: 7", "primary.yaml:5: spec.text: found 7; expected a text"),
+            (
+                "\n  text: y",
+                "primary.yaml:5: spec.text: found true; expected a text; `y` without quotes is true in YAML: quote it if it is a text",
+            ),
             ("\n  txet: a", "primary.yaml:5: spec.txet: there is no such field; there is text"),
             (
                 "{ text: much too long }",
@@ -497,6 +576,62 @@ spec:
                 (played, _) => panic!("{objects:?}: {played:?}"),
             }
         }
+    }
+
+    /// A component that creates the same object in each run, and does not care what becomes of it.
+    struct Careless(Arc<dyn Context>);
+
+    impl Session for Careless {
+        fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+            let object =
+                r#"{ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "a", "namespace": "default" } }"#;
+            let options = WriteOptions { mode: WriteMode::Plain, ..WriteOptions::default() };
+            let request = WriteRequest { verb: WriteVerb::Create(object.to_owned()), options };
+            let nothing = UpdateControl { update: PrimaryUpdate::Nothing, reschedule: None };
+            async move {
+                drop(self.0.write(request).await);
+                Ok(Answer::Reconcile(nothing))
+            }
+            .boxed()
+        }
+    }
+
+    struct Opening;
+
+    impl Guest for Opening {
+        fn open(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+            Box::new(Careless(run))
+        }
+
+        fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+            self.open(run)
+        }
+
+        fn exports(&self, interface: Interface) -> bool {
+            interface == Interface::Reconciler
+        }
+    }
+
+    #[tokio::test]
+    async fn runs_that_only_had_their_writes_refused_are_told_apart_from_those_that_have_written() {
+        let text = ASKING.replace(
+            "p.wasm }",
+            "p.wasm }, capabilities: { kubernetes: [{ apiVersion: v1, kind: Secret, verbs: [create] }] }",
+        );
+        let text = text.replace(
+            "      sources: { switches: { informer: { apiVersion: v1, kind: Secret, mapper: { export: killed } } } }\n",
+            "",
+        );
+        let operators = capstan_core::manifest::parse(&text, Path::new("m.yaml")).unwrap();
+        let operator = operators.first().unwrap();
+        let spec = operator.controllers.values().next().unwrap();
+        let primary = serde_json::json!({ "metadata": { "name": "a" }, "spec": {} });
+        let scene =
+            Scene { operator, spec, guest: Arc::new(Opening), primary, world: vec![], definitions: Arc::default() };
+        let played = play(scene).await.unwrap();
+        assert_eq!((played.runs, played.refused), (10, 9), "{played:?}");
+        let ended = Expected::of(played).ended;
+        assert_eq!(ended, "not at rest: each of 10 runs has asked for writes; in 9 of them all were refused");
     }
 
     #[tokio::test]

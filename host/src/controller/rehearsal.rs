@@ -21,7 +21,6 @@ use capstan_core::object::labels::Selector;
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope, Version};
 use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Event, Mode, Next, Policy, Queue};
-use capstan_core::rbac;
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{self, Controller, Ended};
 use capstan_core::schema::Definition;
@@ -69,6 +68,8 @@ pub struct Scene<'a> {
 pub struct Played {
     /// The number of runs.
     pub runs: u32,
+    /// How many of them have only asked for writes that were refused.
+    pub refused: u32,
     /// Whether the last of them has changed nothing any more, or there is nothing left to run for.
     pub at_rest: bool,
     /// The text of the failure of the last run.
@@ -106,6 +107,7 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
     let controller = Arc::new(controller);
     let mut played = Played {
         runs: 0,
+        refused: 0,
         at_rest: false,
         failure: None,
         again: None,
@@ -125,7 +127,11 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
         played.again = if let Next::Again(after) = settled.next { Some(after) } else { None };
         feed(&server, &mut fed)?;
         let is_gone = server.tree(&scene.spec.primary, &key).is_none();
-        played.at_rest = is_gone || server.writes().len() == before;
+        let news = server.writes().split_off(before);
+        played.refused += u32::from(!news.is_empty() && news.iter().all(|write| write.refused.is_some()));
+        // Others may hold it for longer.
+        let is_let_go = matches!(settled.next, Next::AwaitDeletion);
+        played.at_rest = is_gone || is_let_go || news.is_empty();
         if played.failure.is_some() || played.at_rest {
             break;
         }
@@ -134,6 +140,20 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
     played.events = std::mem::take(&mut events.lock());
     played.primary = server.tree(&scene.spec.primary, &key).unwrap_or_default();
     Ok(played)
+}
+
+/// Returns the finalizers by which a controller learns that a primary is deleted, its own first; none if it needs none, or leaves them to its component.
+pub fn held_by(Scene { spec, guest, definitions, .. }: &Scene<'_>) -> Vec<Arc<str>> {
+    if spec.all_events() || !needs_finalizer(spec, &**guest) {
+        return vec![];
+    }
+    let kinds = kinds(spec, &Server::new(Arc::clone(definitions)));
+    let own = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
+    [own].into_iter().chain(spec.former_finalizers.iter().cloned()).collect()
+}
+
+fn needs_finalizer(spec: &manifest::Controller, guest: &dyn Guest) -> bool {
+    spec.deletes_dependents() || guest.exports(Interface::Cleaner)
 }
 
 /// Refuses a controller with what would have to come from outside.
@@ -227,7 +247,7 @@ fn assemble(
     let Scene { operator, spec, guest, .. } = scene;
     let kinds = kinds(spec, server);
     let finalizer = finalizer_name(spec, kinds.get(&KindAt::of_primaries(spec)));
-    let used = (spec.deletes_dependents() || guest.exports(Interface::Cleaner)).then(|| Arc::clone(&finalizer));
+    let used = needs_finalizer(spec, &**guest).then(|| Arc::clone(&finalizer));
     let home = Home { own: NAMESPACE.into(), closed: None };
     let faults = Arc::new(Faults::new(&spec.name, |_| {}));
     let plan = Plan::new(spec, used, (&kinds, &BTreeMap::new()), &home, &faults);
@@ -290,7 +310,7 @@ fn kinds(spec: &manifest::Controller, server: &Server) -> Kinds {
     let sources = spec.sources.values().map(|source| &source.gvk);
     let dependents = spec.dependents().map(|(_, dependent)| &dependent.gvk);
     let all: BTreeSet<&Gvk> = sources.chain(dependents).chain([&spec.primary]).collect();
-    let kind = |gvk: &Gvk| Kind { gvk: gvk.clone(), plural: rbac::plural(&gvk.kind).into(), scope: server.place(gvk) };
+    let kind = |gvk: &Gvk| Kind { gvk: gvk.clone(), plural: server.plural(gvk).into(), scope: server.place(gvk) };
     all.into_iter().map(|gvk| (KindAt { cluster: None, gvk: gvk.clone() }, kind(gvk))).collect()
 }
 

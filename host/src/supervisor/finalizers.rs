@@ -78,8 +78,8 @@ impl Supervisor {
     fn default_finalizer(&self, spec: &Controller) -> String {
         let gvk = &spec.primary;
         let guessed = || match &*gvk.group {
-            "" => rbac::plural(&gvk.kind),
-            group => format!("{}.{group}", rbac::plural(&gvk.kind)),
+            "" => rbac::plural_of(gvk),
+            group => format!("{}.{group}", rbac::plural_of(gvk)),
         };
         let known = self.environment.api.known(gvk);
         default_name(&known.as_ref().map_or_else(guessed, Kind::full_name))

@@ -15,7 +15,7 @@ import (
 // {{kind}} greets somebody.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:printcolumn:name=Ready,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+{{called}}// +kubebuilder:printcolumn:name=Ready,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name=Text,JSONPath=`.status.text`
 // +capstan:conditions
 type {{kind}} struct {

@@ -33,7 +33,7 @@ class Status:
 READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')
 
 
-@resource("{{group}}/v1alpha1", columns=[READY, Column("Text", ".status.text")], conditions=True)
+@resource("{{group}}/v1alpha1"{{called}}, columns=[READY, Column("Text", ".status.text")], conditions=True)
 @dataclass
 class {{kind}}:
     """Somebody is greeted."""

@@ -144,7 +144,7 @@ type SelectionSort uint8
 const (
 	ByRelation SelectionSort = iota
 	ByNamespace
-	All
+	ByNothing
 	ByIndex
 )
 
@@ -154,7 +154,7 @@ func InNamespace(namespace string) Selection {
 }
 
 // Everywhere selects all objects.
-func Everywhere() Selection { return Selection{Sort: All} }
+func Everywhere() Selection { return Selection{Sort: ByNothing} }
 
 // Indexed selects the objects under a key of an index of the manifest.
 func Indexed(index, key string) Selection { return Selection{Sort: ByIndex, Index: index, Key: key} }

@@ -116,7 +116,7 @@ func selectionOf(selection Selection) witCache.Selection {
 	switch selection.Sort {
 	case ByNamespace:
 		return witCache.MakeSelectionNamespaced(selection.Namespace)
-	case All:
+	case ByNothing:
 		return witCache.MakeSelectionEverywhere()
 	case ByIndex:
 		return witCache.MakeSelectionIndexed(witCache.IndexEntry{Index: selection.Index, Key: selection.Key})
@@ -187,7 +187,7 @@ func (imports) Finalize(verb Verb, finalizer string) (string, error) {
 
 func (imports) Compare(by Comparison, actual, desired string, ignore []string) (string, error) {
 	result, err := try(func() types.Result[witTypes.MatchResult, witTypes.CallError] {
-		return witOperations.Compare(comparisonOf(max(by, ByVerb)), actual, desired, ignore)
+		return witOperations.Compare(comparisonOf(max(by, ComparisonByVerb)), actual, desired, ignore)
 	})
 	if err != nil || result.Tag() == witTypes.MatchResultMatches {
 		return "", err
@@ -216,7 +216,7 @@ func writeOptionsOf(options WriteOptions) (types.Option[witOperations.WriteOptio
 
 // comparisonOf returns the contract's number, which lacks our first.
 func comparisonOf(by Comparison) witOperations.Comparison {
-	return witOperations.Comparison(by - ByVerb)
+	return witOperations.Comparison(by - ComparisonByVerb)
 }
 
 func refOf(target ObjectRef) witTypes.ObjectRef {

@@ -83,7 +83,7 @@ func (r Run) Compare(by Comparison, actual, desired any, ignore ...string) (diff
 type WriteOptions struct {
 	// Mode says how the write is treated.
 	Mode Mode
-	// CompareBy says how it is compared; if it matches it is not written. Not set, that is [ByVerb] in the modes [Usual] and
+	// CompareBy says how it is compared; if it matches it is not written. Not set, that is [ComparisonByVerb] in the modes [Usual] and
 	// [MatchAndFilter], and no comparison in the others.
 	CompareBy Comparison
 	// Subresource is the subresource to write, such as "status" or "scale"; empty = the object itself.
@@ -121,16 +121,16 @@ type Comparison uint8
 // The comparisons. The zero value leaves the choice to the mode.
 const (
 	comparisonOfMode Comparison = iota
-	// ByVerb: as fits the verb.
-	ByVerb
-	// Applied: by our managed fields, taken from the cache.
-	Applied
-	// Generic: by differences; additions are tolerated.
-	Generic
-	// StatusOnly: by differences under status only.
-	StatusOnly
-	// Equality: everything must be equal.
-	Equality
+	// ComparisonByVerb: as fits the verb.
+	ComparisonByVerb
+	// ComparisonApplied: by our managed fields, taken from the cache.
+	ComparisonApplied
+	// ComparisonGeneric: by differences; additions are tolerated.
+	ComparisonGeneric
+	// ComparisonStatusOnly: by differences under status only.
+	ComparisonStatusOnly
+	// ComparisonEquality: everything must be equal.
+	ComparisonEquality
 )
 
 // RemoveOptions are the fine print of a deletion. The zero value is what is usual for the kind.
@@ -152,12 +152,12 @@ type Propagation uint8
 const (
 	// PropagationUsual: what is usual for the kind.
 	PropagationUsual Propagation = iota
-	// Background: they are deleted afterwards.
-	Background
-	// Foreground: they are deleted before.
-	Foreground
-	// Orphan: they stay.
-	Orphan
+	// PropagationBackground: they are deleted afterwards.
+	PropagationBackground
+	// PropagationForeground: they are deleted before.
+	PropagationForeground
+	// PropagationOrphan: they stay.
+	PropagationOrphan
 )
 
 func (r Run) write[T any](verb Verb, object T, options []WriteOptions) (T, error) {

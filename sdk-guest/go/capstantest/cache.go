@@ -180,7 +180,7 @@ func (k *known) isSelected(d *Daemon, selection capstan.Selection) bool {
 	switch selection.Sort {
 	case capstan.ByNamespace:
 		return refOf(k.object).Namespace == selection.Namespace
-	case capstan.All:
+	case capstan.ByNothing:
 		return true
 	case capstan.ByIndex:
 		return slices.Contains(d.Indexes[selection.Index][selection.Key], refOf(k.object).Name)

@@ -256,12 +256,12 @@ func TestAComparisonToleratesAdditionsUnlessItIsForEquality(t *testing.T) {
 		ignore  []string
 		differs string
 	}{
-		{capstan.Generic, object{"a": 1}, nil, ""},
-		{capstan.Generic, object{"a": 2}, nil, "the documents differ"},
-		{capstan.Generic, object{"a": 2}, []string{"/a"}, ""},
-		{capstan.Generic, object{"list": []int{1, 2}}, nil, "the documents differ"},
-		{capstan.StatusOnly, object{"a": 2, "status": object{"x": 1}}, nil, ""},
-		{capstan.Equality, object{"a": 1}, nil, "the documents differ"},
+		{capstan.ComparisonGeneric, object{"a": 1}, nil, ""},
+		{capstan.ComparisonGeneric, object{"a": 2}, nil, "the documents differ"},
+		{capstan.ComparisonGeneric, object{"a": 2}, []string{"/a"}, ""},
+		{capstan.ComparisonGeneric, object{"list": []int{1, 2}}, nil, "the documents differ"},
+		{capstan.ComparisonStatusOnly, object{"a": 2, "status": object{"x": 1}}, nil, ""},
+		{capstan.ComparisonEquality, object{"a": 1}, nil, "the documents differ"},
 	} {
 		if differs := must[string](t)(run.Compare(row.by, actual, row.desired, row.ignore...)); differs != row.differs {
 			t.Errorf("%v: %q", row, differs)
@@ -418,6 +418,6 @@ func TestAWriteChangesNoNumberThatItsAuthorHasNotTouched(t *testing.T) {
 	typed := must[*struct{ Spec struct{ Big, Size int64 } }](t)(run.Secondary[struct{ Spec struct{ Big, Size int64 } }]("pods"))
 	equal(t, typed.Spec, struct{ Big, Size int64 }{big, 2})
 	equal(t, (*capstantest.Read[object](`{"big":9007199254740993}`))["big"], any(json.Number("9007199254740993")))
-	equal(t, must[string](t)(run.Compare(capstan.Equality, object{"a": big}, object{"a": big - 1})), "the documents differ")
-	equal(t, must[string](t)(run.Compare(capstan.Generic, object{"a": []any{1, 2}}, object{"a": []any{1.0, 2}})), "")
+	equal(t, must[string](t)(run.Compare(capstan.ComparisonEquality, object{"a": big}, object{"a": big - 1})), "the documents differ")
+	equal(t, must[string](t)(run.Compare(capstan.ComparisonGeneric, object{"a": []any{1, 2}}, object{"a": []any{1.0, 2}})), "")
 }

@@ -83,9 +83,9 @@ func compare(by capstan.Comparison, actual, desired any, ignore []string) bool {
 		_ = remove(&desired, pointer)
 	}
 	switch by {
-	case capstan.Equality:
+	case capstan.ComparisonEquality:
 		return document.Equal(actual, desired)
-	case capstan.StatusOnly:
+	case capstan.ComparisonStatusOnly:
 		return contains(statusOf(actual), statusOf(desired))
 	default:
 		return contains(actual, desired)

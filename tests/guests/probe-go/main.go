@@ -97,7 +97,7 @@ func reconcile(run capstan.Run, p *probe) (capstan.Update, error) {
 		"run": surroundings(run), "chance": chance(run),
 	}
 	two := capstan.ObjectRef{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.Namespace, Name: made + "-two"}
-	return capstan.Update{Status: status}, run.Remove(two, capstan.RemoveOptions{Propagation: capstan.Background, GraceSeconds: new(int)})
+	return capstan.Update{Status: status}, run.Remove(two, capstan.RemoveOptions{Propagation: capstan.PropagationBackground, GraceSeconds: new(int)})
 }
 
 func cleanup(run capstan.Run, p *probe) (capstan.Deletion, error) {
@@ -266,8 +266,8 @@ func writes(run capstan.Run, p *probe, made string) capstan.Object {
 	_, conflict := run.Update(created, capstan.WriteOptions{Mode: capstan.Optimistic})
 	return capstan.Object{
 		"written": written, "conflict": refusal(conflict), "denied": refusal(run.Remove(safe(p))),
-		"same":    text(must(run.Compare(capstan.Generic, patched, data("6")))),
-		"differs": text(must(run.Compare(capstan.Generic, patched, data(word), "/metadata"))),
+		"same":    text(must(run.Compare(capstan.ComparisonGeneric, patched, data("6")))),
+		"differs": text(must(run.Compare(capstan.ComparisonGeneric, patched, data(word), "/metadata"))),
 	}
 }
 

@@ -10,6 +10,9 @@ use crate::yaml::{self, Errors, Fault, Node, Place, Problem};
 pub struct Definition {
     group: String,
     kind: String,
+    /// What several of it are called; a file may be without it, an API server refuses that.
+    plural: Option<String>,
+    scope: Scope,
     versions: Vec<Version>,
 }
 
@@ -112,9 +115,12 @@ fn definition(document: &Node) -> Result<Option<Definition>, Fault> {
         matches!(spec.field("preserveUnknownFields").map(|field| &field.value), Some(yaml::Value::Bool(true)));
     let form = if keeps_all { Form::Open } else { Form::Structural };
     let versions = field(spec, "versions")?.items().iter().map(|node| version(node, scope, form));
+    let names = field(spec, "names")?;
     Ok(Some(Definition {
         group: text(spec, "group")?,
-        kind: text(field(spec, "names")?, "kind")?,
+        kind: text(names, "kind")?,
+        plural: names.field("plural").map(|_| text(names, "plural")).transpose()?,
+        scope,
         versions: versions.collect::<Result<_, _>>()?,
     }))
 }
@@ -154,8 +160,7 @@ fn text(node: &Node, name: &str) -> Result<String, Fault> {
 impl Definition {
     /// Returns what these definitions say of a kind.
     pub fn known<'k>(all: &'k [Self], gvk: &Gvk) -> Known<'k> {
-        let same = |one: &&Self| (&*one.group, &*one.kind) == (&*gvk.group, &*gvk.kind);
-        let mut versions = all.iter().filter(same).flat_map(|one| &one.versions).peekable();
+        let mut versions = all.iter().filter(|one| one.defines(gvk)).flat_map(|one| &one.versions).peekable();
         if versions.peek().is_none() {
             return Known::Nothing;
         }
@@ -165,6 +170,20 @@ impl Definition {
             Some(version) => Known::Served(&version.kind),
             None => Known::Otherwise(served.iter().map(|version| &*version.name).collect()),
         }
+    }
+
+    /// Returns what several of a kind are called, if one of these definitions says it.
+    pub fn plural<'k>(all: &'k [Self], gvk: &Gvk) -> Option<&'k str> {
+        all.iter().filter(|one| one.defines(gvk)).find_map(|one| one.plural.as_deref())
+    }
+
+    /// Returns the kind without a version, `Page.sample.dev`; what several of it are called, if that is said; and where it lives.
+    pub fn names(&self) -> (String, Option<&str>, Scope) {
+        (format!("{}.{}", self.kind, self.group), self.plural.as_deref(), self.scope)
+    }
+
+    fn defines(&self, gvk: &Gvk) -> bool {
+        (&*self.group, &*self.kind) == (&*gvk.group, &*gvk.kind)
     }
 
     /// Returns its name, and the versions that are served: `Page.sample.dev (v1, v2)`.
@@ -224,6 +243,8 @@ spec:
             let all = read(text).unwrap();
             let names: Vec<_> = all.iter().map(Definition::name).collect();
             assert_eq!(names, ["Page.sample.dev (v1)"], "{text}");
+            let page = Gvk::parse("sample.dev/v1", "Page").unwrap();
+            assert_eq!(Definition::plural(&all, &page), Some("pages"), "{text}");
             for (api_version, expected) in [
                 ("sample.dev/v1", "Namespaced true [\"spec.title\"]"),
                 ("sample.dev/v1alpha1", "otherwise: v1"),
@@ -233,6 +254,12 @@ spec:
                 assert_eq!(known(&all, api_version), expected, "{api_version} in {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_definition_is_read_as_kubectl_reads_it() {
+        let all = read(&PAGE.replace("served: true", "served: yes")).unwrap();
+        assert_eq!(known(&all, "sample.dev/v1"), "Namespaced true [\"spec.title\"]");
     }
 
     /// LC-14

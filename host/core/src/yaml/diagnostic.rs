@@ -94,7 +94,7 @@ pub struct Broken {
 
 /// Returns the one of `allowed` that `text` may have been meant to be. Each pair of letters is compared, so that what is long is neither
 /// looked for nor suggested.
-pub(crate) fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
+pub fn similar<'a>(text: &str, allowed: &[&'a str]) -> Option<&'a str> {
     if text.len() > NAME {
         return None;
     }

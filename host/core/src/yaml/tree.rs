@@ -73,28 +73,43 @@ const PATHS: usize = 16 << 20;
 /// # Errors
 /// [`Syntax`] if the text is no YAML, repeats a key, or is beyond the reader's bounds.
 pub(crate) fn documents(text: &str) -> Result<Vec<Tree>, Syntax> {
-    documents_within(text, NODES)
+    within_room(text, || options(NODES))
 }
 
-/// Returns the same of a file that has so many nodes at most.
+/// Returns the same of a file of objects that kubectl takes, too, and reads it as kubectl does: `yes` is true, and `017` is 15. It has so many
+/// nodes at most.
 ///
 /// # Errors
 /// As for [`documents`].
 pub(crate) fn documents_within(text: &str, nodes: usize) -> Result<Vec<Tree>, Syntax> {
-    let gave_up = || Syntax { mark: mark(Location::UNKNOWN), message: "the reader gave up".to_owned() };
-    with_room(|| read(text, nodes)).unwrap_or_else(|| Err(gave_up()))
+    let options = || {
+        serde_yaml::options! {
+            strict_booleans: false,
+            leading_zero_numbers_as_strings: false,
+            underscored_numbers_as_strings: false,
+            legacy_octal_numbers: true,
+            with_snippet: false,
+            budget: serde_yaml::budget! { max_depth: DEPTH, max_nodes: nodes },
+        }
+    };
+    within_room(text, options)
 }
 
-fn read(text: &str, nodes: usize) -> Result<Vec<Tree>, Syntax> {
+fn within_room(text: &str, options: impl FnOnce() -> Options + Send) -> Result<Vec<Tree>, Syntax> {
+    let gave_up = || Syntax { mark: mark(Location::UNKNOWN), message: "the reader gave up".to_owned() };
+    with_room(|| read(text, options())).unwrap_or_else(|| Err(gave_up()))
+}
+
+fn read(text: &str, options: Options) -> Result<Vec<Tree>, Syntax> {
     let documents: Vec<Spanned<Yaml>> =
-        serde_yaml::from_str_multiple_with_options(text, options(nodes)).map_err(|error| Syntax {
+        serde_yaml::from_str_multiple_with_options(text, options).map_err(|error| Syntax {
             mark: mark(error.location().unwrap_or(Location::UNKNOWN)),
             message: UserMessageFormatter.format_message(&error).into_owned(),
         })?;
     Ok(documents.into_iter().map(tree).collect())
 }
 
-/// Plain scalars mean what Kubernetes takes them for: `yes` and `017` are texts.
+/// In manifests `yes` and `017` are texts.
 fn options(nodes: usize) -> Options {
     serde_yaml::options! {
         strict_booleans: true,
@@ -216,6 +231,22 @@ pub fn line_of(text: &str, document: usize, path: &str) -> usize {
     paths.reverse();
     let place = paths.into_iter().find_map(|path| tree.place_of(path)).or_else(|| tree.places.first());
     place.map_or(1, |place| place.mark.line)
+}
+
+/// Returns how a text or number is written at a field in one of the documents of a text, counted as for [`line_of`].
+///
+/// ```
+/// # use capstan_core::yaml::written_at;
+/// let text = "spec: { yes: on, mode: 017 }\n";
+/// assert_eq!(written_at(text, 0, "spec.yes").as_deref(), Some("on"));
+/// assert_eq!(written_at(text, 0, "spec.mode").as_deref(), Some("017"));
+/// assert_eq!(written_at(text, 0, "spec.no"), None);
+/// ```
+pub fn written_at(text: &str, document: usize, path: &str) -> Option<String> {
+    let trees = documents(text).ok()?;
+    let mark = trees.get(document)?.place_of(path)?.mark;
+    let line = text.lines().nth(mark.line.checked_sub(1)?)?;
+    Some(line.chars().skip(mark.column.checked_sub(1)?).take(mark.width).collect())
 }
 
 /// Returns the path of a field: `spec.plugins`, or `labels["a.b"]` where a dot would mislead.

@@ -28,6 +28,9 @@ pub struct Init {
     /// The kind of the custom resource; without it made of the name: `WebPage` of web-page.
     #[arg(long, value_parser = kind)]
     pub kind: Option<String>,
+    /// What several of the kind are called; without it a guess: `webpages`.
+    #[arg(long, value_parser = plural)]
+    pub plural: Option<String>,
     /// The folder to make, which may be there if it is empty; without it one of the operator's name.
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
@@ -116,6 +119,13 @@ fn name(text: &str) -> Result<String, String> {
 fn group(text: &str) -> Result<String, String> {
     let right = "expected a domain with a dot in it, in lower case, such as example.com";
     if is_domain(text) && text.contains('.') { Ok(text.to_owned()) } else { Err(right.to_owned()) }
+}
+
+fn plural(text: &str) -> Result<String, String> {
+    let right =
+        "expected lower case letters, digits and dashes between them, a letter first, at most 63, such as webpages";
+    let is_right = is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase());
+    if is_right { Ok(text.to_owned()) } else { Err(right.to_owned()) }
 }
 
 fn kind(text: &str) -> Result<String, String> {

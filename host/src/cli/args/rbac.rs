@@ -14,10 +14,10 @@ Examples:
   capstan rbac -m webpage.yaml --namespace capstan | kubectl apply -f -
   capstan rbac --ceilings ceilings.yaml --namespace capstan
   capstan rbac -m webpage.yaml --aggregate-to view,edit      who may read, and write, pages: all who have these roles
-  capstan rbac -m operators/ --plural Gateway.example.com=gateways --cluster-scoped Tenant.example.com
+  capstan rbac -m operators/ --plural Person.example.com=people --cluster-scoped Tenant.example.com
 
-No cluster is asked: plurals are guessed as kubectl guesses them, and kinds of others are taken to live in namespaces. Kinds are
-named Kind.group, or Kind in the core group.")]
+No cluster is asked. Of kinds that are defined beside a manifest, in crd.yaml or the files that dev.yaml there names, plural and scope are known. Of
+others the plural is guessed, and they are taken to live in namespaces. Kinds are named Kind.group, or Kind in the core group.")]
 pub struct Rbac {
     /// A manifest, or a folder whose *.yaml and *.yml files are manifests; may be given several times.
     #[arg(short, long = "manifest", value_name = "PATH", required_unless_present = "ceilings", value_delimiter = ',')]
@@ -45,7 +45,7 @@ pub struct Rbac {
     /// versions `admin` approves. Primaries of kinds of Kubernetes itself are left out.
     #[arg(long, value_parser = collector, value_name = "view|edit|admin", value_delimiter = ',')]
     pub aggregate_to: Vec<Collector>,
-    /// A plural that can't be guessed; may be given several times.
+    /// A plural that is guessed wrong; may be given several times.
     #[arg(long = "plural", value_name = "KIND=NAME", value_parser = pair)]
     pub plurals: Vec<(String, String)>,
     /// A kind that lives in no namespace; those of Kubernetes itself are known. May be given several times.

@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use capstan_core::schema::{Definition, definitions};
 use serde::Deserialize;
 
 use crate::cli::objects::{placed, text};
 
 /// The file that says it.
 pub(in crate::cli) const FILE: &str = "dev.yaml";
+
+/// The file with definitions where the folder says nothing else.
+pub(in crate::cli) const DEFINITIONS: &str = "crd.yaml";
 
 /// An operator's folder.
 #[derive(Debug)]
@@ -44,6 +48,28 @@ struct Said {
 
 fn manifest() -> PathBuf {
     "operator.yaml".into()
+}
+
+/// Returns the folder in which a manifest is.
+pub(in crate::cli) fn folder_of(manifest: &Path) -> &Path {
+    manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns the kinds that are defined in a folder: in the files that its `dev.yaml` names, or in `crd.yaml`.
+///
+/// # Errors
+/// If a file can't be read, or what is wrong in it at which line.
+pub(in crate::cli) fn definitions_in(folder: &Path) -> anyhow::Result<Vec<Definition>> {
+    let files = if folder.join(FILE).is_file() {
+        Project::said(folder)?.definitions
+    } else {
+        Some(folder.join(DEFINITIONS)).filter(|file| file.is_file()).into_iter().collect()
+    };
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(definitions(&text(&file)?, &file)?);
+    }
+    Ok(all)
 }
 
 impl Project {
@@ -85,7 +111,7 @@ impl Project {
             build,
             types,
             manifest: at(folder, &manifest),
-            definitions: usual(crds, "crd.yaml"),
+            definitions: usual(crds, DEFINITIONS),
             examples: usual(examples, "example.yaml"),
             folder: folder.to_owned(),
         })

@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub(super) build: &'static str,
     /// The command that prints what the types say; `None`: the definition is written by hand.
     pub(super) types: Option<&'static str>,
+    /// How the types say the plural that somebody has named.
+    pub(super) called: &'static str,
     /// The definition: what the command comes to.
     pub(super) crd: &'static str,
     /// The part of the README on building and testing.
@@ -60,6 +62,7 @@ const RUST: Facts = Facts {
     instances: "fresh",
     build: "cargo build --release --target wasm32-wasip2",
     types: Some("cargo run -q --example types"),
+    called: ", plural = \"{{plural}}\"",
     crd: CRD,
     steps: steps!("rust"),
     files: files!("rust": "src/lib.rs" "src/tests.rs" "examples/types.rs" "Cargo.toml" ".gitignore"),
@@ -74,6 +77,7 @@ const PYTHON: Facts = Facts {
     instances: "warm",
     build: "python -m capstan build app.py -o operator.wasm",
     types: Some("python -m capstan types app.py"),
+    called: ", plural=\"{{plural}}\"",
     crd: CRD,
     steps: steps!("python"),
     files: files!("python": "app.py" "test_app.py" "requirements.txt" ".gitignore"),
@@ -88,6 +92,7 @@ const JAVASCRIPT: Facts = Facts {
     instances: "fresh",
     build: "npm run build",
     types: None,
+    called: "",
     crd: CRD,
     steps: steps!("javascript"),
     files: files!("javascript": "src/operator.js" "test/operator.test.js" "package.json" ".npmrc" ".gitignore"),
@@ -102,6 +107,7 @@ const TYPESCRIPT: Facts = Facts {
     instances: "fresh",
     build: "npm run build",
     types: Some("npx capstan-js types src/operator.ts"),
+    called: " * @plural {{plural}}\n",
     crd: CRD,
     steps: steps!("typescript"),
     files: files!("typescript": "src/operator.ts" "test/operator.test.ts" "test/tsconfig.json" "package.json" "tsconfig.json" ".npmrc" ".gitignore"),
@@ -116,6 +122,7 @@ const GO: Facts = Facts {
     instances: "warm",
     build: "go tool component -o operator.wasm",
     types: Some("go tool types"),
+    called: "// +kubebuilder:resource:path={{plural}}\n",
     crd: include_str!("../../../templates/go/crd.yaml"),
     steps: steps!("go"),
     files: files!("go": "main.go" "main_test.go" "go.mod" ".gitignore"),

@@ -2,18 +2,22 @@
 
 #![expect(clippy::indexing_slicing, reason = "a JSON value that is not there is null")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use capstan_core::kinds::is_built_in;
+use capstan_core::manifest::{Controller, Operator};
 use capstan_core::object::Gvk;
+use capstan_core::operator::ceiling::kinds::fields;
 use capstan_core::schema::Definition;
 use capstan_core::yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cli::objects::{objects, placed, text};
-use crate::controller::rehearsal::{MOST_RUNS, Played, Written, admit};
+use crate::cli::objects::{misread, objects, placed, text};
+use crate::controller::rehearsal::{MOST_RUNS, Played, Scene, Written, admit, held_by};
 use crate::plugin::CONTRACT;
 
 /// The files that a case may have.
@@ -121,6 +125,60 @@ impl Case {
         Ok(Self { folder: folder.to_owned(), kind, primary, world })
     }
 
+    /// Checks that its controller may look at all kinds that there are.
+    ///
+    /// # Errors
+    /// Those that it knows nothing of, at file and line.
+    pub(super) fn check_kinds(&self, operator: &Operator, spec: &Controller) -> anyhow::Result<()> {
+        let plugin = operator.plugins.get(&spec.plugin);
+        let grants = plugin.into_iter().flat_map(|plugin| &plugin.capabilities.kubernetes).map(|grant| &grant.gvk);
+        let kinds: BTreeSet<_> = fields(spec).into_iter().map(|(_, gvk)| gvk).chain(grants).collect();
+        let names: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let mut wrong = Vec::new();
+        for (at, (kind, _)) in self.world.iter().enumerate().filter(|(_, (kind, _))| !kinds.contains(kind)) {
+            let file = self.world_file();
+            let near = yaml::similar(&kind.to_string(), &names);
+            let near =
+                near.map_or_else(|| format!("there is {}", names.join(", ")), |near| format!("did you mean {near}?"));
+            wrong.push(format!(
+                "{}:{}: kind: found {kind}, which neither controller {} has as primary, source or dependent nor `capabilities.kubernetes` of its plugin names; {near}",
+                file.display(),
+                yaml::line_of(&text(&file)?, at, "kind"),
+                spec.own_name,
+            ));
+        }
+        anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
+        Ok(())
+    }
+
+    /// Checks that a primary that is deleted has one of the finalizers by which its controller learns of that: without it, nothing is cleaned up.
+    ///
+    /// # Errors
+    /// If it has none, at file and line, with those that it may have.
+    pub(super) fn check_finalizers(&self, scene: &Scene<'_>) -> anyhow::Result<()> {
+        let (known, metadata) = (held_by(scene), &self.primary["metadata"]);
+        let found = metadata["finalizers"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_known = |found: &Value| known.iter().any(|known| *found == **known);
+        if metadata["deletionTimestamp"].is_null() || known.is_empty() || found.iter().any(is_known) {
+            return Ok(());
+        }
+        let Scene { spec, definitions, .. } = scene;
+        let is_guess = spec.finalizer.is_none() && Definition::plural(definitions, &self.kind).is_none();
+        let guess = "; its plural is guessed, as no definition beside the manifest says it";
+        let file = self.primary_file();
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        anyhow::bail!(
+            "{}:{}: metadata.finalizers: found {} and a deletionTimestamp, so controller {} would clean up nothing; expected {}{}",
+            file.display(),
+            yaml::line_of(&text(&file)?, 0, "metadata.finalizers"),
+            if found.is_empty() { "none".to_owned() } else { found.join(", ") },
+            spec.own_name,
+            known.join(" or "),
+            if is_guess && !is_built_in(&self.kind) { guess } else { "" },
+        )
+    }
+
     /// Checks that its objects fit their definitions, as far as there are any.
     ///
     /// # Errors
@@ -129,7 +187,7 @@ impl Case {
         let primary = std::slice::from_ref(&self.primary).iter().map(|primary| (&self.kind, primary));
         let world = self.world.iter().map(|(kind, object)| (kind, object));
         let mut wrong = unfit(definitions, &self.primary_file(), primary)?;
-        wrong.extend(unfit(definitions, &self.folder.join("world.yaml"), world)?);
+        wrong.extend(unfit(definitions, &self.world_file(), world)?);
         anyhow::ensure!(wrong.is_empty(), wrong.join("\n"));
         Ok(())
     }
@@ -142,6 +200,10 @@ impl Case {
     /// Returns the file with the primary.
     pub(super) fn primary_file(&self) -> PathBuf {
         self.folder.join("primary.yaml")
+    }
+
+    fn world_file(&self) -> PathBuf {
+        self.folder.join("world.yaml")
     }
 
     /// Returns what is expected; none if nobody has said it yet.
@@ -176,8 +238,11 @@ fn unfit<'a>(
     let mut wrong = Vec::new();
     for (at, (kind, object)) in objects.enumerate() {
         for unfit in admit(definitions, kind, &mut object.clone())? {
-            let line = yaml::line_of(&text(file)?, at, &unfit.path);
-            wrong.push(format!("{}:{line}: {unfit}", file.display()));
+            let text = text(file)?;
+            let line = yaml::line_of(&text, at, &unfit.path);
+            let hint = yaml::written_at(&text, at, &unfit.path).and_then(|written| misread(&written));
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            wrong.push(format!("{}:{line}: {unfit}{hint}", file.display()));
         }
     }
     Ok(wrong)
@@ -186,9 +251,14 @@ fn unfit<'a>(
 impl Expected {
     /// Returns what has come of a case.
     pub(super) fn of(played: Played) -> Self {
-        let Played { runs, at_rest, failure, again, writes, events, primary } = played;
+        let Played { runs, refused, at_rest, failure, again, writes, events, primary } = played;
         let ended = match &failure {
             Some(failure) => format!("failed: {failure}"),
+            None if !at_rest && refused > 0 => {
+                format!(
+                    "not at rest: each of {MOST_RUNS} runs has asked for writes; in {refused} of them all were refused"
+                )
+            }
             None if !at_rest => format!("not at rest: each of {MOST_RUNS} runs has written something"),
             None if primary.is_null() => "succeeded: the primary has gone".to_owned(),
             None => "succeeded".to_owned(),

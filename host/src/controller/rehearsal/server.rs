@@ -12,7 +12,7 @@ use capstan_core::budget::{Budget, Exceeded};
 use capstan_core::cluster::{Cluster, Deletion, Error, Reason, Target, Verb, Write};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
 use capstan_core::schema::{Definition, Kind, Known, Unfit};
-use capstan_core::{kinds, patch};
+use capstan_core::{kinds, patch, rbac};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
@@ -67,6 +67,11 @@ impl Server {
             Known::Served(kind) => kind.scope,
             Known::Nothing | Known::Otherwise(_) => kinds::scope(gvk).unwrap_or(Scope::Namespaced),
         }
+    }
+
+    /// Returns what several of a kind are called, as the cluster would say.
+    pub(super) fn plural(&self, gvk: &Gvk) -> String {
+        Definition::plural(&self.definitions, gvk).map_or_else(|| rbac::plural_of(gvk), str::to_owned)
     }
 
     /// Puts an object there that nobody has written meanwhile. If a field manager is given, all of the object that can be somebody's is its

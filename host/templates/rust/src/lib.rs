@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Somebody is greeted.
 #[derive(Deserialize, JsonSchema, Resource)]
-#[resource(api_version = "{{group}}/v1alpha1", conditions)]
+#[resource(api_version = "{{group}}/v1alpha1"{{called}}, conditions)]
 #[resource(column("Ready", r#".status.conditions[?(@.type=="Ready")].status"#), column("Text", ".status.text"))]
 pub struct {{kind}} {
     pub metadata: Metadata,

@@ -29,7 +29,7 @@ interface Status {
 /**
  * Somebody is greeted.
  * @apiVersion {{group}}/v1alpha1
- * @column Ready .status.conditions[?(@.type=="Ready")].status
+{{called}} * @column Ready .status.conditions[?(@.type=="Ready")].status
  * @column Text .status.text
  * @conditions
  */
