@@ -12,6 +12,9 @@ use crate::budget::{Budget, Exceeded};
 use crate::text;
 use crate::yaml::join;
 
+/// The most fields that are told; of others it is said how many there are.
+const TOLD: usize = 64;
+
 /// The longest quotation of a value, and of the names of fields, in bytes.
 const QUOTED: usize = 60;
 const NAMES: usize = 300;
@@ -52,15 +55,24 @@ impl Schema<'_> {
     /// assert_eq!(unfit[0].to_string(), "spec.size: found 12; expected at most 9");
     /// ```
     pub fn admit(&self, object: &mut Value, budget: &mut Budget) -> Result<Vec<Unfit>, Exceeded> {
-        let mut visit = Visit { unfit: Vec::new(), budget };
+        let mut visit = Visit { unfit: Vec::new(), most: TOLD, more: 0, budget };
         visit.settle(&self.root, object, "")?;
+        let unknown = visit.more;
         visit.fits(&self.root, object, "")?;
-        Ok(visit.unfit)
+        let Visit { mut unfit, more, .. } = visit;
+        if more > 0 {
+            unfit.push(Unfit { path: String::new(), why: format!("and {more} more"), unknown: more == unknown });
+        }
+        Ok(unfit)
     }
 }
 
 struct Visit<'b> {
     unfit: Vec<Unfit>,
+    /// So many are told.
+    most: usize,
+    /// How many others there are.
+    more: usize,
     budget: &'b mut Budget,
 }
 
@@ -104,7 +116,7 @@ impl Visit<'_> {
                 fields.get_mut(&name).map_or(Ok(()), |value| self.settle(node, value, &below))?;
             } else if !keeps_all(node) {
                 fields.remove(&name);
-                self.unfit.push(Unfit { path: below, why: lacks(known), unknown: true });
+                self.tell(&below, true, || lacks(known));
             }
         }
         Ok(())
@@ -127,10 +139,20 @@ fn lacks(known: &Map<String, Value>) -> String {
 // === what does not fit ===
 
 impl Visit<'_> {
-    fn wrong(&mut self, path: &str, found: &Value, expected: &str) {
-        let found = found.to_string();
-        let why = format!("found {}; expected {expected}", text::said_within(&found, QUOTED));
-        self.unfit.push(Unfit { path: path.to_owned(), why, unknown: false });
+    /// Tells of a field, which is not even put into words if many are told already.
+    fn tell(&mut self, path: &str, unknown: bool, why: impl FnOnce() -> String) {
+        if self.unfit.len() < self.most {
+            self.unfit.push(Unfit { path: path.to_owned(), why: why(), unknown });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn wrong(&mut self, path: &str, found: &Value, expected: impl FnOnce() -> String) {
+        self.tell(path, false, || {
+            let found = found.to_string();
+            format!("found {}; expected {}", text::said_within(&found, QUOTED), expected())
+        });
     }
 
     fn fits(&mut self, node: &Value, value: &Value, path: &str) -> Result<(), Exceeded> {
@@ -141,13 +163,16 @@ impl Visit<'_> {
         let either = if is(node, EITHER) { Some("whole number or text") } else { None };
         let kind = either.or_else(|| node.get("type").and_then(Value::as_str).map(named));
         if let Some(kind) = kind.filter(|kind| !is_a(kind, value)) {
-            self.wrong(path, value, &format!("a {kind}"));
+            self.wrong(path, value, || format!("a {kind}"));
             return Ok(());
         }
         let listed = node.get("enum").and_then(Value::as_array);
+        self.budget.step(u64::try_from(listed.map_or(0, Vec::len)).unwrap_or(u64::MAX))?;
         if let Some(all) = listed.filter(|all| !all.contains(value)) {
-            let all: Vec<_> = all.iter().map(ToString::to_string).collect();
-            self.wrong(path, value, &format!("one of {}", text::said_within(&all.join(", "), NAMES)));
+            self.wrong(path, value, || {
+                let all: Vec<_> = all.iter().map(ToString::to_string).collect();
+                format!("one of {}", text::said_within(&all.join(", "), NAMES))
+            });
         }
         match value {
             Value::Number(number) => self.number_fits(node, value, path, number.as_f64().unwrap_or_default()),
@@ -158,7 +183,7 @@ impl Visit<'_> {
                 if let Some(pattern) = pattern
                     && let Ok(false) = crate::cel::matches(text, pattern, self.budget)
                 {
-                    self.wrong(path, value, &format!("what matches {pattern}"));
+                    self.wrong(path, value, || format!("what matches {pattern}"));
                 }
             }
             Value::Array(items) => {
@@ -181,8 +206,7 @@ impl Visit<'_> {
     fn fields_fit(&mut self, node: &Value, fields: &Map<String, Value>, path: &str) -> Result<(), Exceeded> {
         let required = node.get("required").and_then(Value::as_array).into_iter().flatten();
         for name in required.filter_map(Value::as_str).filter(|name| !fields.contains_key(*name)) {
-            let why = format!("the field `{name}` is missing");
-            self.unfit.push(Unfit { path: path.to_owned(), why, unknown: false });
+            self.tell(path, false, || format!("the field `{name}` is missing"));
         }
         let known = node.get("properties").and_then(Value::as_object);
         let others = node.get("additionalProperties").filter(|others| others.is_object());
@@ -198,20 +222,20 @@ impl Visit<'_> {
         let bound = |name: &str| node.get(name).and_then(Value::as_f64);
         if let Some(least) = bound("minimum") {
             if is(node, "exclusiveMinimum") && number <= least {
-                self.wrong(path, value, &format!("more than {least}"));
+                self.wrong(path, value, || format!("more than {least}"));
             } else if number < least {
-                self.wrong(path, value, &format!("at least {least}"));
+                self.wrong(path, value, || format!("at least {least}"));
             }
         }
         if let Some(most) = bound("maximum") {
             if is(node, "exclusiveMaximum") && number >= most {
-                self.wrong(path, value, &format!("less than {most}"));
+                self.wrong(path, value, || format!("less than {most}"));
             } else if number > most {
-                self.wrong(path, value, &format!("at most {most}"));
+                self.wrong(path, value, || format!("at most {most}"));
             }
         }
         if let Some(unit) = bound("multipleOf").filter(|unit| *unit > 0.0 && (number / unit).fract() != 0.0) {
-            self.wrong(path, value, &format!("a multiple of {unit}"));
+            self.wrong(path, value, || format!("a multiple of {unit}"));
         }
     }
 
@@ -219,10 +243,10 @@ impl Visit<'_> {
         let [least, most, what] = names;
         let bound = |name: &str| node.get(name).and_then(Value::as_u64).and_then(|bound| usize::try_from(bound).ok());
         if let Some(least) = bound(least).filter(|least| count < *least) {
-            self.wrong(path, value, &format!("at least {least} {what}"));
+            self.wrong(path, value, || format!("at least {least} {what}"));
         }
         if let Some(most) = bound(most).filter(|most| count > *most) {
-            self.wrong(path, value, &format!("at most {most} {what}"));
+            self.wrong(path, value, || format!("at most {most} {what}"));
         }
     }
 
@@ -239,21 +263,21 @@ impl Visit<'_> {
             }
             let is_wrong = if name == "anyOf" { fitting == 0 } else { fitting != 1 };
             if !parts(name).is_empty() && is_wrong {
-                self.wrong(path, value, &format!("{expected} ({name})"));
+                self.wrong(path, value, || format!("{expected} ({name})"));
             }
         }
         if let Some(not) = node.get("not")
             && self.would_fit(not, value, path)?
         {
-            self.wrong(path, value, "something else (not)");
+            self.wrong(path, value, || "something else (not)".to_owned());
         }
         Ok(())
     }
 
     fn would_fit(&mut self, node: &Value, value: &Value, path: &str) -> Result<bool, Exceeded> {
-        let mut visit = Visit { unfit: Vec::new(), budget: self.budget };
+        let mut visit = Visit { unfit: Vec::new(), most: 0, more: 0, budget: self.budget };
         visit.fits(node, value, path)?;
-        Ok(visit.unfit.is_empty())
+        Ok(visit.more == 0)
     }
 }
 
@@ -381,6 +405,13 @@ mod tests {
             spec.as_object_mut().unwrap().extend(fine.as_object().unwrap().clone());
             assert_eq!(admitted(&spec).1, [""; 0], "{fine}");
         }
+    }
+
+    #[test]
+    fn of_many_fields_that_do_not_fit_some_are_told_and_the_others_counted() {
+        let spec: Map<_, _> = (0..1000).map(|n| (format!("f{n}"), Value::Null)).collect();
+        let (_, said) = admitted(&json!({ "lead": "ann", "labels": spec }));
+        assert_eq!((said.len(), said.last().map(String::as_str)), (TOLD + 1, Some("and 937 more")));
     }
 
     #[test]

@@ -20,6 +20,9 @@ use crate::cli::objects::{misread, objects, placed, text};
 use crate::controller::rehearsal::{MOST_RUNS, Played, Scene, Written, admit, held_by};
 use crate::plugin::CONTRACT;
 
+/// The most that is told of a file: each is looked up in it.
+const TOLD: usize = 64;
+
 /// The files that a case may have.
 pub(in crate::cli) const FILES: [&str; 3] = ["primary.yaml", "world.yaml", "expected.yaml"];
 
@@ -235,10 +238,13 @@ fn unfit<'a>(
     file: &Path,
     objects: impl Iterator<Item = (&'a Gvk, &'a Value)>,
 ) -> anyhow::Result<Vec<String>> {
-    let mut wrong = Vec::new();
+    let (mut wrong, text) = (Vec::new(), if file.exists() { text(file)? } else { String::new() });
     for (at, (kind, object)) in objects.enumerate() {
         for unfit in admit(definitions, kind, &mut object.clone())? {
-            let text = text(file)?;
+            if wrong.len() == TOLD {
+                wrong.push(format!("{}: and more", file.display()));
+                return Ok(wrong);
+            }
             let line = yaml::line_of(&text, at, &unfit.path);
             let hint = yaml::written_at(&text, at, &unfit.path).and_then(|written| misread(&written));
             let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
