@@ -36,7 +36,7 @@ pub async fn run(args: &Crd) -> anyhow::Result<ExitCode> {
         let code = if lines.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         (lines, code)
     } else {
-        let changed = write(&file, command, &made)?;
+        let changed = write(&file, command, &made)?.is_some();
         let what = if changed { "written" } else { "says already what the types say" };
         (vec![format!("{}: {what}", file.display())], ExitCode::SUCCESS)
     };
@@ -46,17 +46,17 @@ pub async fn run(args: &Crd) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Writes the file if the types have come to something else; returns its path then.
+/// Writes the file if the types have come to something else; returns its path then, and what it said otherwise, a line each.
 ///
 /// # Errors
 /// If the types come to no definition, or the file can't be read or written.
-pub(super) async fn written(project: &Project) -> anyhow::Result<Option<PathBuf>> {
+pub(super) async fn written(project: &Project) -> anyhow::Result<Option<(PathBuf, Vec<String>)>> {
     let Some(command) = &project.types else {
         return Ok(None);
     };
     let made = made(project, command).await?;
     let file = file(project, &made);
-    Ok(write(&file, command, &made)?.then_some(file))
+    Ok(write(&file, command, &made)?.map(|lost| (file, lost)))
 }
 
 /// Returns the definitions that the types come to.
@@ -91,13 +91,14 @@ pub(super) fn origin(command: &str) -> String {
 /// How files begin that were written here.
 const ORIGIN: &str = "# What the types of the source say";
 
-/// Writes the definitions unless the file has them; says whether it was written. What somebody else has written stays.
-fn write(file: &Path, command: &str, made: &[Value]) -> anyhow::Result<bool> {
+/// Writes the definitions unless the file has them; returns what it said otherwise if it was written. What somebody else has written stays.
+fn write(file: &Path, command: &str, made: &[Value]) -> anyhow::Result<Option<Vec<String>>> {
+    let mut lines = Vec::new();
     if file.exists() {
         let found = Found::read(file)?;
-        let lines = found.differences(made);
+        lines = found.differences(made);
         if lines.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let others = found.others(made);
         ensure!(
@@ -111,7 +112,7 @@ fn write(file: &Path, command: &str, made: &[Value]) -> anyhow::Result<bool> {
     let texts: Result<Vec<_>, _> = made.iter().map(serde_yaml::to_string).collect();
     let text = format!("{}\n{}", origin(command), texts?.join("---\n"));
     beside::write(file, text.as_bytes())?;
-    Ok(true)
+    Ok(Some(lines))
 }
 
 /// What a file with definitions has.
@@ -200,9 +201,9 @@ mod tests {
         let made = made(&project, "cat types.json").await.unwrap();
         let lines = Found::read(&path("crd.yaml")).unwrap().differences(&made);
         let expected = format!("{}: v1: spec.name: found maxLength 64; the types say 63", path("crd.yaml").display());
-        assert_eq!(lines, [expected]);
+        assert_eq!(lines, [expected], "it is told by whoever writes it, too");
         assert_eq!(crd(folder.path(), true).await.unwrap(), ExitCode::FAILURE);
-        assert_eq!(written(&project).await.unwrap(), Some(path("crd.yaml")));
+        assert_eq!(written(&project).await.unwrap(), Some((path("crd.yaml"), lines)));
         assert_eq!(written(&project).await.unwrap(), None);
     }
 

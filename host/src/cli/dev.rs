@@ -397,8 +397,9 @@ impl Author {
         }
         match crd::written(project).await {
             Ok(file) => {
-                if let Some(file) = file {
-                    self.say(&format_args!("{} has changed, as the types have", file.display()));
+                if let Some((file, lost)) = file {
+                    let what = format!("{} is written anew, as the types have it", file.display());
+                    self.say(&[vec![what], lost].concat().join("\n  "));
                     // It may not have been there before.
                     if !self.reads() {
                         return false;

@@ -83,7 +83,7 @@ const CHANGES: &str = r#"if [ -n "$FIELD" ]; then
   cp "$SOURCE" "$HOUR/good"
   mark
   sed -i "$FIELD" "$SOURCE"
-  told 'crd.yaml has changed, as the types have'
+  told 'crd.yaml is written anew, as the types have it'
   until_ok sh -c 'kubectl explain greeting.spec.loud | grep -q "Whether it is said loudly"'
   cp "$HOUR/good" "$SOURCE"
   until_ok capstan crd --check
