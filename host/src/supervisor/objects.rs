@@ -38,6 +38,9 @@ pub mod telling;
 /// Objects that change together are looked at together; those that come meanwhile, the next time.
 const QUIET: Duration = Duration::from_millis(50);
 
+/// How often it is looked at most rarely whether a namespace has been listed.
+const LOOK: Duration = Duration::from_secs(5);
+
 /// How long the first list is waited for before what there is besides is started.
 const FIRST: Duration = Duration::from_secs(5);
 
@@ -86,7 +89,8 @@ impl Objects {
     pub async fn listed(&mut self) {
         let listed = async {
             while !self.known.is_listed() || !matches!(self.known.next(Instant::now()), Turn::Nothing) {
-                if self.changed.changed().await.is_err() {
+                // Where a namespace has none, nobody tells that it has been listed.
+                if let Ok(Err(_)) = timeout(QUIET, self.changed.changed()).await {
                     break;
                 }
             }
@@ -125,7 +129,7 @@ impl Objects {
 
 /// Reads those that have changed, one after the other, for ever, and tells when one was read.
 async fn read(known: Arc<Known>, defaults: Arc<Defaults>, tell: watch::Sender<()>) {
-    let mut changed = tell.subscribe();
+    let (mut changed, mut pause) = (tell.subscribe(), QUIET);
     loop {
         changed.mark_unchanged();
         let rest = match known.next(Instant::now()) {
@@ -143,7 +147,15 @@ async fn read(known: Arc<Known>, defaults: Arc<Defaults>, tell: watch::Sender<()
                 Some(begun + FIRST)
             }
             Turn::Rest(until) => Some(until),
-            Turn::Nothing => None,
+            // Those of a namespace count once all have come, which nobody tells.
+            Turn::Nothing if !known.is_listed() => {
+                pause = LOOK.min(2 * pause);
+                Some(Instant::now() + pause)
+            }
+            Turn::Nothing => {
+                pause = QUIET;
+                None
+            }
         };
         let rested = async {
             match rest {
