@@ -131,6 +131,7 @@ impl Loader for FromFolder {
                 return Err(Refusal::new(step, "it is of no use"));
             }
             stage.note(format!("component {} is loaded", before.component));
+            stage.loaded();
             let digest = before.component.to_string();
             // One whose operator's account has lost a right goes on without what it can't read any more.
             let goes_on = setup.hurry == Some(OnStartError::GoOn) || setup.account;

@@ -35,6 +35,9 @@ pub(crate) struct Stage {
     state: Mutex<State>,
 }
 
+/// How long after a component was loaded a run may be the first of it that fails: those that are put off meanwhile follow.
+const SWAP: Duration = Duration::from_secs(60);
+
 struct State {
     /// The sources of how long requests take, one per path, as the order of requests is not always the same.
     ways: BTreeMap<String, Chance>,
@@ -60,6 +63,8 @@ struct State {
     forgets: bool,
     /// True if runs may fail before the component sees anything of them.
     hides: bool,
+    /// When a component was loaded last that may have been put in force since: attempts are counted anew then.
+    loaded: Option<Instant>,
     /// What the daemon knows to have written since its start.
     written: Written,
     /// The primaries that have run since the last [`Stage::take_runs`].
@@ -171,6 +176,7 @@ impl Stage {
                 runs: BTreeMap::new(),
                 met: BTreeSet::new(),
                 early: BTreeSet::new(),
+                loaded: None,
                 hushed: BTreeSet::new(),
             }),
         }
@@ -422,11 +428,16 @@ impl Stage {
         state.running.get(of)?.written.get(&object).cloned()
     }
 
+    /// Takes in that a component was loaded, which is put in force then.
+    pub(crate) fn loaded(&self) {
+        self.state.lock().loaded = Some(Instant::now());
+    }
+
     /// Takes in which primary a run is about. Returns what is wrong with what it was told of retries, as far as follows
     /// from the run before.
     pub(crate) fn is_about(&self, key: &Key, uid: &str) -> Option<String> {
         let mut state = self.state.lock();
-        let State { running, last, forgets, hides, early, .. } = &mut *state;
+        let State { running, last, forgets, hides, early, loaded, .. } = &mut *state;
         if *hides {
             return None;
         }
@@ -439,6 +450,7 @@ impl Stage {
             End::Succeeded if next => run.attempt.is_none(),
             // It was read before its event came, which begins it anew.
             End::Failed if run.attempt.is_none() && early.remove(uid) => true,
+            End::Failed if run.attempt.is_none() && loaded.is_some_and(|at| at.elapsed() < SWAP) => true,
             End::Failed if next && !*forgets => run.attempt.is_some() && (before..=before + 1).contains(&told),
             End::Succeeded | End::Failed | End::Unknown | End::Writes(_) => {
                 told <= before + run.number.saturating_sub(last.number)
