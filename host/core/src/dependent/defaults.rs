@@ -85,7 +85,7 @@ impl Storage {
     }
 }
 
-/// Returns a desired object with the defaults that follow from what it says elsewhere: limits of containers are made of one another (`SN-3`).
+/// Returns a desired object with the defaults that follow from what it says elsewhere: limits of containers are made of one another (`SN-4`).
 pub(super) fn completed(desired: &Value) -> Cow<'_, Value> {
     let is = |field: &str, value: &str| desired.get(field).is_some_and(|found| found == value);
     if !(is("apiVersion", "v1") && is("kind", "LimitRange")) {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_limits_of_containers_are_made_of_one_another() {
-        // SN-3
+        // SN-4
         let range = |limit: &Value| json!({ "apiVersion": "v1", "kind": "LimitRange", "spec": { "limits": [limit] } });
         for (limit, expected) in [
             (
