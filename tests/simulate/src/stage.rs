@@ -36,7 +36,7 @@ pub(crate) struct Stage {
 }
 
 /// How long after a component was loaded a run may be the first of it that fails: those that are put off meanwhile follow.
-const SWAP: Duration = Duration::from_secs(60);
+const SWAP: Duration = Duration::from_mins(1);
 
 struct State {
     /// The sources of how long requests take, one per path, as the order of requests is not always the same.
