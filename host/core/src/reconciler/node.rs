@@ -274,7 +274,8 @@ impl Visitor<'_> {
         };
         let now = now.map_err(|stopped| self.told_upon(basis, spec, stopped.told_of(spec)))?;
         tracing::debug!(dependent = %name, object = %desired.key(), ?operation, "dependent written");
-        if self.was_in_vain(actual, now.as_ref()) {
+        // Only what would count against others is looked at once more.
+        if self.has_matched((name, spec), desired.key(), wanted) && self.was_in_vain(actual, now.as_ref()) {
             let what = drift.what.unwrap_or_default();
             tracing::debug!(dependent = %name, object = %desired.key(), what, "the write has changed nothing: the API server makes it so");
         } else {
