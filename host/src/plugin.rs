@@ -80,8 +80,8 @@ struct Loaded {
     digest: String,
     /// Whether its machine code had been compiled before, and was kept.
     from_cache: bool,
-    /// Keeps its code in the cache.
-    _hold: code::Hold,
+    /// Keeps its code where others find it: in memory, and in the cache.
+    _mapped: Arc<code::Mapped>,
 }
 
 /// A loaded version of a component, as it is run, shown and replaced.

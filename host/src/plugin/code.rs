@@ -31,8 +31,8 @@ use super::engine::Engine;
 use super::room;
 use crate::folder::{Draft, Folder, Keep};
 use failure::{Attempt, Failure, Verdict};
-use mapped::in_memory;
-pub(super) use mapped::{Code, alone};
+pub(super) use mapped::{Code, Mapped, alone};
+use mapped::{Entry, in_memory};
 
 /// Bytes of compiled components kept on disk, where nobody says otherwise.
 const KEEP: u64 = 2 << 30;
@@ -65,7 +65,7 @@ struct Shared {
     /// Bytes that are kept there.
     keep: u64,
     /// What is mapped, by the names of entries.
-    in_use: Mutex<BTreeMap<String, Weak<()>>>,
+    in_use: Mutex<BTreeMap<String, Weak<Entry>>>,
     readers: Semaphore,
     /// Places of readers for those that have waited for too long.
     spare: Semaphore,
@@ -91,12 +91,6 @@ pub struct Budget {
     pub cpu: Duration,
     /// Time by the clock. On a busy machine, others are at work meanwhile.
     pub clock: Duration,
-}
-
-/// Keeps an entry of the cache from being removed, as long as it is in use.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hold {
-    _entry: Option<Arc<()>>,
 }
 
 /// Counts somebody in who is to be in place before anything is compiled, until it is given up.
@@ -233,7 +227,7 @@ impl CodeCache {
         let folder = self.shared.folder.as_ref()?;
         let name = name(engine, digest);
         // First, so that it is not removed in between.
-        let hold = self.shared.hold(&name);
+        let entry = self.shared.hold(&name);
         let file = match folder.get(&name) {
             Ok(file) => file?,
             Err(error) => {
@@ -241,7 +235,7 @@ impl CodeCache {
                 return None;
             }
         };
-        match Code::mapped(engine, &file, true, hold) {
+        match Code::mapped(engine, &file, true, Some(entry)) {
             Ok(code) => Some(code),
             Err(error) => {
                 warn!(file = name, error = %format_args!("{error:#}"), "compiled code can't be used; compiling again");
@@ -346,7 +340,7 @@ impl CodeCache {
         let out = file.try_clone().map_err(unable)?;
         compiler::compile(command, &limits, wasm, out).await?;
         let engine = engine.clone();
-        let mapped = aside(1, move || Code::mapped(&engine, &file, false, Hold::default()));
+        let mapped = aside(1, move || Code::mapped(&engine, &file, false, None));
         used(mapped.await)
     }
 
@@ -354,8 +348,8 @@ impl CodeCache {
     async fn kept(&self, engine: &Engine, draft: Draft, digest: &str) -> Result<Code, compiler::Error> {
         let (engine, name, shared) = (engine.clone(), name(engine, digest), Arc::clone(&self.shared));
         let kept = aside(1, move || {
-            let hold = shared.hold(&name);
-            let code = Code::mapped(&engine, draft.file(), false, hold)?;
+            let entry = shared.hold(&name);
+            let code = Code::mapped(&engine, draft.file(), false, Some(entry))?;
             if let Err(error) = draft.keep(&name) {
                 warn!(%error, "compiled code can't be kept");
             }
@@ -371,7 +365,7 @@ impl CodeCache {
             let code = engine.wasm().precompile_component(&wasm);
             let code = code.map_err(|error| Error::Invalid(format!("{error:#}")))?;
             let name = name(&engine, &digest);
-            let hold = shared.hold(&name);
+            let entry = shared.hold(&name);
             if let Err(error) = shared.keep(&name, &code) {
                 warn!(%error, "compiled code can't be kept");
             }
@@ -379,7 +373,7 @@ impl CodeCache {
             // From the file if it is there: that takes less memory.
             if let Some(folder) = &shared.folder
                 && let Ok(Some(file)) = folder.get(&name)
-                && let Ok(code) = Code::mapped(&engine, &file, false, hold)
+                && let Ok(code) = Code::mapped(&engine, &file, false, Some(entry))
             {
                 return Ok(code);
             }
@@ -447,16 +441,15 @@ impl Budget {
 
 impl Shared {
     /// Keeps an entry from being removed, from now on.
-    fn hold(&self, name: &str) -> Hold {
+    fn hold(&self, name: &str) -> Arc<Entry> {
         let mut in_use = self.in_use.lock();
         in_use.retain(|_, hold| hold.strong_count() > 0);
         let known = in_use.get(name).and_then(Weak::upgrade);
-        let entry = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let entry = Arc::default();
             in_use.insert(name.to_owned(), Arc::downgrade(&entry));
             entry
-        });
-        Hold { _entry: Some(entry) }
+        })
     }
 
     fn keep(&self, name: &str, code: &[u8]) -> io::Result<()> {
@@ -548,6 +541,28 @@ mod tests {
         File::create(code.join(name(20))).unwrap().set_len(1000).unwrap();
         cache.shared.prune();
         assert_eq!(left(), (5..20).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn code_is_in_memory_once_for_each_engine_as_long_as_somebody_runs_it() {
+        // A component with nothing in it.
+        const WASM: &[u8] = b"\0asm\x0d\0\x01\0";
+        let dir = tempfile::tempdir().unwrap();
+        let cache = CodeCache::at(&dir.path().join("code"));
+        let pool = crate::plugin::engine::Pool { instances: 4 };
+        let (engine, other) = (Engine::new(pool).unwrap(), Engine::new(pool).unwrap());
+        let digest = digest(WASM);
+        let turn = cache.turn(&Arc::from("team")).await;
+        let first = cache.compile(&turn, &engine, WASM.to_vec(), &digest).await.unwrap();
+        let recalled = |engine| cache.recall(engine, &digest).unwrap();
+        assert!(Arc::ptr_eq(&first.mapped, &recalled(&engine).mapped));
+        let elsewhere = recalled(&other);
+        assert!(!Arc::ptr_eq(&first.mapped, &elsewhere.mapped));
+        assert!(Arc::ptr_eq(&elsewhere.mapped, &recalled(&other).mapped));
+        let gone = Arc::downgrade(&first.mapped);
+        drop(first);
+        assert!(gone.upgrade().is_none(), "another engine does not keep it");
+        assert!(recalled(&engine).kept);
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ impl Plugin {
         let path = wasm.name();
         let begun = Instant::now();
         let ready = compiled(engine, cache, (&tenant::team(&operator.name), wasm)).await?;
-        if let Some(reason) = &ready.code.unfit {
+        if let Some((_, reason)) = &ready.code.mapped.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
         let facts = Facts::of(operator, name, plugin, engine);
@@ -133,8 +133,8 @@ fn linked(
     path: &Path,
     Facts { name, network, .. }: &Facts,
 ) -> Result<(InstancePre<State>, Indices), Error> {
-    let Code { engine, component, .. } = &ready.code;
-    let (pre, exports) = found(engine.wasm(), component, path, network)?;
+    let Code { engine, mapped, .. } = &ready.code;
+    let (pre, exports) = found(engine.wasm(), &mapped.component, path, network)?;
     let found = interfaces(&exports);
     let missing: Vec<_> = needs(operator, name).into_iter().filter(|need| !found.contains(&need.interface)).collect();
     if !missing.is_empty() {
@@ -224,7 +224,7 @@ impl Loaded {
             facts,
             digest,
             from_cache: code.kept,
-            _hold: code.hold,
+            _mapped: code.mapped,
         })
     }
 

@@ -2,38 +2,65 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use wasmtime::component::Component;
 
-use super::Hold;
 use crate::plugin::bindings::{load_compiled, map_compiled, path_to};
 use crate::plugin::engine::{Engine, Pool, pooled, unfit, unpooled};
 
-/// A compiled component.
+/// A compiled component, for one plugin.
 pub(in crate::plugin) struct Code {
-    pub(in crate::plugin) component: Component,
+    /// Shared with all plugins that run the same code in the same engine.
+    pub(in crate::plugin) mapped: Arc<Mapped>,
     /// Where it runs: the engine that was asked for, or the one beside it.
     pub(in crate::plugin) engine: Engine,
-    /// Why it does not fit the pool, if it does not.
-    pub(in crate::plugin) unfit: Option<String>,
     /// Whether it was compiled before.
     pub(in crate::plugin) kept: bool,
     /// Where it was mapped from, if it was.
     file: Option<File>,
-    /// Keeps its entry from being removed.
-    pub(in crate::plugin) hold: Hold,
+}
+
+/// A compiled component in memory. Keeps its entry of the cache from being removed.
+pub(in crate::plugin) struct Mapped {
+    pub(in crate::plugin) component: Component,
+    /// Which was asked for.
+    wasm: wasmtime::Engine,
+    /// The engine in whose stead it runs there, and why, if it does not fit the pool.
+    pub(in crate::plugin) unfit: Option<(Engine, String)>,
+    entry: Option<Arc<Entry>>,
+}
+
+/// An entry of the cache that is in use, and what is mapped of it: once for each engine.
+#[derive(Default)]
+pub(super) struct Entry(Mutex<Vec<Weak<Mapped>>>);
+
+impl Entry {
+    fn find(&self, engine: &Engine) -> Option<Arc<Mapped>> {
+        let mut known = self.0.lock();
+        known.retain(|mapped| mapped.strong_count() > 0);
+        known.iter().filter_map(Weak::upgrade).find(|mapped| wasmtime::Engine::same(&mapped.wasm, engine.wasm()))
+    }
 }
 
 impl Code {
     /// Maps code out of a file whose content is ours, for the engine's pool, or if it does not fit there, for the engine
-    /// beside it. Where files can't be mapped as code, it is copied.
-    pub(super) fn mapped(engine: &Engine, file: &File, kept: bool, hold: Hold) -> wasmtime::Result<Self> {
-        let code = match Self::fitting(engine, |engine| map_compiled(engine, file)) {
-            Err(_) => Self::copied(engine, &whole(file)?)?,
-            Ok(code) => code,
-        };
-        let file = file.try_clone().ok();
-        Ok(Self { kept, file, hold, ..code })
+    /// beside it. Where files can't be mapped as code, it is copied. What others run is used with them.
+    pub(super) fn mapped(
+        engine: &Engine,
+        file: &File,
+        kept: bool,
+        entry: Option<Arc<Entry>>,
+    ) -> wasmtime::Result<Self> {
+        let known = entry.as_ref().and_then(|entry| entry.find(engine));
+        let mapped = known.map_or_else(|| Mapped::of_file(engine, file, entry), Ok)?;
+        Ok(Self { file: file.try_clone().ok(), kept, ..Self::of(engine, mapped) })
+    }
+
+    fn of(engine: &Engine, mapped: Arc<Mapped>) -> Self {
+        let engine = mapped.unfit.as_ref().map_or(engine, |(apart, _)| apart).clone();
+        Self { mapped, engine, kept: false, file: None }
     }
 
     /// Returns a file with the code for another process: one that can be read, and nothing else.
@@ -42,27 +69,42 @@ impl Code {
             return File::open(path_to(file));
         }
         let mut file = in_memory()?;
-        file.write_all(&self.component.serialize().map_err(io::Error::other)?)?;
+        file.write_all(&self.mapped.component.serialize().map_err(io::Error::other)?)?;
         File::open(path_to(&file))
     }
 
     /// Takes code out of memory, in the same way.
     pub(super) fn copied(engine: &Engine, code: &[u8]) -> wasmtime::Result<Self> {
-        Self::fitting(engine, |engine| load_compiled(engine, code))
+        let mapped = Mapped::fitting(engine, |wasm| load_compiled(wasm, code))?;
+        Ok(Self::of(engine, Arc::new(mapped)))
+    }
+}
+
+impl Mapped {
+    fn of_file(engine: &Engine, file: &File, entry: Option<Arc<Entry>>) -> wasmtime::Result<Arc<Self>> {
+        let mapped = Self::fitting(engine, |wasm| map_compiled(wasm, file)).or_else(|_| {
+            let code = whole(file)?;
+            Self::fitting(engine, |wasm| load_compiled(wasm, &code))
+        })?;
+        let mapped = Arc::new(Self { entry, ..mapped });
+        if let Some(entry) = &mapped.entry {
+            entry.0.lock().push(Arc::downgrade(&mapped));
+        }
+        Ok(mapped)
     }
 
     fn fitting(
         engine: &Engine,
         load: impl Fn(&wasmtime::Engine) -> wasmtime::Result<Component>,
     ) -> wasmtime::Result<Self> {
-        let (component, engine, unfit) = match load(engine.wasm()) {
+        let (component, unfit) = match load(engine.wasm()) {
             Err(error) if unfit(&error) => {
                 let apart = engine.apart()?;
-                (load(apart.wasm())?, apart, Some(format!("{error:#}")))
+                (load(apart.wasm())?, Some((apart, format!("{error:#}"))))
             }
-            done => (done?, engine.clone(), None),
+            done => (done?, None),
         };
-        Ok(Self { component, engine, unfit, kept: false, file: None, hold: Hold::default() })
+        Ok(Self { component, wasm: engine.wasm().clone(), unfit, entry: None })
     }
 }
 
