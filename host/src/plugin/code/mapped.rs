@@ -25,9 +25,9 @@ pub(in crate::plugin) struct Code {
 /// A compiled component in memory. Keeps its entry of the cache from being removed.
 pub(in crate::plugin) struct Mapped {
     pub(in crate::plugin) component: Component,
-    /// Which was asked for.
+    /// The engine that was asked for.
     wasm: wasmtime::Engine,
-    /// The engine in whose stead it runs there, and why, if it does not fit the pool.
+    /// Where it runs instead, and why, if it does not fit that engine's pool.
     pub(in crate::plugin) unfit: Option<(Engine, String)>,
     entry: Option<Arc<Entry>>,
 }
@@ -37,6 +37,7 @@ pub(in crate::plugin) struct Mapped {
 pub(super) struct Entry(Mutex<Vec<Weak<Mapped>>>);
 
 impl Entry {
+    /// Returns what is mapped of it for this engine, if somebody runs that.
     fn find(&self, engine: &Engine) -> Option<Arc<Mapped>> {
         let mut known = self.0.lock();
         known.retain(|mapped| mapped.strong_count() > 0);
