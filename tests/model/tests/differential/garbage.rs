@@ -22,6 +22,9 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 /// An object as its owners and dependents see it: its name, finalizers and owners, and whether it is being deleted.
+///
+/// An object that is being deleted has only the owners that are still there: those that are gone are taken from it if
+/// the garbage collector looks at it while another is there, and left if the last has gone by then, and it looks when it likes.
 type Left = Vec<(String, Value)>;
 
 /// Returns the first difference of a graph.
@@ -102,16 +105,19 @@ impl Drawn {
 async fn left(side: &Side, path: &str) -> Left {
     let list = side.send("GET", path, "", &Value::Null).await.body;
     let items = list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]);
-    let own = items.filter(|metadata| metadata["name"].as_str().is_some_and(|name| OBJECTS.contains(&name)));
+    let items: Vec<&Value> =
+        items.filter(|metadata| metadata["name"].as_str().is_some_and(|name| OBJECTS.contains(&name))).collect();
     let part = |metadata: &Value| {
-        let owners = metadata["ownerReferences"].as_array().into_iter().flatten().map(|owner| owner["name"].clone());
+        let deleting = metadata["deletionTimestamp"].is_string();
+        let counts = |owner: &&Value| !deleting || items.iter().any(|item| item["uid"] == owner["uid"]);
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten().filter(counts);
         json!({
-            "owners": owners.collect::<Vec<Value>>(),
+            "owners": owners.map(|owner| owner["name"].clone()).collect::<Vec<Value>>(),
             "finalizers": metadata["finalizers"],
-            "deleting": metadata["deletionTimestamp"].is_string(),
+            "deleting": deleting,
         })
     };
-    own.map(|metadata| (metadata["name"].as_str().unwrap().to_owned(), part(metadata))).collect()
+    items.iter().map(|metadata| (metadata["name"].as_str().unwrap().to_owned(), part(metadata))).collect()
 }
 
 /// Waits until the garbage collector has seen all that is there and has left what is expected, and returns what it has left.
