@@ -38,7 +38,17 @@ pub struct Holding {
 
 /// Those who share something that takes memory, such as a cache: who has many of these has no more by right than who has one.
 #[derive(Clone, Debug, Default)]
-pub struct Owners(Arc<Mutex<BTreeMap<Arc<str>, usize>>>);
+pub struct Owners(Arc<Mutex<Shares>>);
+
+#[derive(Debug, Default)]
+struct Shares {
+    /// How many each of them has.
+    of: BTreeMap<Arc<str>, usize>,
+    /// How often others have come.
+    word: u64,
+    /// The pool that it takes memory from, and the account there.
+    account: Option<(Room, Arc<str>)>,
+}
 
 /// So much any holding may have beyond the pool, in bytes, and an eighth of what it has.
 const EXCESS: u64 = 64 << 10;
@@ -84,31 +94,47 @@ pub enum Error {
 impl Owners {
     /// Returns all of them.
     pub fn all(&self) -> Vec<Arc<str>> {
-        self.0.lock().keys().cloned().collect()
+        self.0.lock().of.keys().cloned().collect()
     }
 
     /// Whether this is one of them.
     pub fn has(&self, owner: &Arc<str>) -> bool {
-        self.0.lock().contains_key(owner)
+        self.0.lock().of.contains_key(owner)
     }
 
     /// Adds one share of somebody. Returns false if it has others.
     pub fn add(&self, owner: &Arc<str>) -> bool {
-        let mut owners = self.0.lock();
-        let shares = owners.entry(Arc::clone(owner)).or_default();
+        let mut all = self.0.lock();
+        let shares = all.of.entry(Arc::clone(owner)).or_default();
         *shares += 1;
-        *shares == 1
+        let is_new = *shares == 1;
+        all.word += u64::from(is_new);
+        is_new
     }
 
-    /// Takes one share of somebody away. Returns true if it has no other.
+    /// Takes one share of somebody away. Returns true if it has no other: what is held counts for the others then.
     pub fn remove(&self, owner: &Arc<str>) -> bool {
-        let mut owners = self.0.lock();
-        let before = owners.len();
-        owners.retain(|known, shares| {
-            *shares -= usize::from(known == owner);
-            *shares > 0
-        });
-        owners.len() < before
+        let account = {
+            let mut all = self.0.lock();
+            let Some(shares) = all.of.get_mut(owner) else {
+                return false;
+            };
+            *shares -= 1;
+            if *shares > 0 {
+                return false;
+            }
+            all.of.remove(owner);
+            all.account.clone()
+        };
+        if let Some((room, name)) = account {
+            room.0.lock().leaves(&name, self.id(), owner);
+        }
+        true
+    }
+
+    /// Returns what tells them from the owners of something else.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 }
 
@@ -134,7 +160,8 @@ impl Room {
     fn state(&self, plugin: &Arc<str>, owners: Option<&Owners>) -> MutexGuard<'_, State<Tell>> {
         let mut state = self.0.lock();
         if let Some(owners) = owners {
-            state.belongs(plugin, owners.0.lock().keys());
+            let all = owners.0.lock();
+            state.belongs(plugin, (owners.id(), all.word), all.of.keys());
         }
         state
     }
@@ -161,9 +188,10 @@ impl fmt::Debug for Room {
 // === impl Holding ===
 
 impl Holding {
-    /// Returns this one, empty, as that of something which is not its own.
+    /// Returns this one, empty, as that of something which is not its own. Owners have one holding of this kind.
     #[must_use]
     pub fn of(mut self, owners: &Owners) -> Self {
+        owners.0.lock().account = Some((self.room.clone(), Arc::clone(&self.plugin)));
         self.owners = Some(owners.clone());
         self
     }
@@ -355,6 +383,24 @@ mod tests {
         things.grow_anyway(5);
         things.shrink(6);
         assert!(things.try_grow(1) && !things.try_grow(1));
+    }
+
+    #[test]
+    fn those_who_have_left_what_stays_lessen_nobodys_share() {
+        let room = Room::new(1000);
+        let owners = Owners::default();
+        owners.add(&"stays".into());
+        let mut cache = room.holding(&"common".into()).of(&owners);
+        for number in 0..1000 {
+            let guest = format!("guest {number}").into();
+            assert!(owners.add(&guest) && !owners.add(&guest));
+            assert!(number > 99 || cache.try_grow(1));
+            assert!(!owners.remove(&guest) && owners.remove(&guest) && !owners.remove(&guest));
+        }
+        let mut hog = room.holding(&"hog".into());
+        while hog.try_grow(1) {}
+        let mut other = room.holding(&"other".into());
+        assert!(other.try_grow(100) && other.try_grow(25), "its share is a quarter, as far as an eighth stays free");
     }
 
     #[tokio::test(start_paused = true)]

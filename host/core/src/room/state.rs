@@ -1,7 +1,7 @@
 //! Decides which plugin gets memory: each up to its share, and more while enough is left for plugins below their
 //! share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The memory that is given away, and the waiters. `W` wakes a waiter that has got memory, and returns false if it no
@@ -39,8 +39,10 @@ struct Plugin<W> {
     /// What of that lasts longer than calls.
     lasting: u64,
     waiting: VecDeque<Waiting<W>>,
-    /// Whose it is; several, if they share it.
-    owners: Vec<Arc<str>>,
+    /// Whose it is; several, if they share it. Each with those who say so.
+    owners: Vec<(Arc<str>, BTreeSet<usize>)>,
+    /// Who has said whose it is, and which of their words was the last.
+    said: BTreeMap<usize, u64>,
     /// Whose first request beyond its share this was, and its bytes.
     first: Option<(Arc<str>, u64)>,
 }
@@ -54,7 +56,7 @@ struct Waiting<W> {
 
 impl<W> Default for Plugin<W> {
     fn default() -> Self {
-        Self { held: 0, lasting: 0, waiting: VecDeque::new(), owners: Vec::new(), first: None }
+        Self { held: 0, lasting: 0, waiting: VecDeque::new(), owners: Vec::new(), said: BTreeMap::new(), first: None }
     }
 }
 
@@ -64,21 +66,69 @@ impl<W: FnOnce() -> bool> State<W> {
         Self { total, given: 0, lasting: 0, plugins, owners, number: 0 }
     }
 
-    /// Takes in whose a plugin is. One of which nobody says that is its own.
-    pub(super) fn belongs<'a>(&mut self, name: &Arc<str>, owners: impl IntoIterator<Item = &'a Arc<str>>) {
+    /// Takes in whose a plugin is, as somebody says for whom this is the so manieth word; who was named before stays until [`State::leaves`].
+    /// One of which nobody says that is its own.
+    pub(super) fn belongs<'a>(
+        &mut self,
+        name: &Arc<str>,
+        (by, word): (usize, u64),
+        owners: impl IntoIterator<Item = &'a Arc<str>>,
+    ) {
         let plugin = self.plugins.entry(Arc::clone(name)).or_default();
-        // None leaves before the plugin is gone.
-        for owner in owners {
-            if !plugin.owners.contains(owner) {
-                if let [only] = plugin.owners.as_slice()
-                    && let Some(only) = self.owners.get_mut(only)
-                {
-                    only.alone = only.alone.saturating_sub(plugin.held);
-                }
-                plugin.owners.push(Arc::clone(owner));
-                self.owners.entry(Arc::clone(owner)).or_default().plugins += 1;
-            }
+        if plugin.said.insert(by, word) == Some(word) {
+            return;
         }
+        for owner in owners {
+            if let Some((_, says)) = plugin.owners.iter_mut().find(|(known, _)| known == owner) {
+                says.insert(by);
+                continue;
+            }
+            let new = self.owners.entry(Arc::clone(owner)).or_default();
+            new.plugins += 1;
+            if plugin.owners.is_empty() {
+                new.held += plugin.held;
+                new.alone += plugin.held;
+            }
+            if let [(only, _)] = plugin.owners.as_slice()
+                && let Some(only) = self.owners.get_mut(only)
+            {
+                only.alone = only.alone.saturating_sub(plugin.held);
+            }
+            plugin.owners.push((Arc::clone(owner), BTreeSet::from([by])));
+        }
+    }
+
+    /// Takes in that somebody no more says of an owner that a plugin is its own. What the plugin holds counts for those who stay.
+    pub(super) fn leaves(&mut self, name: &Arc<str>, by: usize, owner: &Arc<str>) {
+        let Self { plugins, owners, .. } = self;
+        let Some(plugin) = plugins.get_mut(name) else {
+            return;
+        };
+        let Some(at) = plugin.owners.iter().position(|(known, _)| known == owner) else {
+            return;
+        };
+        let others_say = plugin.owners.get_mut(at).is_some_and(|(_, says)| {
+            says.remove(&by);
+            !says.is_empty()
+        });
+        if others_say {
+            return;
+        }
+        let was_alone = plugin.owners.len() == 1;
+        plugin.owners.remove(at);
+        let first = plugin.first.take_if(|(who, _)| who == owner).map_or(0, |(_, bytes)| bytes);
+        if let Some(gone) = owners.get_mut(owner) {
+            gone.plugins = gone.plugins.saturating_sub(1);
+            gone.firsts = gone.firsts.saturating_sub(first);
+            gone.held = gone.held.saturating_sub(if at == 0 { plugin.held } else { 0 });
+            gone.alone = gone.alone.saturating_sub(if was_alone { plugin.held } else { 0 });
+        }
+        if let Some(next) = plugin.owners.first().and_then(|(next, _)| owners.get_mut(next)) {
+            next.held += if at == 0 { plugin.held } else { 0 };
+            next.alone += if plugin.owners.len() == 1 { plugin.held } else { 0 };
+        }
+        owners.retain(|_, owner| owner.plugins > 0);
+        self.serve();
     }
 
     pub(super) fn total(&self) -> u64 {
@@ -145,7 +195,7 @@ impl<W: FnOnce() -> bool> State<W> {
         let plugin = self.plugin(name);
         let back = bytes.min(plugin.held);
         plugin.held -= back;
-        let (owner, alone) = (plugin.owners.first().cloned(), plugin.owners.len() == 1);
+        let (owner, alone) = (plugin.owners.first().map(|(owner, _)| Arc::clone(owner)), plugin.owners.len() == 1);
         if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             owner.held = owner.held.saturating_sub(back);
             owner.alone = owner.alone.saturating_sub(if alone { back } else { 0 });
@@ -165,7 +215,7 @@ impl<W: FnOnce() -> bool> State<W> {
             {
                 owner.firsts = owner.firsts.saturating_sub(bytes);
             }
-            for owner in plugin.owners.iter().filter(|_| !stays) {
+            for (owner, _) in plugin.owners.iter().filter(|_| !stays) {
                 if let Some(owner) = owners.get_mut(owner) {
                     owner.plugins = owner.plugins.saturating_sub(1);
                 }
@@ -195,7 +245,7 @@ impl<W: FnOnce() -> bool> State<W> {
 
     fn owners_of(&self, name: &Arc<str>) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
         let owners = self.plugins.get(name).map(|plugin| &plugin.owners);
-        owners.into_iter().flatten().filter_map(|owner| self.owners.get_key_value(owner))
+        owners.into_iter().flatten().filter_map(|(owner, _)| self.owners.get_key_value(owner))
     }
 
     /// Whether an owner of a plugin has no more than its share with `bytes` more.
@@ -284,7 +334,7 @@ impl<W: FnOnce() -> bool> State<W> {
         self.given += bytes;
         let plugin = self.plugin(name);
         plugin.held += bytes;
-        let (owner, alone) = (plugin.owners.first().cloned(), plugin.owners.len() == 1);
+        let (owner, alone) = (plugin.owners.first().map(|(owner, _)| Arc::clone(owner)), plugin.owners.len() == 1);
         if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             owner.held = owner.held.saturating_add(bytes);
             owner.alone = owner.alone.saturating_add(if alone { bytes } else { 0 });
@@ -293,7 +343,7 @@ impl<W: FnOnce() -> bool> State<W> {
 
     fn plugin(&mut self, name: &Arc<str>) -> &mut Plugin<W> {
         if !self.plugins.contains_key(name) {
-            self.belongs(name, [name]);
+            self.belongs(name, (0, 0), [name]);
         }
         self.plugins.entry(Arc::clone(name)).or_default()
     }
@@ -341,11 +391,11 @@ mod tests {
     fn what_another_one_holds_of_what_both_have_takes_no_share_away() {
         let mut state = State::<fn() -> bool>::new(1000);
         let (a, b, common, own) = (name("a"), name("b"), name("common"), name("own"));
-        state.belongs(&common, &[Arc::clone(&a), Arc::clone(&b)]);
-        state.belongs(&own, &[Arc::clone(&a)]);
+        state.belongs(&common, (1, 0), &[Arc::clone(&a), Arc::clone(&b)]);
+        state.belongs(&own, (1, 0), &[Arc::clone(&a)]);
         assert!(state.take(&own, 10) && state.take(&common, 600));
         let others = name("others");
-        state.belongs(&others, &[b]);
+        state.belongs(&others, (1, 0), &[b]);
         assert!(state.take(&others, 140));
         // It has its share of what is left, though all of what is common counts for it.
         assert!(state.take(&own, 90));
@@ -358,7 +408,7 @@ mod tests {
         let mut state = State::<fn() -> bool>::new(64_000);
         let mut first = |owner: &str, number: usize, bytes: u64| {
             let (account, owner) = (name(&format!("{owner} {number}")), name(owner));
-            state.belongs(&account, &[owner]);
+            state.belongs(&account, (1, 0), &[owner]);
             state.take(&account, bytes)
         };
         let got = (0..500).filter(|number| first("hog", *number, 950)).count();
@@ -375,7 +425,7 @@ mod tests {
             let mut got = 0;
             for number in 0..accounts {
                 let account = name(&format!("{owner} {number}"));
-                state.belongs(&account, &[name(owner)]);
+                state.belongs(&account, (1, 0), &[name(owner)]);
                 while state.take(&account, 10) {
                     got += 10;
                 }
@@ -389,14 +439,44 @@ mod tests {
     }
 
     #[test]
+    fn who_leaves_what_several_share_takes_nothing_along() {
+        let mut state = State::<fn() -> bool>::new(1000);
+        let (a, b, common) = (name("a"), name("b"), name("common"));
+        let [first, second] = [1, 2];
+        state.belongs(&common, (first, 0), [&a]);
+        assert!(state.take(&common, 100));
+        state.belongs(&common, (second, 0), [&a, &b]);
+        let of = |state: &State<fn() -> bool>, who: &Arc<str>| {
+            state.owners.get(who).map(|owner| (owner.plugins, owner.held, owner.alone))
+        };
+        assert_eq!((of(&state, &a), of(&state, &b)), (Some((1, 100, 0)), Some((1, 0, 0))));
+        state.leaves(&common, first, &a);
+        assert_eq!(of(&state, &a), Some((1, 100, 0)), "the second says so, too");
+        state.leaves(&common, second, &a);
+        assert_eq!((of(&state, &a), of(&state, &b)), (None, Some((1, 100, 100))));
+        state.leaves(&common, second, &b);
+        assert_eq!(of(&state, &b), None);
+        state.belongs(&common, (second, 1), [&b]);
+        assert_eq!(of(&state, &b), Some((1, 100, 100)), "what it holds counts for who comes");
+        for number in 0..1000 {
+            let guest = name(&format!("guest {number}"));
+            state.belongs(&common, (second, 2 + number), [&b, &guest]);
+            state.leaves(&common, second, &guest);
+        }
+        assert_eq!((state.each(), state.owners.len()), (250, 1), "nobody has less for those who are gone");
+        state.give_back(&common, 100);
+        assert_eq!((state.plugins.len(), state.owners.len(), state.given), (0, 0, 0));
+    }
+
+    #[test]
     fn what_several_share_has_the_share_of_who_has_least() {
         let mut state = State::<fn() -> bool>::new(64_000);
         for number in 0..100 {
-            state.belongs(&name(&format!("hog {number}")), &[name("hog")]);
+            state.belongs(&name(&format!("hog {number}")), (1, 0), &[name("hog")]);
         }
         let common = name("hog 0");
         assert_eq!(state.share(&common), 160);
-        state.belongs(&common, &[name("other")]);
+        state.belongs(&common, (2, 0), &[name("other")]);
         assert_eq!(state.share(&common), 16_000);
         assert!(state.take(&common, 10));
         state.give_back(&common, 10);
