@@ -170,6 +170,9 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
         [.., "serviceAccountToken", "expirationSeconds"] => found == 3600,
         [.., "ports", "protocol"] => found == "TCP",
         ["ports", "name"] => found == "",
+        // Of claims, and of their templates.
+        [.., "devices", "requests", "exactly" | "firstAvailable", "allocationMode"] => found == "ExactCount",
+        [.., "devices", "requests", "exactly" | "firstAvailable", "count"] => found == 1,
         ["endpoints", "conditions"] => found.as_object().is_some_and(Map::is_empty),
         ["roleRef" | "subjects", "apiGroup"] => found == "rbac.authorization.k8s.io",
         ["webhooks", "rules", "scope"]
@@ -188,12 +191,14 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
 fn quantity_at(path: &[Step<'_>]) -> bool {
     match *names(path) {
         [.., "target", "value"] | [.., "resourceFieldRef", "divisor"] => true,
+        // CSIStorageCapacity
+        ["capacity" | "maximumVolumeSize"] => true,
         // LimitRange
         ["spec", "limits", limit, _] => {
             matches!(limit, "default" | "defaultRequest" | "min" | "max" | "maxLimitRequestRatio")
         }
         [.., parent, name] => {
-            matches!(parent, "requests" | "limits" | "hard" | "overhead" | "capacity")
+            matches!(parent, "requests" | "limits" | "hard" | "overhead" | "podFixed" | "capacity")
                 || matches!(name, "sizeLimit" | "averageValue")
         }
         _ => false,
@@ -332,6 +337,27 @@ mod tests {
             (json!(true), json!("1"), None),
         ] {
             assert_eq!(same_quantity(&one, &other), same, "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn what_the_api_server_writes_otherwise_is_no_difference() {
+        // SN-2, SSA-5
+        let excused = |path: &[&str], found: Value, wanted: Option<Value>| {
+            let path: Vec<_> = path.iter().map(|name| Step::Key(name)).collect();
+            let (found, wanted) = (Some(&found), wanted.as_ref());
+            let difference = Difference { path: &path, extent: Extent::Within, found, wanted };
+            excused(Kind { name: "Kind", storage: Storage::Struct }, &difference)
+        };
+        for path in [&["overhead", "podFixed", "cpu"][..], &["capacity"], &["maximumVolumeSize"]] {
+            assert!(excused(path, json!("1"), Some(json!("1000m"))), "{path:?}");
+            assert!(!excused(path, json!("1"), Some(json!("1001m"))), "{path:?}");
+        }
+        for form in ["exactly", "firstAvailable"] {
+            let path = |field| ["spec", "spec", "devices", "requests", form, field];
+            assert!(excused(&path("allocationMode"), json!("ExactCount"), None), "{form}");
+            assert!(excused(&path("count"), json!(1), None), "{form}");
+            assert!(!excused(&path("allocationMode"), json!("All"), None) && !excused(&path("count"), json!(2), None));
         }
     }
 
