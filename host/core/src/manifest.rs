@@ -192,7 +192,7 @@ pub struct Controller {
     pub rate_limit: Option<RateLimit>,
     /// A run that asks to run again does so after this time at the earliest; default 100 ms.
     pub min_reschedule: Duration,
-    /// A primary is reconciled at least this often (`IV-1`); `None`: never without an event; default 10 h.
+    /// A primary is reconciled so long after its last run if nothing else is due before (`IV-1`); `None`: never without an event; default 10 h.
     pub max_interval: Option<Duration>,
     /// How long a run may take in all (`RT-6`); `None`: as long as its calls may; default none.
     pub run_timeout: Option<Duration>,

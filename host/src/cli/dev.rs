@@ -157,6 +157,9 @@ fn listening(said: Option<SocketAddr>, usual: SocketAddr) -> anyhow::Result<(Tcp
     }
 }
 
+/// How often what the types say is compared with the definition, until it is that.
+const COMPARED: usize = 5;
+
 /// Returns what stands for the contents of types and definitions: of all but the manifest and the examples.
 fn typed(project: &Project) -> u64 {
     Sources::of(&project.folder).without([&project.manifest].into_iter().chain(&project.examples)).content()
@@ -389,15 +392,20 @@ impl Author {
         self.overtaken
     }
 
-    /// Writes the definition anew if it is not what the types come to; tells of what is wrong.
+    /// Writes the definition anew if it is not what the types come to; tells of what is wrong. Types may change while they are read: what was
+    /// written is compared once more.
     async fn is_typed(&mut self) -> bool {
-        let project = &self.project;
-        if project.types.is_none() || self.typed == Some(typed(project)) {
-            return true;
-        }
-        match crd::written(project).await {
-            Ok(file) => {
-                if let Some((file, lost)) = file {
+        for _ in 0..COMPARED {
+            let now = typed(&self.project);
+            if self.project.types.is_none() || self.typed == Some(now) {
+                return true;
+            }
+            match crd::written(&self.project).await {
+                Ok(None) => {
+                    self.typed = Some(now);
+                    return true;
+                }
+                Ok(Some((file, lost))) => {
                     let what = format!("{} is written anew, as the types have it", file.display());
                     self.say(&[vec![what], lost].concat().join("\n  "));
                     // It may not have been there before.
@@ -405,14 +413,15 @@ impl Author {
                         return false;
                     }
                 }
-                self.typed = Some(typed(&self.project));
-                true
-            }
-            Err(error) => {
-                self.say(&format_args!("error: {}", told(&error)));
-                false
+                Err(error) => {
+                    self.say(&format_args!("error: {}", told(&error)));
+                    return false;
+                }
             }
         }
+        let command = self.project.types.as_deref().unwrap_or_default();
+        self.say(&format_args!("error: `{command}` says something else each time"));
+        false
     }
 
     async fn applies_definitions(&mut self) -> bool {
@@ -587,6 +596,30 @@ spec:
         assert!(author.is_good(&Sources::of(folder.path())).await.unwrap());
         assert_eq!(fs::read_to_string(folder.path().join("built")).unwrap(), "x\n");
         fs::write(folder.path().join("types.json"), "no").unwrap();
+        assert!(!author.is_good(&Sources::of(folder.path())).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn types_that_change_while_they_are_read_are_read_again() {
+        let more = TYPES.replace("object\" }", "object\", \"description\": \"more\" }");
+        let files =
+            |types| [("dev.yaml", types), ("operator.yaml", MANIFEST), ("types.json", TYPES), ("more.json", &*more)];
+        let (folder, mut author, _) =
+            author(&files("build: 'true'\ntypes: cat types.json && cp more.json types.json\n"));
+        for _ in 0..2 {
+            assert!(author.is_good(&Sources::of(folder.path())).await.unwrap());
+            let crd = fs::read_to_string(folder.path().join("crd.yaml")).unwrap();
+            assert!(crd.contains("description: more"), "{crd}");
+            // The definition is right, and the types change while that is found out.
+            fs::write(folder.path().join("types.json"), TYPES).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn types_that_are_others_each_time_they_are_read_are_an_error() {
+        let types = "build: 'true'\ntypes: date +%N >> all; sed \"s/Page/Page$(wc -l < all)/\" types.json\n";
+        let (folder, mut author, _) =
+            author(&[("dev.yaml", types), ("operator.yaml", MANIFEST), ("types.json", TYPES)]);
         assert!(!author.is_good(&Sources::of(folder.path())).await.unwrap());
     }
 

@@ -190,9 +190,8 @@ fn default_at(kind: Kind<'_>, path: &[Step<'_>], found: &Value) -> bool {
 /// Returns true if the field at `path` is a quantity.
 fn quantity_at(path: &[Step<'_>]) -> bool {
     match *names(path) {
-        [.., "target", "value"] | [.., "resourceFieldRef", "divisor"] => true,
-        // CSIStorageCapacity
-        ["capacity" | "maximumVolumeSize"] => true,
+        // The last two are those of CSIStorageCapacity.
+        [.., "target", "value"] | [.., "resourceFieldRef", "divisor"] | ["capacity" | "maximumVolumeSize"] => true,
         // LimitRange
         ["spec", "limits", limit, _] => {
             matches!(limit, "default" | "defaultRequest" | "min" | "max" | "maxLimitRequestRatio")

@@ -273,7 +273,7 @@ pub(super) struct Controller {
     /// A run that asks to run again does so after this time at the earliest, whatever it asks for; `none` is at once.
     #[schemars(extend("default" = "100ms"))]
     pub(super) min_reschedule_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
-    /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
+    /// A primary is reconciled so long after its last run if nothing else is due before; `none` is never without an event (`IV-1`).
     #[schemars(extend("default" = "10h"))]
     pub(super) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// The time one run may take in all, with its workflow and what it waits for; one that takes longer fails. `none` is as long as its

@@ -66,7 +66,7 @@ pub(in crate::manifest) struct Controllers {
     pub(in crate::manifest) rate_limit: Maybe<OrWord<Nothing, RateLimit>>,
     /// A run that asks to run again does so after this time at the earliest; `none` is at once.
     pub(in crate::manifest) min_reschedule_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
-    /// A primary is reconciled at least this often; `none` is never without an event (`IV-1`).
+    /// A primary is reconciled so long after its last run if nothing else is due before; `none` is never without an event (`IV-1`).
     pub(in crate::manifest) max_reconciliation_interval: Maybe<OrWord<Nothing, Scalar<Time>>>,
     /// The time one run may take in all; `none` is as long as its calls may (`RT-6`).
     pub(in crate::manifest) reconciliation_timeout: Maybe<OrWord<Nothing, Scalar<Time>>>,
