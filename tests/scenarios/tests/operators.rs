@@ -300,13 +300,21 @@ fn two_daemons_with_the_same_operators_notice_each_other_and_do_not_fight() {
         place.await_within(LATER, &desk.operators(), name, "the second daemon", |object| said(object) != before);
     first.await_lacking(&[&format!("operator {name}: the daemon {}", said(&after)), "two daemons run it"]);
     first.await_line("another daemon says the status of an operator, too");
+    assert_eq!(first.count("capstan_operator_rivals", ""), 1);
     // The first leaves it to the second, which goes on with it.
     desk.apply(&desk.operator(name, "two"));
     let later = desk.await_state(name, "Active");
     assert_eq!(said(&later), said(&after));
     assert_eq!(first.log().matches("another daemon says the status").count(), 1);
+    // Once the second has gone, the first says it again, also what is new.
+    second.kill();
+    desk.apply(&desk.operator(name, "three"));
+    let is_said = |object: &Value| {
+        said(object) == before && object["status"]["observedGeneration"] == object["metadata"]["generation"]
+    };
+    place.await_within(3 * LATER, &desk.operators(), name, "the first daemon", is_said);
+    wait::until(LATER, "no rival", || (first.count("capstan_operator_rivals", "") == 0).then_some(())).unwrap();
     first.stop();
-    second.stop();
 }
 
 #[test]

@@ -33,8 +33,9 @@ const SOON: Duration = Duration::from_millis(50);
 /// From one try of a write that fails to the next.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// How long a status is left to another daemon that says it, too.
-const YIELD: Duration = Duration::from_mins(5);
+/// How long a status is left to another daemon that says it, too, and that may be gone by then: the first time, and at most. Whenever the other says
+/// it again, the time doubles.
+const YIELD: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(5));
 
 /// So many are written in one round.
 const AT_A_TIME: usize = 64;
@@ -67,6 +68,8 @@ struct Told {
     version: Version,
     /// Until when nothing is said: it can't be written, or another says it.
     silent: Option<Instant>,
+    /// For how long it was left to another last; zero once it is said without another.
+    left: Duration,
 }
 
 /// A status to be written.
@@ -169,9 +172,12 @@ impl Teller {
                 told.version = object.version();
                 let other = found.get("daemon").and_then(Value::as_str).filter(|daemon| **daemon != *self.daemon);
                 self.status.rival(name, other.map(str::to_owned));
-                if let Some(daemon) = other.filter(|_| told.silent.is_none()) {
-                    tracing::error!(operator = %posted.key, daemon, "another daemon says the status of an operator, too: two of them run it");
-                    told.silent = Some(now + YIELD);
+                if let Some(daemon) = other {
+                    if told.left.is_zero() {
+                        tracing::error!(operator = %posted.key, daemon, "another daemon says the status of an operator, too: two of them run it");
+                    }
+                    told.left = (2 * told.left).clamp(YIELD.0, YIELD.1);
+                    told.silent = Some(now + told.left);
                     return None;
                 }
                 found
@@ -189,7 +195,8 @@ impl Teller {
             return Some(Draft { posted, facts, status });
         }
         let version = object.version();
-        self.told.insert(posted.path.clone(), Told { posted, facts, status, version, silent: None });
+        self.told
+            .insert(posted.path.clone(), Told { posted, facts, status, version, silent: None, left: Duration::ZERO });
         None
     }
 
@@ -230,6 +237,8 @@ impl Teller {
 
     /// Remembers what was written, or that it could not be.
     fn written(&mut self, answer: &Result<Option<Object>, Error>, Draft { posted, facts, status }: Draft) {
+        let before = self.told.get(&posted.path).filter(|told| told.posted.uid == posted.uid && told.silent.is_some());
+        let left = before.map_or(Duration::ZERO, |told| told.left);
         let (version, silent) = match answer {
             Ok(written) => {
                 self.status.rival(&posted.name, None);
@@ -240,7 +249,7 @@ impl Teller {
                 (Version::default(), Some(Instant::now() + RETRY))
             }
         };
-        let told = Told { posted, facts, status, version, silent };
+        let told = Told { posted, facts, status, version, silent, left };
         self.told.insert(told.posted.path.clone(), told);
     }
 }

@@ -123,11 +123,21 @@ impl Collector for Metrics {
                 .map(|handle| (vec![("controller", handle.name().to_owned())], Some(ConstGauge::new(value(handle)))));
             family(&mut encoder, (name, help), &ConstGauge::new(0_i64), values)?;
         }
-        let bad = i64::try_from(self.0.manifests.lock().len()).unwrap_or(i64::MAX);
-        let help = "Manifests that are not in force as they are";
-        let bad = ConstGauge::new(bad);
-        bad.encode(encoder.encode_descriptor("manifest_problems", help, None, bad.metric_type())?)
+        let bad = self.0.manifests.lock().len();
+        count(&mut encoder, ("manifest_problems", "Manifests that are not in force as they are"), bad)?;
+        let rivals = self.0.rivals.lock().len();
+        count(
+            &mut encoder,
+            ("operator_rivals", "Operators whose status another daemon says, too: two daemons run them"),
+            rivals,
+        )
     }
+}
+
+/// Writes a number.
+fn count(encoder: &mut DescriptorEncoder<'_>, (name, help): (&str, &str), many: usize) -> Result<(), std::fmt::Error> {
+    let gauge = ConstGauge::new(i64::try_from(many).unwrap_or(i64::MAX));
+    gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
 }
 
 /// A label and its value.
