@@ -108,7 +108,11 @@ fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
     let Some(said) = said.filter(|said| !said.trim().is_empty()) else {
         return (usual_filter(), None);
     };
-    match of(said) {
+    let filter = match said.split(',').map(str::trim).find(|word| is_no_level(word)) {
+        Some(word) => Err(format!("`{word}` is no level (off, error, warn, info, debug, trace)")),
+        None => of(said).map_err(|error| error.to_string()),
+    };
+    match filter {
         Ok(filter) => (filter, None),
         Err(error) => {
             let wrong = format!(
@@ -117,6 +121,14 @@ fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
             (usual_filter(), Some(wrong))
         }
     }
+}
+
+/// Whether this stands where a level does, and is none. It would be a target, and nothing else would be logged.
+fn is_no_level(word: &str) -> bool {
+    !word.is_empty()
+        && word.chars().all(char::is_alphanumeric)
+        && word.parse::<LevelFilter>().is_err()
+        && word != "capstan"
 }
 
 impl Log {
@@ -192,6 +204,13 @@ mod tests {
             assert_eq!(filter.to_string() == usual, said.is_none() || wrong, "{said:?}");
             let begin = "RUST_LOG is \"info,capstan=loud=x\", which can't be read: ";
             assert!(found.is_none_or(|found| found.starts_with(begin)));
+        }
+        for (said, wrong) in
+            [("inof", "`inof`"), ("warning,capstan=debug", "`warning`"), ("capstan", ""), ("kube_client,info", "")]
+        {
+            let found = filter(Some(said), DEFAULT).1;
+            assert_eq!(found.is_some(), !wrong.is_empty(), "{said}");
+            assert!(found.is_none_or(|found| found.contains(&format!(": {wrong} is no level (off, error"))));
         }
     }
 
