@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Limits;
+use super::{Limits, OnNewVersion};
 use crate::kinds::Verb;
 use crate::network::Destination;
 use crate::registry::signature::Key;
@@ -44,6 +44,8 @@ pub struct Ceiling {
     pub registries: Vec<Arc<str>>,
     /// One of these has to have signed each component; without any, whoever else is demanded.
     pub keys: Vec<Key>,
+    /// What becomes of versions that want more, whatever manifests say.
+    pub on_new_version: OnNewVersion,
     /// Whether requests from outside may be taken.
     pub inbound: bool,
 }

@@ -164,7 +164,7 @@ impl<'c> Housing<'c> {
             name: name(self.namespace, &operator.name),
             plugins,
             controllers: controllers.map(|controller| (Arc::clone(&controller.name), controller)).collect(),
-            on_new_version: operator.on_new_version,
+            on_new_version: operator.on_new_version.max(self.ceiling.on_new_version),
             origin: operator.origin,
         }
     }
@@ -205,7 +205,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::manifest::{Ceilings, Defaults, Plugin, parse_object};
+    use crate::manifest::{Ceilings, Defaults, OnNewVersion, Plugin, parse_object};
 
     fn ceiling(more: &str) -> Arc<Ceiling> {
         let text = format!(
@@ -238,6 +238,17 @@ mod tests {
             },
         });
         parse_object(&object, Path::new("o"), &Defaults::default()).unwrap()
+    }
+
+    #[test]
+    fn a_ceiling_that_asks_has_the_versions_of_a_tenant_wait_whatever_its_manifest_says() {
+        // AP-2
+        let said = |ceiling: &Ceiling| housed(operator("web"), &"team-a".into(), ceiling).unwrap().on_new_version;
+        assert_eq!(said(&ceiling("")), OnNewVersion::Apply);
+        assert_eq!(said(&ceiling("      onNewVersion: ask\n")), OnNewVersion::Ask);
+        let asks = Operator { on_new_version: OnNewVersion::Ask, ..operator("web") };
+        let housed = housed(asks, &"team-a".into(), &ceiling("      onNewVersion: apply\n")).unwrap();
+        assert_eq!(housed.on_new_version, OnNewVersion::Ask);
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Check<'_> {
             tcp,
             registries: registries.unwrap_or_default(),
             keys: self.verify_keys(&raw.verify_keys),
+            on_new_version: located(&raw.on_new_version).map(|asks| asks.value).unwrap_or_default(),
             inbound: flag(&raw.inbound, false),
         })
     }

@@ -8,6 +8,7 @@ use super::super::names::{GroupName, PublicKey, RegistryPath, ResourceName};
 use super::super::units::{Bytes, Counted, Time, Times, Workers};
 use super::{DocumentVersion, Maybe, MaybeLeaf, Named, Names};
 use crate::kinds::Verb;
+use crate::manifest::OnNewVersion;
 use crate::yaml::{Leaf, Slot};
 
 /// What operators that are objects in other namespaces than the daemon's own may have at most.
@@ -79,6 +80,9 @@ pub(in crate::manifest) struct Ceiling {
     /// Public keys in PEM, one of which has to have signed each component, whatever else is demanded (`CE-4`, `SG-1`).
     #[schemars(extend("default" = [], "maxItems" = 16))]
     pub(in crate::manifest) verify_keys: Maybe<Vec<Leaf<PublicKey>>>,
+    /// `ask`: versions of its operators that want more wait for an approval, as do the first ones, whatever manifests say (`AP-2`).
+    #[schemars(extend("default" = "apply"))]
+    pub(in crate::manifest) on_new_version: Maybe<OnNewVersion>,
     /// Whether sources may take requests from outside (`inbound`).
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) inbound: Maybe<bool>,
