@@ -125,10 +125,8 @@ fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
 
 /// Whether this stands where a level does, and is none. It would be a target, and nothing else would be logged.
 fn is_no_level(word: &str) -> bool {
-    !word.is_empty()
-        && word.chars().all(char::is_alphanumeric)
-        && word.parse::<LevelFilter>().is_err()
-        && word != "capstan"
+    let is_word = !word.is_empty() && word.chars().all(char::is_alphanumeric);
+    is_word && word.parse::<LevelFilter>().is_err() && !matches!(word, "capstan" | "guest")
 }
 
 impl Log {

@@ -47,7 +47,7 @@ pub async fn run(args: &Approve) -> anyhow::Result<ExitCode> {
         let operator = operators.get(own).await.with_context(what)?;
         let Waiting { version, difference, place } = waiting(&args.operator, &operator.data)?;
         meant(&args.digests, &version)?;
-        show(&args.operator, &version, &difference)?;
+        show(&args.operator, &version, &difference, &|plugin| reference(&operator.data, plugin))?;
         (version, place)
     };
     // Whoever may write that status can't have another operator approved.
@@ -131,11 +131,25 @@ fn meant(pins: &[Pin], version: &Identity) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns what an operator says of where the component of a plugin comes from: that has a digest of its own, of the manifest in the registry.
+fn reference(operator: &Value, plugin: &str) -> Option<String> {
+    let image = operator.pointer("/spec/plugins")?.get(plugin)?.pointer("/component/oci")?.as_str()?;
+    Some(text::said(image).into_owned())
+}
+
 /// Shows what waits, where it does not get into what is printed for others.
-fn show(operator: &str, version: &Identity, difference: &[String]) -> anyhow::Result<()> {
+fn show(
+    operator: &str,
+    version: &Identity,
+    difference: &[String],
+    reference: &dyn Fn(&str) -> Option<String>,
+) -> anyhow::Result<()> {
     let mut shown = format!("operator {operator} waits with:\n");
     shown.extend(difference.iter().map(|line| format!("  {line}\n")));
-    shown.extend(version.components.iter().map(|(plugin, digest)| format!("component of plugin {plugin}: {digest}\n")));
+    shown.extend(version.components.iter().map(|(plugin, digest)| {
+        let from = reference(plugin).map(|image| format!(", out of {image}")).unwrap_or_default();
+        format!("component of plugin {plugin}: {digest}{from}\n")
+    }));
     shown.extend([format!("given: {}\n", version.given)]);
     std::io::stderr().write_all(shown.as_bytes()).context("write to standard error")
 }
@@ -176,6 +190,9 @@ mod tests {
         let waiting_now = json!({ "components": { "web": web.to_string() }, "given": other.to_string(), "difference": ["a (more)", "b\u{1b}"], "approval": "capstan/team-a.pages" });
         let operator = json!({ "status": { "state": "WaitingForApproval", "waiting": waiting_now } });
         let Waiting { version, difference, place } = waiting("pages", &operator).unwrap();
+        let from = json!({ "spec": { "plugins": { "web": { "component": { "oci": "ghcr.io/org/web:1\u{1b}" } }, "db": {} } } });
+        assert_eq!(reference(&from, "web").as_deref(), Some(r"ghcr.io/org/web:1\u{1b}"));
+        assert_eq!(["db", "x"].map(|plugin| reference(&from, plugin)), [None, None]);
         // CE-2: whoever asks for that of a team writes where the daemon reads.
         assert_eq!(place, Some(("capstan".to_owned(), "team-a.pages".to_owned())));
         assert_eq!(difference, ["a (more)", r"b\u{1b}"]);

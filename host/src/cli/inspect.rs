@@ -40,6 +40,8 @@ pub async fn run(args: &Inspect) -> anyhow::Result<ExitCode> {
 
 /// Returns what is otherwise in a component, or in the operator of a manifest, than in another one.
 async fn beside(other: &str, args: &Inspect) -> anyhow::Result<Difference> {
+    // Whoever names a file may have it in JSON, too.
+    let is_manifest = |file: &Path| is_manifest(file) || file.extension().is_some_and(|end| end == "json");
     match (is_manifest(Path::new(other)), is_manifest(Path::new(&args.subject))) {
         (true, true) => Ok(difference(&of_manifest(Path::new(other))?, &of_manifest(Path::new(&args.subject))?)),
         (false, false) => {

@@ -143,7 +143,7 @@ impl<'a> Together<'a> {
         problems.extend(second_name(&mut self.operators, ("operator", name), site, "metadata.name".to_owned()));
         for (controller, spec) in controllers {
             let site = Site::of(operator, controller);
-            let path = format!("spec.controllers.{controller}");
+            let path = format!("spec.controllers.{}", spec.own_name);
             problems.extend(second_name(&mut self.controllers, ("controller", controller), site, path));
             shared.extend(self.second_writer(name, spec, site));
             if keeps(spec) {
@@ -164,7 +164,7 @@ impl<'a> Together<'a> {
         if first.operator == operator || first.controller == name {
             return None;
         }
-        let path = format!("spec.controllers.{name}");
+        let path = format!("spec.controllers.{}", spec.own_name);
         let mut problem = second("field manager", field_manager, site, first.site, path);
         problem.message = format!("{}; set another `fieldManager`", problem.message);
         Some(problem)
@@ -179,7 +179,7 @@ impl<'a> Together<'a> {
             keepers.push((spec, site));
             return None;
         };
-        let mut problem = second("", "", site, *at, format!("spec.controllers.{}.statusConditions", spec.name));
+        let mut problem = second("", "", site, *at, format!("spec.controllers.{}.statusConditions", spec.own_name));
         problem.message = format!(
             "found `standard` for the same {} as in controller `{}` at {at}, so that each would undo what the other writes; expected it in one of them",
             spec.primary, first.name,
@@ -197,7 +197,7 @@ impl<'a> Together<'a> {
             .filter_map(|(other, at)| Some((one.clash(other, place)?, other, at)));
         let problem = clashing.next().map(|(clash, other, at)| {
             let field = if clash == Clash::Formerly { "finalizers.formerly" } else { "finalizer" };
-            let path = format!("spec.controllers.{}.{field}", spec.name);
+            let path = format!("spec.controllers.{}.{field}", spec.own_name);
             let message = clash.message(
                 spec,
                 &format!("controller `{}` at {at}", other.spec.name),

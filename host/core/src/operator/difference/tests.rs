@@ -137,7 +137,7 @@ fn what_a_plugin_is_given_otherwise_is_told_and_which_of_it_is_more() {
         (
             signed(),
             base(),
-            "plugin web: component signed by + anybody (more); plugin web: component signed by - sha256:",
+            "plugin web: component signed by + anybody, as far as the manifest is concerned (more); plugin web: component signed by - sha256:",
             "plugin web: component signed by + sha256:",
         ),
         (
@@ -224,7 +224,7 @@ fn a_first_version_wants_all_that_it_is_given_and_a_new_name_is_nothing_more() {
         "controller pages: work on a.dev/v1 Page in + a (more)",
         "operator: act as + the daemon (more)",
         "plugin web: component from + ghcr.io/org/web (more)",
-        "plugin web: component signed by + anybody (more)",
+        "plugin web: component signed by + anybody, as far as the manifest is concerned (more)",
         "plugin web: run in + the daemon's process (more)",
     ];
     assert_eq!(found.all(), expected);

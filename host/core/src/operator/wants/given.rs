@@ -17,6 +17,9 @@ const OPERATOR: &str = "operator";
 /// Requests of who shows nothing, and components of whoever.
 const ANYBODY: Thing = Thing::All("anybody");
 
+/// By whom a component is signed where its manifest says nothing: the daemon and a ceiling may want keys all the same.
+const ANY_SIGNER: Thing = Thing::All("anybody, as far as the manifest is concerned");
+
 /// How many runs of a controller there are at once where nothing is said of it.
 const RUNS: u64 = 8;
 
@@ -58,7 +61,7 @@ impl Wants {
     fn add_image(&mut self, of: &str, Image { insecure, authority, verify, .. }: &Image) {
         let mut trust = |what: &str, thing| self.give(of, what.to_owned(), thing);
         match verify {
-            None => trust("component signed by", ANYBODY),
+            None => trust("component signed by", ANY_SIGNER),
             Some(verify) => {
                 verify.keys.iter().for_each(|key| trust("component signed by", Thing::One(key.digest().to_string())));
                 verify.signed_as.iter().for_each(|name| trust("component signed as", Thing::One(name.to_string())));
