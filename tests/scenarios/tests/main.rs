@@ -45,6 +45,7 @@ mod kept;
 mod kinds;
 mod languages;
 mod lifecycle;
+mod lot;
 mod mysql_schema;
 mod names;
 mod namespaces;
