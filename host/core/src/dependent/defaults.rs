@@ -125,10 +125,23 @@ pub(super) fn respelled(kind: Kind<'_>, path: &[Step<'_>], found: &Value, wanted
     kind.storage_at(path) == Storage::Struct && quantity_at(path) && same_quantity(found, wanted) == Some(true)
 }
 
-/// Returns true if nothing is stored for an empty variable of a container (`SN-2`). Elsewhere a field without a record of its
-/// owner may be one of a map, where nothing is not the same as an empty text.
+/// Returns true if nothing is stored for this value: for an empty variable of a container (`SN-2`), an empty list, or an empty map of labels,
+/// annotations or data. Elsewhere a field without a record of its owner may be one of a map, where nothing is not the same as an empty text, or
+/// a struct that is there though nothing is in it (`emptyDir`).
 pub(super) fn unset(kind: Kind<'_>, path: &[Step<'_>], wanted: &Value) -> bool {
-    kind.storage_at(path) == Storage::Struct && wanted == "" && matches!(*names(path), [.., "env", "value"])
+    kind.storage_at(path) == Storage::Struct
+        && match wanted {
+            Value::String(text) => text.is_empty() && matches!(*names(path), [.., "env", "value"]),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => {
+                let is_map = matches!(
+                    *names(path),
+                    [.., "metadata", "labels" | "annotations"] | ["data" | "binaryData" | "stringData"]
+                );
+                fields.is_empty() && is_map
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
 }
 
 /// Returns true if the API server drops this value of a struct, such as the empty variable of `SN-2`: `value: ""`.

@@ -381,6 +381,31 @@ mod tests {
     }
 
     #[test]
+    fn empty_maps_of_labels_and_data_and_empty_lists_are_not_stored() {
+        // SN-2
+        for (version, wanted, matches) in [
+            ("v1", json!({ "metadata": { "labels": {}, "annotations": {}, "finalizers": [] } }), true),
+            ("sample.dev/v1", json!({ "metadata": { "labels": {} } }), true),
+            ("v1", json!({ "data": {}, "binaryData": {} }), true),
+            ("sample.dev/v1", json!({ "data": {} }), false),
+            ("sample.dev/v1", json!({ "spec": { "list": [] } }), false),
+            (
+                "apps/v1",
+                json!({ "spec": { "template": { "metadata": { "labels": {} }, "spec": { "volumes": [] } } } }),
+                true,
+            ),
+            ("apps/v1", json!({ "spec": { "template": { "spec": { "securityContext": {} } } } }), false),
+        ] {
+            let mut desired = wanted.clone();
+            desired["apiVersion"] = json!(version);
+            let template = json!({ "metadata": {}, "spec": {} });
+            let actual = json!({ "apiVersion": version, "metadata": {}, "spec": { "template": template } });
+            let verdict = compare(&actual, &desired, &flags(&[], false, false));
+            assert_eq!(verdict == MatchResult::Matches, matches, "{version}: {wanted}");
+        }
+    }
+
+    #[test]
     fn a_quantity_of_a_built_in_kind_may_be_spelled_otherwise() {
         let object =
             |version: &str, cpu: &str| json!({"apiVersion": version, "spec": {"resources": {"limits": {"cpu": cpu}}}});
