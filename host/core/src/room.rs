@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{oneshot, watch};
@@ -44,11 +45,14 @@ pub struct Owners(Arc<Mutex<Shares>>);
 struct Shares {
     /// How many each of them has.
     of: BTreeMap<Arc<str>, usize>,
-    /// How often others have come.
+    /// Says which of them there have been: no others ever had the same, also not where these were before.
     word: u64,
     /// The pool that it takes memory from, and the account there.
     account: Option<(Room, Arc<str>)>,
 }
+
+/// The words that owners have had.
+static WORDS: AtomicU64 = AtomicU64::new(1);
 
 /// So much any holding may have beyond the pool, in bytes, and an eighth of what it has.
 const EXCESS: u64 = 64 << 10;
@@ -108,7 +112,9 @@ impl Owners {
         let shares = all.of.entry(Arc::clone(owner)).or_default();
         *shares += 1;
         let is_new = *shares == 1;
-        all.word += u64::from(is_new);
+        if is_new {
+            all.word = WORDS.fetch_add(1, Ordering::Relaxed);
+        }
         is_new
     }
 
@@ -401,6 +407,24 @@ mod tests {
         while hog.try_grow(1) {}
         let mut other = room.holding(&"other".into());
         assert!(other.try_grow(100) && other.try_grow(25), "its share is a quarter, as far as an eighth stays free");
+    }
+
+    #[test]
+    fn owners_that_come_to_be_where_others_were_are_others() {
+        let room = Room::new(1000);
+        let mut stays = room.holding(&"common".into()).of(&Owners::default());
+        assert!(stays.try_grow(10));
+        for number in 0..100 {
+            let (owners, owner) = (Owners::default(), format!("owner {number}").into());
+            owners.add(&owner);
+            let mut cache = room.holding(&"common".into()).of(&owners);
+            assert!(cache.try_grow(1));
+            let name = Arc::from("common");
+            assert!(room.0.lock().is_of(&name, &owner), "{owner}");
+            drop(cache);
+            owners.remove(&owner);
+            assert!(!room.0.lock().is_of(&name, &owner), "{owner}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -116,6 +116,9 @@ impl<W: FnOnce() -> bool> State<W> {
         }
         let was_alone = plugin.owners.len() == 1;
         plugin.owners.remove(at);
+        if plugin.owners.iter().all(|(_, says)| !says.contains(&by)) {
+            plugin.said.remove(&by);
+        }
         let first = plugin.first.take_if(|(who, _)| who == owner).map_or(0, |(_, bytes)| bytes);
         if let Some(gone) = owners.get_mut(owner) {
             gone.plugins = gone.plugins.saturating_sub(1);
@@ -241,6 +244,12 @@ impl<W: FnOnce() -> bool> State<W> {
     fn share(&self, name: &Arc<str>) -> u64 {
         let owners = self.owners_of(name).map(|(_, owner)| owner.plugins);
         self.each() / owners.min().unwrap_or(1).max(1)
+    }
+
+    /// Whether somebody says of a plugin that it is this owner's.
+    #[cfg(test)]
+    pub(super) fn is_of(&self, name: &Arc<str>, owner: &Arc<str>) -> bool {
+        self.owners_of(name).any(|(known, _)| known == owner)
     }
 
     fn owners_of(&self, name: &Arc<str>) -> impl Iterator<Item = (&Arc<str>, &Owner)> {
