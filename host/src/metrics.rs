@@ -126,6 +126,9 @@ pub struct Connections {
     life: Arc<Life<ByPlugin>>,
 }
 
+/// How many one thing has at most; then all of its begin anew: names of its manifests come and go.
+const SEVERAL: usize = 2048;
+
 /// Counters of which one thing has several.
 struct Several<K, L> {
     family: Family<L, Counter>,
@@ -241,12 +244,15 @@ impl<K, L: Clone + Eq + std::hash::Hash> Default for Several<K, L> {
 
 impl<K: Clone + Eq + std::hash::Hash, L: Clone + Eq + std::hash::Hash> Several<K, L> {
     fn count(&self, of: &K, label: L) {
-        self.family.get_or_create_owned(&label).inc();
         let mut labels = self.labels.lock();
-        match labels.get_mut(of) {
-            Some(all) => drop(all.insert(label)),
-            None => drop(labels.insert(of.clone(), HashSet::from([label]))),
+        let all = labels.entry(of.clone()).or_default();
+        if all.len() >= SEVERAL && !all.contains(&label) {
+            for gone in all.drain() {
+                self.family.remove(&gone);
+            }
         }
+        self.family.get_or_create_owned(&label).inc();
+        all.insert(label);
     }
 
     /// Removes all of one thing.
@@ -513,6 +519,17 @@ mod tests {
         let connections = metrics.plugins.connections(name, "plugin");
         connections.count("example.com".to_owned(), "ok");
         (runs, connections, metrics.plugins.of(name, "plugin"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_come_and_go_within_a_plugin_that_stays_are_no_more_than_a_bound() {
+        let metrics = Arc::<Metrics>::default();
+        let connections = metrics.plugins.connections("one", "plugin");
+        for number in 0..3 * SEVERAL {
+            connections.count(format!("{number}.example.com"), "ok");
+        }
+        let found = lines(&metrics, "one").len();
+        assert!((1..=SEVERAL + 100).contains(&found), "{found}");
     }
 
     #[tokio::test(start_paused = true)]

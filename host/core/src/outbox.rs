@@ -224,9 +224,9 @@ impl<T> Sender<T> {
         self.remove(place)
     }
 
-    /// Returns true if one that begins anew would do the same.
+    /// Returns true if one that begins anew would do the same, but for the number of a few drops that nobody was told of.
     fn is_over(&self, now: Instant) -> bool {
-        let is_quiet = self.dropped == 0 && self.told.is_none_or(|told| now >= told + TOLD);
+        let is_quiet = self.told.is_none_or(|told| now >= told + TOLD);
         let has_rate = self.rate.is_full(now) && self.objects.values().all(|bucket| bucket.is_full(now));
         self.waiting.is_empty() && !self.sending && is_quiet && has_rate
     }
@@ -373,6 +373,16 @@ mod tests {
             outbox.post(&format!("busy {n}").into(), message("m", "o", 100), later(1000));
         }
         assert_eq!(sent(&mut outbox, later(1000)).len(), busy, "none that has something to send");
+        for n in 0..1000 {
+            let sender = format!("dropping {n}").into();
+            for _ in 0..2 {
+                outbox.dropped(&sender, later(2000 + n));
+            }
+        }
+        assert!(outbox.senders.len() <= 2 * busy, "{}", outbox.senders.len());
+        outbox.many = 0;
+        outbox.dropped(&"last".into(), later(4000));
+        assert_eq!(outbox.senders.len(), 1, "nothing is remembered of those that have dropped something");
     }
 
     #[test]

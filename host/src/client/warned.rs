@@ -1,6 +1,7 @@
 //! Decides which warnings of an API server are logged: of each operator, each cause once in a while (`FV-2`).
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,11 +33,13 @@ const KEPT_BACK: &str = "what it says may quote a Secret, and is kept back";
 pub(crate) struct Warned {
     /// The causes that were logged, by account: one that causes many keeps nobody else's from the log.
     logged: Mutex<HashMap<Arc<str>, Causes>>,
+    hashes: RandomState,
     /// All there were.
     pub count: Counter,
 }
 
-type Causes = Lately<(Gvk, String), ()>;
+/// Causes, by the hash of kind and text.
+type Causes = Lately<u64, ()>;
 
 impl Warned {
     /// Takes in the headers of an answer.
@@ -65,12 +68,12 @@ impl Warned {
             let text = String::from_utf8_lossy(header.as_bytes());
             let text = if quotes_secret { KEPT_BACK.to_owned() } else { said(&worded(&text)).into_owned() };
             let mut all = self.logged.lock();
-            if !all.contains_key(account) {
-                // Operators come and go.
+            if !all.contains_key(account) && all.len().is_power_of_two() {
+                // Operators come and go; whenever they have doubled, those that are gone are looked for.
                 all.retain(|_, logged| !logged.is_over(now));
             }
             let logged = all.entry(Arc::clone(account)).or_insert_with(|| Lately::new(CAUSES, QUIET));
-            let cause = (gvk.clone(), text.clone());
+            let cause = self.hashes.hash_one((gvk, &text));
             if logged.get(&cause, now).is_none() && logged.put(cause, (), now) {
                 due.push(text);
             }

@@ -63,6 +63,8 @@ struct Shared {
     /// What is known has changed.
     changed: Notify,
     turns: Mutex<BTreeMap<Arc<str>, Turns>>,
+    /// When something was wanted for the first time.
+    begun: OnceLock<Instant>,
     thread: OnceLock<Option<(Handle, DropGuard)>>,
 }
 
@@ -86,8 +88,6 @@ struct Entry {
     facts: Facts,
     seen: Seen,
     task: Option<AbortOnDropHandle<()>>,
-    /// Since when it is wanted so.
-    since: Instant,
     /// What is remembered of it, once that has been looked up.
     held: Option<Held>,
 }
@@ -103,7 +103,8 @@ struct Held {
 /// So many of those are held: whoever moves a tag all the time fills no disk.
 const HELD: usize = 32;
 
-/// How long nothing goes for want of room because what an image needs has not been read, so that nobody knows what is remembered of it.
+/// How long after the first images nothing goes for want of room because what one needs has not been read, so that nobody knows what is remembered of
+/// it. Later ones keep nothing back: whoever names others again and again would have all kept for ever.
 const UNREAD: Duration = Duration::from_mins(1);
 
 /// How an image is.
@@ -133,6 +134,7 @@ impl Images {
     pub fn want(&self, wanted: impl IntoIterator<Item = Key>, known: impl Fn(&Asked) -> Option<Value>) {
         let wanted = wanted.into_iter().map(|key| (Facts::of(&key, &known), key));
         let wanted: Vec<_> = wanted.collect();
+        self.0.begun.get_or_init(Instant::now);
         let mut all = self.0.all.lock();
         let mut before = std::mem::take(&mut *all);
         for (facts, key) in wanted {
@@ -145,7 +147,7 @@ impl Images {
                 None => Default::default(),
             };
             let task = facts.is_read(&key.1).then(|| self.ask(&key, &facts));
-            all.insert(key, Entry { facts, seen, task: task.flatten(), since: Instant::now(), held });
+            all.insert(key, Entry { facts, seen, task: task.flatten(), held });
         }
     }
 
@@ -252,14 +254,15 @@ impl Shared {
     /// Returns what may not go for want of room; `None` as long as that is not known.
     fn in_use(&self) -> Option<InUse> {
         let mut in_use = InUse { components: self.in_force.lock().clone(), ..InUse::default() };
-        for Entry { seen, since, held, .. } in self.all.lock().values() {
+        let is_early = self.begun.get().is_none_or(|begun| begun.elapsed() < UNREAD);
+        for Entry { seen, held, .. } in self.all.lock().values() {
             in_use.components.extend(seen.known.iter().map(|known| known.component.clone()));
             match held {
                 Some(Held { rights, component }) => {
                     in_use.rights.extend(rights.iter().cloned());
                     in_use.components.extend(component.clone());
                 }
-                None if since.elapsed() < UNREAD => return None,
+                None if is_early => return None,
                 None => {}
             }
         }
@@ -315,7 +318,13 @@ impl Shared {
         let credentials = places.iter().map(|place| facts.credentials(image, place)).collect::<Result<Vec<_>, _>>();
         let credentials = match credentials {
             Ok(credentials) => credentials,
-            Err(failure) => return Looked::failed(failure),
+            Err(failure) => {
+                // What the operator had stays its own.
+                let asker = Asker { operator, image, credentials: &[] };
+                let remembered = asker.recall(kept, |_| true);
+                self.hold(key, &asker, remembered.as_ref().map(|found| &found.known));
+                return Looked::failed(failure);
+            }
         };
         let asker = Asker { operator, image, credentials: &credentials };
         let demands = image.demands(self.rules.floor.as_ref());
