@@ -177,7 +177,7 @@ impl Walk<'_> {
         kinds.sort_unstable();
         kinds.dedup();
         match &*kinds {
-            [Some("integer"), Some("string")] => {
+            [Some("integer" | "number"), Some("string")] => {
                 all.insert(EITHER.to_owned(), Value::Bool(true));
                 self.shaped(all)
             }
@@ -340,7 +340,8 @@ fn types(all: &mut Keywords) {
     }
     match &*kinds {
         [one] => drop(all.insert("type".to_owned(), (**one).into())),
-        [integer, string] if integer == "integer" && string == "string" => {
+        // What TypeScript has for it is a number or a text.
+        [number, string] if matches!(&**number, "integer" | "number") && string == "string" => {
             all.remove("type");
             all.insert(EITHER.to_owned(), Value::Bool(true));
         }

@@ -51,6 +51,9 @@ fn types_come_to_what_the_api_server_takes() {
         ),
         // Numbers.
         (json!({ "type": ["integer", "string"] }), json!({ EITHER: true })),
+        // `IntOrString` of kubernetes-types.
+        (json!({ "type": ["number", "string"] }), json!({ EITHER: true })),
+        (json!({ "anyOf": [{ "type": "number" }, { "type": "string" }] }), json!({ EITHER: true })),
         (json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "format": "int32" }] }), json!({ EITHER: true })),
         (
             json!({ "type": "integer", "format": "uint8", "minimum": 0, "exclusiveMaximum": 9 }),
