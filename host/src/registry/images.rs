@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use capstan_core::manifest::{Authority, Image};
+use capstan_core::manifest::Image;
 use capstan_core::operator::difference::difference;
 use capstan_core::operator::tenant;
 use capstan_core::operator::wants::{About, Wants};
@@ -414,11 +414,7 @@ impl Shared {
         };
         if let Some(authority) = facts.authority(image) {
             let trusting = authority.and_then(|pem| way.trusting(&pem));
-            let holder = match &image.authority {
-                Some(Authority::Held(value)) => format!("{value}: "),
-                Some(Authority::File(_)) | None => String::new(),
-            };
-            way = trusting.map_err(|why| Failure::new(Kind::Denied, format!("ca: {holder}{why}")))?;
+            way = trusting.map_err(|why| Failure::new(Kind::Denied, format!("ca: {why}")))?;
         }
         Ok(Session::new(way, place, (credentials, Access::Pull), is_insecure).in_place_of(reference))
     }

@@ -40,7 +40,10 @@ impl Facts {
             let text = read::text(file, read::TEXT);
             return Some(text.map(Arc::from).map_err(|error| format!("file {}: {error}", file.display())));
         }
-        self.authority.as_ref().map(|found| found.clone().map_err(|error| error.to_string()))
+        let Some(Authority::Held(value)) = &image.authority else {
+            return None;
+        };
+        self.authority.as_ref().map(|found| found.clone().map_err(|error| format!("{value}: {error}")))
     }
 
     /// Returns who asks for an image at a place: what is for the registry itself is for no mirror (`MR-3`).
