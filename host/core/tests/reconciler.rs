@@ -1926,7 +1926,7 @@ async fn a_read_by_kind_leaves_out_no_source_that_may_have_something_of_the_prim
     assert_eq!(asked_and_written(&bench).await.0, [missing, several, missing], "no run has visited it");
     let page = bench.controller.primaries.get(&ObjectRef::namespaced("n", "a")).unwrap();
     let (source, sharers, object) = ("late".into(), vec!["late".into()], None);
-    let asleep = Asleep { source, sharers, object };
+    let asleep = Asleep { source, sharers: sharers.into(), object };
     bench.controller.verdicts.begin(1);
     bench.controller.verdicts.keep_activity(1, &page, &"late".into(), Some(asleep));
     assert_eq!(asked_and_written(&bench).await.0, ["done"; 3], "it is inactive");

@@ -203,7 +203,7 @@ impl Facts {
         let mut table = String::new();
         let mut line = |name: &str, value: &str| {
             // Writing to a string cannot fail.
-            let _infallible = writeln!(table, "{name:<12}{value}");
+            let _infallible = writeln!(table, "{name:<12}{}", text::one_line(value));
         };
         if let Some(reference) = reference {
             line("reference", reference);

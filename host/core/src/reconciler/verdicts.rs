@@ -63,8 +63,8 @@ struct Remembered {
 pub struct Asleep {
     /// The source that holds its object.
     pub source: Arc<str>,
-    /// The dependents that the source is for.
-    pub sharers: Vec<Arc<str>>,
+    /// The dependents that the source is for: one list for all of a primary that have the source.
+    pub sharers: Arc<[Arc<str>]>,
     /// The key of its object, if that is known.
     pub object: Option<ObjectRef>,
 }
@@ -185,8 +185,15 @@ impl Verdicts {
                 return;
             }
             remembered.asleep.retain(|(known, _)| known != dependent);
-            let asleep = asleep.map(|asleep| (Arc::clone(dependent), asleep));
-            remembered.asleep.extend(asleep);
+            let Some(mut asleep) = asleep else {
+                return;
+            };
+            if let Some(same) =
+                remembered.of_source(&asleep.source).next().filter(|other| other.sharers == asleep.sharers)
+            {
+                asleep.sharers = Arc::clone(&same.sharers);
+            }
+            remembered.asleep.push((Arc::clone(dependent), asleep));
         });
     }
 
@@ -394,6 +401,21 @@ mod tests {
         assert_eq!(known(&second), (Some("two".to_owned()), false));
         memory.forget_of(&second);
         assert_eq!(known(&second), (None, false));
+    }
+
+    #[test]
+    fn what_is_remembered_of_inactive_dependents_grows_with_them_and_not_with_their_square() {
+        let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
+        let text = r#"{"metadata":{"namespace":"n","name":"a","uid":"u-1"}}"#;
+        let page = Object::parse(text, &gvk, &Managers::default()).unwrap();
+        let (memory, names) = (Verdicts::default(), ["one", "two", "three"].map(Arc::<str>::from));
+        for name in &names {
+            let asleep = Asleep { source: "maps".into(), sharers: names.iter().cloned().collect(), object: None };
+            memory.keep_activity(0, &page, name, Some(asleep));
+        }
+        let primaries = memory.primaries.lock();
+        let lists: Vec<_> = primaries[page.key()].asleep.iter().map(|(_, asleep)| &asleep.sharers).collect();
+        assert!(lists.len() == 3 && lists.iter().all(|list| Arc::ptr_eq(list, lists[0])));
     }
 
     #[test]
