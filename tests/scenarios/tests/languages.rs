@@ -290,6 +290,8 @@ fn the_daemon_is_asked_for_all_that_there_is(component: &str) {
     (asked.generation, asked.text, asked.done) = (2, "c", "updated");
     let second = asked.answers(&place);
     await_line(&daemon, &format!("data, {WORD}"));
+    // An event of what came before would have it run again at once, and not as a second attempt.
+    daemon.await_quiet();
     let change = json!({ "spec": { "note": "d", "fail": { "reconcile": "once" } } });
     place.merge(&place.probes(), "p", &change);
     (asked.generation, asked.note, asked.done) = (3, "d", "unchanged");
