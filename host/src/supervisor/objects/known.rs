@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::manifest::{Ceilings, OnNewVersion, Operator, object_path};
-use capstan_core::object::{Object, ObjectRef};
+use capstan_core::object::{Object, ObjectRef, Version};
 use capstan_core::operator::ceiling::kinds::Told;
 use capstan_core::operator::tenant::{self, Room};
 use capstan_core::registry::Digest;
@@ -55,6 +55,8 @@ pub struct Known {
     awaited: Mutex<HashSet<ObjectRef>>,
     /// Those of which nothing is said.
     unsaid: Mutex<HashSet<ObjectRef>>,
+    /// Whether the status of each version says that it has been in force: that is looked for once.
+    in_force: Mutex<HashMap<ObjectRef, (Version, bool)>>,
     /// Those that are gone, for a while: since when.
     gone: Mutex<Vec<(Instant, Posted)>>,
     /// One is to be looked at again, though it has not changed.
@@ -86,6 +88,7 @@ impl Known {
             wanted: Mutex::default(),
             awaited: Mutex::default(),
             unsaid: Mutex::default(),
+            in_force: Mutex::default(),
             gone: Mutex::default(),
             again: Notify::new(),
             news: Notify::new(),
@@ -184,11 +187,20 @@ impl Known {
         objects: &[Object],
         (wanted, known, awaited): (&BTreeSet<&Path>, &BTreeMap<PathBuf, Posted>, &HashSet<ObjectRef>),
         ceilings: &Ceilings,
+        in_force: &mut HashMap<ObjectRef, (Version, bool)>,
     ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
-        let rank = |object: &Object| {
+        let mut looked = HashMap::new();
+        let mut was_in_force = |object: &Object| {
+            let (key, version) = (object.key(), object.version());
+            let known = in_force.get(key).filter(|(of, _)| *of == version).map(|(_, found)| *found);
+            let found = known.unwrap_or_else(|| object.json().contains(IN_FORCE));
+            looked.insert(key.clone(), (version, found));
+            found
+        };
+        let mut rank = |object: &Object| {
             let path = object_path(object.key());
             // Its status says so, perhaps.
-            let is_next = || awaited.contains(object.key()) || object.json().contains(IN_FORCE);
+            let mut is_next = || awaited.contains(object.key()) || was_in_force(object);
             let new = || if is_next() { 0 } else { 2 };
             let said = known.get(&path).map_or_else(new, |posted| u8::from(posted.is_crowded));
             (!wanted.contains(&*path), said, Arc::clone(&object.key().name))
@@ -209,6 +221,7 @@ impl Known {
                 }
             }
         }
+        *in_force = looked;
         (unread, unsaid)
     }
 
@@ -256,7 +269,7 @@ impl Known {
     ) -> (HashSet<ObjectRef>, HashSet<ObjectRef>) {
         let wanted = self.wanted.lock();
         let wanted: BTreeSet<&Path> = wanted.iter().map(PathBuf::as_path).collect();
-        Self::crowd(objects, (&wanted, known, &self.awaited.lock()), &self.ceilings.now())
+        Self::crowd(objects, (&wanted, known, &self.awaited.lock()), &self.ceilings.now(), &mut self.in_force.lock())
     }
 
     /// Waits until one is to be looked at again though it has not changed. If the future is dropped, nothing is lost.
@@ -274,7 +287,7 @@ impl Known {
         let ceilings = self.ceilings.now();
         let wanted: BTreeSet<&Path> = before.iter().map(|operator| operator.origin.file()).collect();
         let mut awaited = self.awaited.lock();
-        let (crowd, unsaid) = Self::crowd(&objects, (&wanted, &known, &awaited), &ceilings);
+        let (crowd, unsaid) = Self::crowd(&objects, (&wanted, &known, &awaited), &ceilings, &mut self.in_force.lock());
         objects.retain(|object| !unsaid.contains(object.key()));
         known.retain(|_, posted| !unsaid.contains(&posted.key));
         *self.unsaid.lock() = unsaid;
