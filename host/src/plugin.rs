@@ -6,6 +6,7 @@
 pub mod bounds;
 pub mod engine;
 pub mod loader;
+pub mod weight;
 
 mod ambient;
 mod asking;
@@ -81,7 +82,9 @@ struct Loaded {
     /// Whether its machine code had been compiled before, and was kept.
     from_cache: bool,
     /// Keeps its code where others find it: in memory, and in the cache.
-    _mapped: Arc<code::Mapped>,
+    _mapped: code::SharedCode,
+    /// What describes it once more, in the process that its instances have for themselves.
+    _beside: Option<Holding>,
 }
 
 /// A loaded version of a component, as it is run, shown and replaced.
@@ -132,6 +135,8 @@ pub(crate) struct Facts {
     network: Arc<Network>,
     /// Where its time and random numbers come from.
     ambient: Ambient,
+    /// Bytes of memory that describe each of its instances.
+    weight: u64,
 }
 
 /// The calls of one run.

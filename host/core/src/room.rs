@@ -152,6 +152,11 @@ impl Room {
         Self(Arc::new(Mutex::new(State::new(total))), watch::Sender::default())
     }
 
+    /// Returns how many bytes it has for all.
+    pub fn total(&self) -> u64 {
+        self.0.lock().total()
+    }
+
     /// Returns true if somebody waits for memory while a plugin has more than its share.
     pub fn is_crowded_by(&self, plugin: &Arc<str>) -> bool {
         self.0.lock().is_crowded_by(plugin)
@@ -187,7 +192,7 @@ impl Default for Room {
 
 impl fmt::Debug for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Room({})", self.0.lock().total())
+        write!(f, "Room({})", self.total())
     }
 }
 

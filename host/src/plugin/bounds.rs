@@ -70,6 +70,12 @@ pub enum Measure {
     Components,
     /// Components in components in components.
     Depth,
+    /// Bytes of memory for the types of core modules, as long as it is loaded.
+    Types,
+    /// The same for all else that describes it.
+    Description,
+    /// Bytes of memory for what describes one instance.
+    Instance,
 }
 
 /// What has been counted so far.
@@ -246,18 +252,26 @@ impl Measure {
             Self::Operators | Self::Entries | Self::Elements => 1_000_000,
             Self::Modules | Self::Components => 200,
             Self::Depth => 20,
+            Self::Types | Self::Instance => 16 << 20,
+            Self::Description => 32 << 20,
         }
     }
 
-    fn holds(self, found: u64) -> Result<(), Refused> {
-        self.holds_at(None, found)
+    /// Whether there is no more of it in a component.
+    ///
+    /// # Errors
+    /// How much more there is.
+    pub(super) fn within(self, found: u64) -> Result<(), Excess> {
+        let is_within = found <= self.bound();
+        is_within.then_some(()).ok_or(Excess { at: None, measure: self, found })
+    }
+
+    pub(super) fn holds(self, found: u64) -> Result<(), Refused> {
+        self.within(found).map_err(Refused::TooLarge)
     }
 
     fn holds_at(self, at: Option<Function>, found: u64) -> Result<(), Refused> {
-        if found <= self.bound() {
-            return Ok(());
-        }
-        Err(Refused::TooLarge(Excess { at, measure: self, found }))
+        self.within(found).map_err(|excess| Refused::TooLarge(Excess { at, ..excess }))
     }
 }
 
@@ -296,6 +310,9 @@ impl fmt::Display for Measure {
             Self::Modules => "core modules",
             Self::Components => "components in it",
             Self::Depth => "levels of components",
+            Self::Types => "bytes of memory for its types",
+            Self::Description => "bytes of memory for its names, imports, exports and what else describes it",
+            Self::Instance => "bytes of memory for the globals, imports and table entries of each of its instances",
         })
     }
 }

@@ -4,34 +4,36 @@
 //! compiled in this process. It goes on one component at a time, when all that is compiled already is in place, and ends
 //! with the future that waits for it.
 
+mod budget;
 mod failure;
 mod mapped;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use capstan_core::manifest::Bytes;
+use capstan_core::room::Room;
 use capstan_core::turns::{self, Turns};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use rayon::ThreadPoolBuilder;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::bounds::Excess;
 use super::compiler::{self, Limits};
 use super::engine::Engine;
-use super::room;
 use crate::folder::{Draft, Folder, Keep};
+pub use budget::Budget;
 use failure::{Attempt, Failure, Verdict};
-pub(super) use mapped::{Code, Mapped, alone};
+pub(super) use mapped::{Code, Found, Memory, Shared as SharedCode, alone};
 use mapped::{Entry, in_memory};
 
 /// Bytes of compiled components kept on disk, where nobody says otherwise.
@@ -56,6 +58,8 @@ pub struct CodeCache {
     head_start: Option<Arc<HeadStart>>,
     /// Whether failures are remembered.
     remembers: bool,
+    /// The memory for what describes components.
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -80,17 +84,6 @@ struct Shared {
 struct Compiler {
     command: Vec<OsString>,
     budget: Budget,
-}
-
-/// What compiling one component may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Bytes of memory; without it, what there is at that time.
-    pub memory: Option<u64>,
-    /// CPU time.
-    pub cpu: Duration,
-    /// Time by the clock. On a busy machine, others are at work meanwhile.
-    pub clock: Duration,
 }
 
 /// Counts somebody in who is to be in place before anything is compiled, until it is given up.
@@ -122,9 +115,15 @@ pub(super) enum Error {
     /// It takes more than it may.
     #[error("{0}")]
     Costly(String),
+    /// It takes more memory than any may.
+    #[error("{0}")]
+    TooLarge(Excess),
     /// The daemon's own side. Worth retrying.
     #[error("{0}")]
     Prepare(String),
+    /// The compiled code is not for this machine, or this version. Worth compiling again.
+    #[error("{0}")]
+    Unusable(String),
 }
 
 // === impl CodeCache ===
@@ -169,7 +168,14 @@ impl CodeCache {
             compiler: None,
             head_start: None,
             remembers: true,
+            room: Room::default(),
         }
+    }
+
+    /// Returns the same with so many bytes of memory for what describes components.
+    #[must_use]
+    pub fn within(self, bytes: u64) -> Self {
+        Self { room: Room::new(bytes), ..self }
     }
 
     /// Lets another process compile: this command line, which is expected to end up in [`super::loader::compile`]. What
@@ -223,25 +229,39 @@ impl CodeCache {
 
     /// Returns the code of a component with this digest, if it is kept. Takes its time: not for threads that others wait
     /// for.
-    pub(super) fn recall(&self, engine: &Engine, digest: &str) -> Option<Code> {
+    pub(super) fn recall(&self, engine: &Engine, digest: &str) -> Option<Found> {
         let folder = self.shared.folder.as_ref()?;
         let name = name(engine, digest);
         // First, so that it is not removed in between.
         let entry = self.shared.hold(&name);
-        let file = match folder.get(&name) {
-            Ok(file) => file?,
+        match folder.get(&name) {
+            Ok(file) => Some(Found { file: file?, kept: true, entry: Some(entry) }),
             Err(error) => {
                 warn!(file = name, %error, "compiled code is not taken; compiling again");
-                return None;
-            }
-        };
-        match Code::mapped(engine, &file, true, Some(entry)) {
-            Ok(code) => Some(code),
-            Err(error) => {
-                warn!(file = name, error = %format_args!("{error:#}"), "compiled code can't be used; compiling again");
                 None
             }
         }
+    }
+
+    /// Maps the code of a component into memory for a plugin of this team. What others run takes no more.
+    ///
+    /// # Errors
+    /// [`Error::Prepare`] if there is no room for it by the deadline, [`Error::Unusable`] if it can't be mapped.
+    pub(super) async fn map(
+        &self,
+        found: Found,
+        engine: &Engine,
+        (digest, team): (&str, &Arc<str>),
+        (weight, deadline): (u64, Instant),
+    ) -> Result<Code, Error> {
+        if let Some(code) = found.known(engine, team) {
+            return Ok(code);
+        }
+        let memory = Memory::take(&self.room, (digest, team), weight, deadline).await;
+        let memory = memory.map_err(|error| Error::Prepare(format!("make room for what describes it: {error}")))?;
+        let (engine, team) = (engine.clone(), Arc::clone(team));
+        let mapped = self.reading(move || found.map(&engine, memory, &team)).await?;
+        mapped.map_err(|error| Error::Unusable(format!("{error:#}")))
     }
 
     /// Waits until this one may compile: one at a time, team by team, and after all that have a head start.
@@ -280,7 +300,7 @@ impl CodeCache {
         engine: &Engine,
         wasm: Vec<u8>,
         digest: &str,
-    ) -> Result<Code, Error> {
+    ) -> Result<Found, Error> {
         let Some(compiler) = &self.compiler else {
             self.shared.compiled.inc();
             return self.compile_here(engine, wasm, digest).await;
@@ -315,7 +335,7 @@ impl CodeCache {
     }
 
     /// Has it compiled by the other process, into a file that is kept, or if that can't be, into memory.
-    async fn compile_elsewhere(&self, job: Job<'_>) -> Result<Code, compiler::Error> {
+    async fn compile_elsewhere(&self, job: Job<'_>) -> Result<Found, compiler::Error> {
         let Job { compiler: Compiler { command, .. }, limits, engine, wasm, digest } = job;
         let unable = |error: io::Error| compiler::Error::Unable(error.to_string());
         if let Some(folder) = &self.shared.folder {
@@ -339,27 +359,26 @@ impl CodeCache {
         let file = in_memory().map_err(unable)?;
         let out = file.try_clone().map_err(unable)?;
         compiler::compile(command, &limits, wasm, out).await?;
-        let engine = engine.clone();
-        let mapped = aside(1, move || Code::mapped(&engine, &file, false, None));
-        used(mapped.await)
+        Ok(Found { file, kept: false, entry: None })
     }
 
-    /// Maps code that has just been compiled, seals it and puts it into the folder.
-    async fn kept(&self, engine: &Engine, draft: Draft, digest: &str) -> Result<Code, compiler::Error> {
-        let (engine, name, shared) = (engine.clone(), name(engine, digest), Arc::clone(&self.shared));
+    /// Seals code that has just been compiled, and puts it into the folder.
+    async fn kept(&self, engine: &Engine, draft: Draft, digest: &str) -> Result<Found, compiler::Error> {
+        let (name, shared) = (name(engine, digest), Arc::clone(&self.shared));
         let kept = aside(1, move || {
             let entry = shared.hold(&name);
-            let code = Code::mapped(&engine, draft.file(), false, Some(entry))?;
+            let file = draft.file().try_clone()?;
             if let Err(error) = draft.keep(&name) {
                 warn!(%error, "compiled code can't be kept");
             }
             shared.prune();
-            Ok(code)
+            Ok(Found { file, kept: false, entry: Some(entry) })
         });
-        used(kept.await)
+        let kept = kept.await.map_err(|error| compiler::Error::Unable(error.to_string()))?;
+        kept.map_err(|error: io::Error| compiler::Error::Unable(error.to_string()))
     }
 
-    async fn compile_here(&self, engine: &Engine, wasm: Vec<u8>, digest: &str) -> Result<Code, Error> {
+    async fn compile_here(&self, engine: &Engine, wasm: Vec<u8>, digest: &str) -> Result<Found, Error> {
         let (engine, digest, shared) = (engine.clone(), digest.to_owned(), Arc::clone(&self.shared));
         let compiled = aside(compiler::threads(), move || {
             let code = engine.wasm().precompile_component(&wasm);
@@ -373,20 +392,16 @@ impl CodeCache {
             // From the file if it is there: that takes less memory.
             if let Some(folder) = &shared.folder
                 && let Ok(Some(file)) = folder.get(&name)
-                && let Ok(code) = Code::mapped(&engine, &file, false, Some(entry))
             {
-                return Ok(code);
+                return Ok(Found { file, kept: false, entry: Some(entry) });
             }
-            Code::copied(&engine, &code).map_err(|error| Error::Prepare(format!("{error:#}")))
+            let unable = |error: io::Error| Error::Prepare(error.to_string());
+            let mut file = in_memory().map_err(unable)?;
+            file.write_all(&code).map_err(unable)?;
+            Ok(Found { file, kept: false, entry: None })
         });
         compiled.await?
     }
-}
-
-fn used(mapped: Result<wasmtime::Result<Code>, Error>) -> Result<Code, compiler::Error> {
-    let unable = |why: String| compiler::Error::Unable(why);
-    let mapped = mapped.map_err(|error| unable(error.to_string()))?;
-    mapped.map_err(|error| unable(format!("{error:#}")))
 }
 
 /// Does something on threads that end with it: they and what they have allocated would otherwise stay for ever.
@@ -417,24 +432,6 @@ fn name(engine: &Engine, digest: &str) -> String {
     let mut hasher = DefaultHasher::new();
     engine.wasm().precompile_compatibility_hash().hash(&mut hasher);
     format!("{digest}-{:016x}.cwasm", hasher.finish())
-}
-
-// === impl Budget ===
-
-impl Budget {
-    fn limits(self) -> Limits {
-        let Self { memory, cpu, clock } = self;
-        Limits { memory: memory.unwrap_or_else(room::now), cpu, clock }
-    }
-
-    /// Refuses to begin with what happens to be left of the memory, if that is next to nothing: it says nothing of the component.
-    fn suffices(self, limits: Limits) -> Result<(), Error> {
-        if self.memory.is_some() || limits.memory >= room::LEAST {
-            return Ok(());
-        }
-        let (left, least) = (Bytes(limits.memory >> 20 << 20), Bytes(room::LEAST));
-        Err(Error::Prepare(format!("{left} of memory are left for compiling, and it takes at least {least}")))
-    }
 }
 
 // === impl Shared ===
@@ -494,28 +491,6 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { memory: 1 << 30, cpu: Duration::from_mins(2), clock: Duration::from_mins(6) };
-
-    #[test]
-    fn nothing_is_begun_with_next_to_no_memory_unless_somebody_says_so() {
-        let budget = |memory| Budget { memory, cpu: LIMITS.cpu, clock: LIMITS.clock };
-        let limits = |memory| Limits { memory, ..LIMITS };
-        let told = |memory, left| budget(memory).suffices(limits(left)).err();
-        for (memory, left, enough) in [
-            (None, room::LEAST, true),
-            (None, room::LEAST - 1, false),
-            (None, 0, false),
-            (Some(1 << 20), 1 << 20, true),
-        ] {
-            let why = told(memory, left);
-            assert_eq!(why.is_none(), enough, "{memory:?} {left}: {why:?}");
-        }
-        assert!(matches!(
-            told(None, 63 << 20),
-            Some(Error::Prepare(why)) if why == "63Mi of memory are left for compiling, and it takes at least 64Mi"
-        ));
-    }
-
     #[test]
     fn entries_that_are_in_use_stay_and_of_the_others_the_oldest_go() {
         let dir = tempfile::tempdir().unwrap();
@@ -543,32 +518,48 @@ mod tests {
         assert_eq!(left(), (5..20).collect::<Vec<_>>());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn code_is_in_memory_once_for_each_engine_as_long_as_somebody_runs_it() {
         // A component with nothing in it.
         const WASM: &[u8] = b"\0asm\x0d\0\x01\0";
         let dir = tempfile::tempdir().unwrap();
-        let cache = CodeCache::at(&dir.path().join("code"));
+        // For two engines, and nobody more.
+        let cache = CodeCache::at(&dir.path().join("code")).within(4000);
         let pool = crate::plugin::engine::Pool { instances: 4 };
-        let (engine, other) = (Engine::new(pool).unwrap(), Engine::new(pool).unwrap());
-        let digest = digest(WASM);
-        let turn = cache.turn(&Arc::from("team")).await;
-        let first = cache.compile(&turn, &engine, WASM.to_vec(), &digest).await.unwrap();
-        let recalled = |engine| cache.recall(engine, &digest).unwrap();
-        assert!(Arc::ptr_eq(&first.mapped, &recalled(&engine).mapped));
-        let elsewhere = recalled(&other);
-        assert!(!Arc::ptr_eq(&first.mapped, &elsewhere.mapped));
-        assert!(Arc::ptr_eq(&elsewhere.mapped, &recalled(&other).mapped));
-        let gone = Arc::downgrade(&first.mapped);
+        let (engine, other, third) =
+            (Engine::new(pool).unwrap(), Engine::new(pool).unwrap(), Engine::new(pool).unwrap());
+        let (digest, team) = (digest(WASM), Arc::from("team"));
+        let soon = Instant::now() + Duration::from_millis(100);
+        let load = async |engine| {
+            let found = cache.recall(engine, &digest).unwrap();
+            assert!(found.kept);
+            cache.map(found, engine, (&digest, &team), (1500, soon)).await
+        };
+        let turn = cache.turn(&team).await;
+        drop(cache.compile(&turn, &engine, WASM.to_vec(), &digest).await.unwrap());
+        let first = load(&engine).await.unwrap();
+        let same = |one: &Code, other: &Code| Arc::ptr_eq(&one.mapped.mapped, &other.mapped.mapped);
+        assert!(same(&first, &load(&engine).await.unwrap()));
+        let elsewhere = load(&other).await.unwrap();
+        assert!(!same(&first, &elsewhere));
+        assert!(same(&elsewhere, &load(&other).await.unwrap()));
+        let refused = load(&third).await.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.starts_with("make room for what describes it: the 4000 bytes"), "{refused}");
+        assert!(refused.ends_with(&format!("3000 bytes of it has the component of sha256:{digest}")), "{refused}");
+        let gone = Arc::downgrade(&first.mapped.mapped);
         drop(first);
         assert!(gone.upgrade().is_none(), "another engine does not keep it");
-        assert!(recalled(&engine).kept);
+        drop(load(&third).await.unwrap());
+        let engines = [&engine, &third];
+        for engine in engines {
+            drop(load(engine).await.unwrap());
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_already_comes_first_but_is_not_waited_for_for_ever() {
         let cache = CodeCache::none();
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let (one, other) = (cache.with_head_start(), cache.with_head_start());
         // It has to compile, so that it is not ahead itself.
         let team = Arc::from("team");

@@ -37,6 +37,9 @@ mod signatures;
 /// are smaller than 1.5 MiB.
 pub(super) const HOSTCALL: usize = 4 << 20;
 
+/// Bytes of an element of a table.
+const ELEMENT: usize = 8;
+
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
 
@@ -87,7 +90,7 @@ pub(super) struct State {
 /// The functions that a component exports, found once.
 pub(super) type Indices = BTreeMap<Function, ComponentExportIndex>;
 
-/// Bounds the memories of one instance, all together, and its tables.
+/// Bounds the memories of one instance, all together, with its tables and what describes it.
 struct Limiter {
     /// Bytes in use.
     used: usize,
@@ -206,17 +209,9 @@ impl WasiView for State {
     }
 }
 
-#[async_trait]
-impl ResourceLimiterAsync for Limiter {
-    async fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
+impl Limiter {
+    /// Takes memory for something that grows from so many bytes to so many.
+    async fn grow(&mut self, current: usize, desired: usize) -> wasmtime::Result<()> {
         let used = self.used.saturating_sub(current).saturating_add(desired);
         if used.saturating_add(self.answer) > self.limit {
             return Err(OverMemory.into());
@@ -234,6 +229,22 @@ impl ResourceLimiterAsync for Limiter {
             grown.map_err(NoRoom)?;
         }
         self.used = used;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ResourceLimiterAsync for Limiter {
+    async fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        self.grow(current, desired).await?;
         Ok(true)
     }
 
@@ -250,6 +261,7 @@ impl ResourceLimiterAsync for Limiter {
         if elements > ELEMENTS {
             return Err(OverTables.into());
         }
+        self.grow(current.saturating_mul(ELEMENT), desired.saturating_mul(ELEMENT)).await?;
         self.elements = elements;
         Ok(true)
     }
@@ -295,6 +307,8 @@ impl Instance {
         });
         store.data_mut().due(deadline);
         store.set_epoch_deadline(1);
+        let weight = usize::try_from(facts.weight).unwrap_or(usize::MAX);
+        store.data_mut().limiter.grow(0, weight).await?;
         let handle = pre.instantiate_async(&mut store).await?;
         Ok(Self { store, handle, exports: Arc::clone(exports), runs: 0, used_up: false, _alive: counters.instance() })
     }
@@ -318,7 +332,7 @@ impl Instance {
         !self.used_up
     }
 
-    /// Returns how many bytes of linear memory it has, which never shrinks.
+    /// Returns how many bytes of memory it has, which never shrinks.
     pub(super) fn memory(&self) -> usize {
         self.store.data().limiter.used
     }
@@ -532,7 +546,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_tables_of_an_instance_are_bounded_together() {
-        let mut limiter = limiter(0, &Room::default());
+        let mut limiter = limiter(1 << 20, &Room::default());
         let half = ELEMENTS / 2;
         assert!(limiter.table_growing(0, half, None).await.unwrap());
         assert!(limiter.table_growing(0, half, None).await.unwrap());
@@ -540,6 +554,6 @@ mod tests {
         assert!(more.unwrap_err().is::<OverTables>());
         // Its own bound is the component's affair.
         assert!(!limiter.table_growing(half, ELEMENTS, Some(half)).await.unwrap());
-        assert_eq!(limiter.elements, ELEMENTS);
+        assert_eq!((limiter.elements, limiter.used), (ELEMENTS, ELEMENTS * ELEMENT));
     }
 }

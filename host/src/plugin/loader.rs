@@ -11,6 +11,7 @@ use capstan_core::manifest::needs::{needs, unwanted};
 use capstan_core::manifest::{self, Instances, Isolation, Operator};
 use capstan_core::operator::tenant;
 use capstan_core::operator::wants::About;
+use capstan_core::room::Holding;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -20,8 +21,8 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::ambient::Ambient;
 use super::bounds::{self, Refused};
+use super::code::{self, Code, Found, digest};
 pub use super::code::{Budget, CodeCache};
-use super::code::{Code, digest};
 pub use super::compiler::{Limits as CompileLimits, run as compile};
 use super::ending::{self, Broken, Ending, Otherwise};
 use super::engine::Engine;
@@ -32,6 +33,7 @@ use super::place::Place;
 use super::process::Apart;
 pub use super::process::run as run_apart;
 use super::usage::Counters;
+use super::weight::Weight;
 use super::{Facts, Loaded, Plugin, imports};
 
 mod error;
@@ -54,17 +56,34 @@ const NEXT_WORD: Duration = Duration::from_secs(10);
 /// A component that is compiled.
 struct Ready {
     code: Code,
+    known: Known,
+    /// Bytes of memory that describe it.
+    weight: u64,
+}
+
+/// What is found out about a component by reading it.
+struct Known {
     digest: String,
     /// Its bytes.
     size: u64,
+    weight: Weight,
+}
+
+/// Who loads a component, and how long that may take to find memory.
+struct Loading<'a> {
+    engine: &'a Engine,
+    cache: &'a CodeCache,
+    team: Arc<str>,
+    wasm: &'a Wasm,
+    timeout: Duration,
 }
 
 /// What is found out about a component before it is compiled.
 enum Look {
     /// That is not necessary.
-    Kept(String, u64, Box<Code>),
-    /// It may be: its digest, and what is in it.
-    New(String, Vec<u8>),
+    Kept(Known, Found),
+    /// It may be: what is in it.
+    New(Known, Vec<u8>),
 }
 
 // === impl Plugin ===
@@ -97,13 +116,15 @@ impl Plugin {
         let (name, plugin) = operator.plugins.get_key_value(name).ok_or_else(|| Error::Unknown(name.to_owned()))?;
         let path = wasm.name();
         let begun = Instant::now();
-        let ready = compiled(engine, cache, (&tenant::team(&operator.name), wasm)).await?;
+        let (team, timeout) = (tenant::team(&operator.name), plugin.limits.timeout);
+        let ready = compiled(Loading { engine, cache, team, wasm, timeout }).await?;
         if let Some((_, reason)) = &ready.code.mapped.unfit {
             warn!(plugin = %name, component = %path.display(), reason, "it does not fit the pool of instances; each of its own is allocated by itself, which is slower");
         }
-        let facts = Facts::of(operator, name, plugin, engine);
+        let facts = Facts { weight: ready.known.weight.instance, ..Facts::of(operator, name, plugin, engine) };
         let linked = linked(&ready, operator, path, &facts)?;
-        let mut loaded = Loaded::new(engine, ready, linked, facts, plugin)?;
+        let beside = ready.beside(plugin, &facts).await?;
+        let mut loaded = Loaded { _beside: beside, ..Loaded::new(engine, ready, linked, facts, plugin)? };
         loaded.description = loaded.try_start(path).await?;
         names::check(operator, name, (path, loaded.description.as_ref()))?;
         info!(plugin = %name, component = %path.display(), from_cache = loaded.from_cache, took = %manifest::Rounded(begun.elapsed()), "loaded");
@@ -150,6 +171,19 @@ fn interfaces(exports: &Indices) -> BTreeSet<Interface> {
     exports.keys().map(|function| function.interface()).collect()
 }
 
+impl Ready {
+    /// Takes the memory for what describes it in the process that its instances have for themselves, if they have one.
+    async fn beside(&self, plugin: &manifest::Plugin, facts: &Facts) -> Result<Option<Holding>, Error> {
+        if plugin.isolation == Isolation::Shared {
+            return Ok(None);
+        }
+        let mut holding = facts.room.holding(&facts.unit);
+        let grown = holding.grow(self.weight, Instant::now() + facts.limits.timeout).await;
+        grown.map_err(|error| Error::Prepare(error.to_string()))?;
+        Ok(Some(holding))
+    }
+}
+
 impl Facts {
     fn of(operator: &Operator, name: &Arc<str>, plugin: &manifest::Plugin, engine: &Engine) -> Self {
         let (room, limits) = (engine.room(), &plugin.limits);
@@ -164,6 +198,7 @@ impl Facts {
             room: room.clone(),
             network: Arc::new(network),
             ambient: engine.ambient(),
+            weight: 0,
         }
     }
 }
@@ -177,7 +212,7 @@ impl Loaded {
         facts: Facts,
         plugin: &manifest::Plugin,
     ) -> Result<Self, Error> {
-        let Ready { code, digest, size } = ready;
+        let Ready { code, known: Known { digest, size, .. }, .. } = ready;
         let concurrency = facts.limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let (facts, counters) = (Arc::new(facts), Arc::new(Counters::default()));
         let (writes, about) = (writes(pre.component()), About { interfaces: named(pre.component()), size });
@@ -225,6 +260,7 @@ impl Loaded {
             digest,
             from_cache: code.kept,
             _mapped: code.mapped,
+            _beside: None,
         })
     }
 
@@ -280,28 +316,50 @@ impl Loaded {
 
 /// Returns the compiled component: out of the cache or, when it is its turn, compiled. What waits for its turn is not kept in
 /// memory, but read again.
-async fn compiled(engine: &Engine, cache: &CodeCache, (team, wasm): (&Arc<str>, &Wasm)) -> Result<Ready, Error> {
-    let path = wasm.name();
-    let look = async || {
-        let (engine, cache_there, wasm_there) = (engine.clone(), cache.clone(), wasm.clone());
-        let look = cache.reading(move || look(&engine, &cache_there, &wasm_there));
-        look.await.map_err(|error| Error::of(path, error))?
-    };
-    let mut turn = None;
-    let (digest, size, code) = loop {
-        match (look().await?, &turn) {
-            (Look::Kept(digest, size, code), _) => break (digest, size, *code),
-            (Look::New(digest, wasm), Some(turn)) => {
-                let size = wasm.len() as u64;
+async fn compiled(loading: Loading<'_>) -> Result<Ready, Error> {
+    let path = loading.wasm.name();
+    let (mut turn, mut trusts) = (None, true);
+    loop {
+        let (known, found) = match (loading.look(trusts).await?, &turn) {
+            (Look::Kept(known, found), _) => (known, found),
+            (Look::New(known, wasm), Some(turn)) => {
                 let say = |seconds| info!(component = %path.display(), seconds, "compiling; the result is kept for later starts");
-                let code = patiently(cache.compile(turn, engine, wasm, &digest), say).await;
-                break (digest, size, code.map_err(|error| Error::of(path, error))?);
+                let found = loading.cache.compile(turn, loading.engine, wasm, &known.digest);
+                let found = patiently(found, say).await;
+                (known, found.map_err(|error| Error::of(path, error))?)
             }
-            (Look::New(..), None) => {}
+            (Look::New(..), None) => {
+                turn = Some(loading.cache.turn(&loading.team).await);
+                continue;
+            }
+        };
+        let was_kept = found.kept;
+        match loading.map(known, found).await {
+            Err(code::Error::Unusable(error)) if was_kept => {
+                warn!(component = %path.display(), error, "compiled code can't be used; compiling again");
+                trusts = false;
+            }
+            done => return done.map_err(|error| Error::of(path, error)),
         }
-        turn = Some(cache.turn(team).await);
-    };
-    Ok(Ready { code, digest, size })
+    }
+}
+
+impl Loading<'_> {
+    /// Reads the component, and finds it in the cache, if that is trusted, or decides that it may be compiled.
+    async fn look(&self, trusts: bool) -> Result<Look, Error> {
+        let (engine, cache, wasm) = (self.engine.clone(), self.cache.clone(), self.wasm.clone());
+        let look = self.cache.reading(move || look(&engine, &cache, &wasm, trusts));
+        look.await.map_err(|error| Error::of(self.wasm.name(), error))?
+    }
+
+    /// Maps compiled code into memory, once there is room for what describes it.
+    async fn map(&self, known: Known, found: Found) -> Result<Ready, code::Error> {
+        let Self { engine, cache, team, timeout, .. } = self;
+        let weight = found.weight(&known.weight)?;
+        let deadline = Instant::now() + *timeout;
+        let code = cache.map(found, engine, (&known.digest, team), (weight, deadline)).await?;
+        Ok(Ready { code, known, weight })
+    }
 }
 
 /// Waits for something that may take long, and says after how many seconds it still goes on.
@@ -318,22 +376,23 @@ async fn patiently<T>(work: impl Future<Output = T>, mut say: impl FnMut(u64)) -
     }
 }
 
-/// Reads a component, and finds it in the cache or decides that it may be compiled.
-fn look(engine: &Engine, cache: &CodeCache, wasm: &Wasm) -> Result<Look, Error> {
+fn look(engine: &Engine, cache: &CodeCache, wasm: &Wasm, trusts: bool) -> Result<Look, Error> {
     let path = wasm.name();
-    let wasm = wasm.read().map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    verify(&wasm, path)?;
-    let digest = digest(&wasm);
-    if let Some(code) = cache.recall(engine, &digest) {
-        return Ok(Look::Kept(digest, wasm.len() as u64, Box::new(code)));
-    }
-    bounds::check(&wasm).map_err(|refused| match refused {
+    let refused = |refused| match refused {
         Refused::Malformed(reason) => Error::Compile { path: path.to_owned(), reason },
         Refused::TooLarge(excess) => Error::TooLarge { path: path.to_owned(), excess },
-    })?;
-    let remembered = cache.remembered(&digest);
+    };
+    let wasm = wasm.read().map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    verify(&wasm, path)?;
+    let weight = Weight::of(&wasm).map_err(refused)?;
+    let known = Known { digest: digest(&wasm), size: wasm.len() as u64, weight };
+    if let Some(found) = cache.recall(engine, &known.digest).filter(|_| trusts) {
+        return Ok(Look::Kept(known, found));
+    }
+    bounds::check(&wasm).map_err(refused)?;
+    let remembered = cache.remembered(&known.digest);
     remembered.map_err(|error| Error::of(path, error))?;
-    Ok(Look::New(digest, wasm))
+    Ok(Look::New(known, wasm))
 }
 
 #[cfg(test)]

@@ -286,6 +286,7 @@ impl Process {
             concurrency: facts.limits.concurrency,
             config: (&*facts.config).into(),
             ambient: facts.ambient,
+            weight: facts.weight,
         };
         let setup = frame(&setup).map_err(io::Error::other)?;
         self.control.write_all(&setup).await?;

@@ -65,7 +65,8 @@ struct Stamp {
 // === impl Disk ===
 
 impl Disk {
-    /// Returns what the command line names, with the memory of `room` for all instances together, and a network as `outside`. What is in
+    /// Returns what the command line names, with the memory of `room` for all instances together and a quarter as much for what describes
+    /// their components, and a network as `outside`. What is in
     /// registries is among the `images`.
     ///
     /// # Errors
@@ -73,7 +74,7 @@ impl Disk {
     pub fn new(source: &args::Source, room: Room, outside: Outside, images: Images) -> anyhow::Result<Self> {
         Ok(Self {
             manifests: Manifests::new(&source.manifests, source.defaults.as_deref())?,
-            cache: operators::code_cache(source),
+            cache: operators::code_cache(source).within(room.total() / 4),
             engine: operators::engine(&[])?.with_room(room).with_outside(outside),
             files: Files::new(),
             images,

@@ -1,11 +1,14 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use capstan::plugin::bounds::Measure;
 use capstan::plugin::engine::{Engine, Pool};
 use capstan::plugin::loader::{CodeCache, Error};
+use capstan::plugin::weight::Weight;
 use capstan::plugin::{Component as _, Plugin};
 use capstan_core::guest::{Guest as _, Interface};
 use capstan_core::manifest::filters::Question;
@@ -18,7 +21,7 @@ use capstan_core::manifest::{
 use capstan_core::object::pointer::Pointer;
 
 use crate::asks::Lines;
-use crate::guests::{Guest, RECONCILER};
+use crate::guests::{Guest, RECONCILER, sample};
 use crate::runs::{gvk, operator, read_only, write};
 
 fn engine() -> Engine {
@@ -388,7 +391,7 @@ async fn what_no_instance_may_have_is_refused_with_its_bound() {
 
 /// Returns the entries of a cache.
 fn entries(dir: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }
@@ -419,7 +422,7 @@ async fn compiled_code_is_kept_and_used_again() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("deep/code");
     let cache = CodeCache::at(&code);
-    assert_eq!(std::fs::metadata(&code).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&code).unwrap().permissions().mode() & 0o777, 0o700);
     let plain = operator(&write(&dir, "plain", &Guest::default().build()), Limits::default());
     let other = operator(&write(&dir, "other", &cleaner()), Limits::default());
     let loaded = async |operator| exports(&Plugin::load(&engine(), &cache, operator, "guest").await.unwrap());
@@ -429,10 +432,10 @@ async fn compiled_code_is_kept_and_used_again() {
     let is_other = |file: &PathBuf| file != plain_code;
     let other_code = compiled(&code).into_iter().find(is_other).unwrap();
     // Another component's code under its name is not taken, although the daemon has written it.
-    let written = std::fs::read(plain_code).unwrap();
-    std::fs::copy(&other_code, plain_code).unwrap();
+    let written = fs::read(plain_code).unwrap();
+    fs::copy(&other_code, plain_code).unwrap();
     assert_eq!(loaded(&plain).await, PLAIN);
-    assert!(std::fs::read(plain_code).unwrap() == written, "it was compiled again");
+    assert!(fs::read(plain_code).unwrap() == written, "it was compiled again");
 }
 
 #[tokio::test]
@@ -456,13 +459,13 @@ async fn damaged_code_is_compiled_again() {
     let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
     Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap();
     let [file] = &compiled(&code)[..] else { panic!("one entry") };
-    let good = std::fs::read(file).unwrap();
+    let good = fs::read(file).unwrap();
     let mut flipped = good.clone();
     flipped[good.len() / 2] ^= 1;
     for damaged in [&flipped[..], &good[..good.len() / 2], b""] {
-        std::fs::write(file, damaged).unwrap();
+        fs::write(file, damaged).unwrap();
         assert_eq!(exports(&Plugin::load(&engine(), &cache, &operator, "guest").await.unwrap()), PLAIN);
-        assert_eq!(std::fs::read(file).unwrap().len(), good.len(), "it was written again");
+        assert_eq!(fs::read(file).unwrap().len(), good.len(), "it was written again");
     }
 }
 
@@ -470,9 +473,66 @@ async fn damaged_code_is_compiled_again() {
 async fn a_folder_that_others_can_write_is_not_used() {
     let dir = tempfile::tempdir().unwrap();
     let code = dir.path().join("code");
-    std::fs::create_dir(&code).unwrap();
-    std::fs::set_permissions(&code, std::fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&code).unwrap();
+    fs::set_permissions(&code, fs::Permissions::from_mode(0o755)).unwrap();
     let operator = operator(&write(&dir, "guest", &Guest::default().build()), Limits::default());
     Plugin::load(&engine(), &CodeCache::at(&code), &operator, "guest").await.unwrap();
     assert_eq!(entries(&code), [] as [PathBuf; 0]);
+}
+
+/// The component with a module of so many globals, started so many times; nothing of it is ever used.
+fn heavier(mut wasm: Vec<u8>, globals: usize, times: usize) -> Vec<u8> {
+    let number = |mut n: usize| {
+        let mut bytes = Vec::new();
+        while n >= 0x80 {
+            bytes.push(u8::try_from(n & 0x7f).unwrap() | 0x80);
+            n >>= 7;
+        }
+        bytes.push(u8::try_from(n).unwrap());
+        bytes
+    };
+    let section = |id: u8, content: Vec<u8>| [vec![id], number(content.len()), content].concat();
+    let sections = wasmparser::Parser::new(0).parse_all(&wasm).map(Result::unwrap);
+    let nested = sections.filter(|payload| matches!(payload, wasmparser::Payload::ModuleSection { .. })).count();
+    let module = wat::parse_str(format!("(module {})", "(global (mut i64) (i64.const 0))".repeat(globals))).unwrap();
+    let start = [vec![0], number(nested), vec![0]].concat();
+    wasm.extend(section(1, module));
+    wasm.extend(section(2, [number(times), start.repeat(times)].concat()));
+    wasm
+}
+
+#[tokio::test]
+async fn globals_of_a_component_are_memory_of_its_instances() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { memory: 2 << 20, ..Limits::default() };
+    let load = async |globals, times| {
+        let wasm = heavier(Guest::default().build(), globals, times);
+        let path = write(&dir, &format!("{globals}-{times}"), &wasm);
+        let operator = operator(&path, limits.clone());
+        Plugin::load(&engine(), &CodeCache::none(), &operator, "guest").await
+    };
+    let why = |loaded: Result<Plugin, Error>| {
+        let error = loaded.unwrap_err();
+        format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default())
+    };
+    let light = load(1000, 10).await.unwrap();
+    assert!(light.usage().peak_memory_bytes > 10 * 1000 * 16, "{:?}", light.usage());
+    let heavy = why(load(1000, 50).await);
+    assert!(heavy.ends_with("the component wanted more than 2Mi of memory (limits.memory)"), "{heavy}");
+    let bomb = why(load(250_000, 240).await);
+    assert!(
+        bomb.contains(
+            "bytes of memory for the globals, imports and table entries of each of its instances; at most 16777216"
+        ),
+        "{bomb}"
+    );
+}
+
+#[test]
+fn what_people_build_weighs_a_small_part_of_what_it_may() {
+    for name in ["probe", "probe-go", "probe-javascript", "probe-python"] {
+        let Weight { types, instance } = Weight::of(&fs::read(sample(name)).unwrap()).unwrap();
+        let part = |weight: u64, measure: Measure| weight * 8 < measure.bound();
+        assert!(part(types, Measure::Types) && part(instance, Measure::Instance), "{name}: {types}, {instance}");
+    }
 }

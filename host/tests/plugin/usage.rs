@@ -8,9 +8,10 @@ use capstan_core::manifest::{Instances, Limits, Warm};
 use crate::calls::{IF_TOLD, failures, load_as, nth, reconciler, short};
 use crate::runs::{Script, script};
 
-/// Without what differs from time to time, and from process to process.
+/// Without what differs from time to time, from process to process, and from component to component: what describes its instances.
 fn timeless(usage: Usage) -> Usage {
-    Usage { call_ms: 0, processes_started: 0, ..usage }
+    let pages = usage.peak_memory_bytes / LOADED.peak_memory_bytes;
+    Usage { call_ms: 0, processes_started: 0, peak_memory_bytes: pages * LOADED.peak_memory_bytes, ..usage }
 }
 
 /// What a plugin has used that is loaded and nothing else: one page of memory, for a try.

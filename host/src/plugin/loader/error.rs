@@ -228,7 +228,8 @@ impl Error {
         match error {
             code::Error::Invalid(reason) => Self::Compile { path, reason },
             code::Error::Costly(reason) => Self::Costly { path, reason },
-            code::Error::Prepare(why) => Self::Prepare(why),
+            code::Error::TooLarge(excess) => Self::TooLarge { path, excess },
+            code::Error::Prepare(why) | code::Error::Unusable(why) => Self::Prepare(why),
         }
     }
 }

@@ -81,7 +81,8 @@ fn failed(error: &io::Error) -> ExitCode {
 fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
     confine::step_back()?;
     let setup = receive(control)?;
-    let Setup { memory, concurrency, config, ambient } = postcard::from_bytes(&setup).map_err(io::Error::other)?;
+    let Setup { memory, concurrency, config, ambient, weight } =
+        postcard::from_bytes(&setup).map_err(io::Error::other)?;
     // Whoever runs a run looks after the other limits.
     let limits = Limits { memory, concurrency, page: u32::MAX, requests: u32::MAX, ..Limits::default() };
     let pool = Pool::of([&limits]);
@@ -104,6 +105,7 @@ fn prepared(mut control: &UnixStream) -> io::Result<Guest> {
         room: capstan_core::room::Room::default(),
         network,
         ambient,
+        weight,
     };
     let guest = Guest {
         engine: Engine::of(wasm, pool).map_err(io::Error::other)?,

@@ -40,6 +40,8 @@ pub(super) struct Setup<'a> {
     pub(super) config: Cow<'a, str>,
     /// Where its time and random numbers come from.
     pub(super) ambient: Ambient,
+    /// Bytes of memory that describe an instance.
+    pub(super) weight: u64,
 }
 
 /// What it answers, once it is ready for lanes.
