@@ -21,8 +21,8 @@ use wasmtime::{Config, Enabled, EngineWeak, PoolingAllocationConfig, WasmBacktra
 /// How often a call that computes looks at its deadline, and lets other tasks run.
 pub const TICK: Duration = Duration::from_millis(5);
 
-/// The stack that a component may use; what is deeper is a recursion without end.
-const STACK: usize = 1 << 20;
+/// The stack that a component may use; what is deeper is a recursion without end. An instance keeps what it has touched of it.
+pub(super) const STACK: usize = 1 << 20;
 
 /// Frames kept of a trap.
 pub(super) const FRAMES: usize = 8;
@@ -42,8 +42,9 @@ pub(super) const ELEMENTS: usize = 100_000;
 /// Go 96, Python 406.
 const DESCRIPTION: usize = 4 << 20;
 
-/// What a free slot keeps of its memory, to save page faults of the next instance.
+/// What a free slot keeps of its memory, and of its stack, to save page faults of the next instance.
 const KEEP: usize = 256 << 10;
+const KEEP_OF_STACK: usize = 16 << 10;
 
 /// Where components run. Cheap to clone; the ticker ends with the last clone.
 #[derive(Clone)]
@@ -251,6 +252,8 @@ pub(super) fn config() -> Config {
         .concurrency_support(false)
         .max_wasm_stack(STACK)
         .async_stack_size(2 * STACK)
+        // Otherwise the next instance would keep what this one has touched.
+        .async_stack_zeroing(true)
         .wasm_backtrace_max_frames(NonZeroUsize::new(4 * FRAMES))
         .wasm_backtrace_details(WasmBacktraceDetails::Disable)
         // Only for debuggers and profilers of native code.
@@ -290,6 +293,7 @@ fn pooling(pool: Pool) -> PoolingAllocationConfig {
         .max_component_instance_size(DESCRIPTION)
         .max_unused_warm_slots(0)
         .linear_memory_keep_resident(KEEP)
+        .async_stack_keep_resident(KEEP_OF_STACK)
         .table_keep_resident(64 << 10)
         .pagemap_scan(Enabled::Auto);
     pooling

@@ -23,7 +23,7 @@ use super::bindings::exports::capstan::operator::{
 };
 use super::convert::{bounded, described, desired_set, named, polled_all, polled_one, received};
 use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early, until};
-use super::engine::ELEMENTS;
+use super::engine::{ELEMENTS, STACK};
 use super::idle::Wear;
 use super::network::http::Http;
 use super::network::{Connected, Line, tcp};
@@ -210,6 +210,16 @@ impl WasiView for State {
 }
 
 impl Limiter {
+    /// Takes the memory for what an instance has before any of its own: what describes it and, beside its limit, the stack of its calls, of
+    /// which nobody sees how deep they have been.
+    async fn begin(&mut self, weight: u64) -> wasmtime::Result<()> {
+        if let Share::Held(holding) = &mut self.share {
+            let grown = holding.grow(STACK as u64, self.deadline).await;
+            grown.map_err(|error| NoRoom(error.to_string()))?;
+        }
+        self.grow(0, usize::try_from(weight).unwrap_or(usize::MAX)).await
+    }
+
     /// Takes memory for something that grows from so many bytes to so many.
     async fn grow(&mut self, current: usize, desired: usize) -> wasmtime::Result<()> {
         let used = self.used.saturating_sub(current).saturating_add(desired);
@@ -307,8 +317,7 @@ impl Instance {
         });
         store.data_mut().due(deadline);
         store.set_epoch_deadline(1);
-        let weight = usize::try_from(facts.weight).unwrap_or(usize::MAX);
-        store.data_mut().limiter.grow(0, weight).await?;
+        store.data_mut().limiter.begin(facts.weight).await?;
         let handle = pre.instantiate_async(&mut store).await?;
         Ok(Self { store, handle, exports: Arc::clone(exports), runs: 0, used_up: false, _alive: counters.instance() })
     }

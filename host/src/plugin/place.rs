@@ -63,7 +63,7 @@ impl Place {
                 Ok(Instance::Here(Box::new(started), output))
             }
             Self::Apart(apart) => {
-                let remote = Remote::new(apart, run, output).await?;
+                let remote = Remote::new(apart, run, output, deadline).await?;
                 Ok(Instance::Apart(Box::new(remote)))
             }
         }

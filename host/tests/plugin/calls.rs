@@ -198,6 +198,24 @@ async fn all_instances_have_memory_together_and_one_that_finds_none_says_who_has
     assert_eq!(plugin.open(script()).reconcile("{}").await, nth(1));
 }
 
+#[tokio::test]
+async fn an_instance_has_its_stack_as_long_as_it_lives() {
+    let limits = Limits { concurrency: 32, ..short() };
+    let engine = engine(&limits).with_room(Room::new(8 << 20));
+    let plugin = load_into(&engine, &reconciler("", ""), limits, Instances::Fresh).await.unwrap();
+    let mut live = Vec::new();
+    // Alone, it may have three quarters of the memory: a stack of 1 MiB and one page for each.
+    for _ in 0..5 {
+        let session = plugin.open(script());
+        assert_eq!(session.reconcile("").await, nth(1));
+        live.push(session);
+    }
+    let failure = plugin.open(script()).reconcile("").await.unwrap_err();
+    assert_eq!(failure.cause, Cause::OutOfMemory, "{}", failure.message);
+    drop(live.pop());
+    assert_eq!(plugin.open(script()).reconcile("").await, nth(1));
+}
+
 /// Asserts that a call that would never end is over in time.
 async fn ends_in_time(plugin: &Plugin, run: Arc<Script>) {
     let begun = Instant::now();

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use arbitrary::{Result, Unstructured};
 #[cfg(feature = "daemon")]
-use capstan::plugin::bounds;
+use capstan::plugin::{bounds, weight::Weight};
 use capstan_core::budget::{Budget, OPERATION, WEIGHT, weight};
 use capstan_core::cel::Expression;
 use capstan_core::dependent::diff;
@@ -260,14 +260,19 @@ pub fn fields(data: &[u8]) {
 /// A component is measured or refused before anything is made of it.
 #[cfg(feature = "daemon")]
 pub fn components(data: &[u8]) {
-    within_bounds(|| drop(bounds::check(data)));
-    let begun = [b"\0asm\x0d\0\x01\0", data].concat();
-    within_bounds(|| drop(bounds::check(&begun)));
+    let measured = |wasm: &[u8]| {
+        within_bounds(|| {
+            drop(Weight::of(wasm));
+            drop(bounds::check(wasm));
+        });
+    };
+    measured(data);
+    measured(&[b"\0asm\x0d\0\x01\0", data].concat());
     let module = [b"\0asm\x01\0\0\0", data].concat();
     if let Ok(length) = u8::try_from(module.len())
         && length < 0x80
     {
         let component = [b"\0asm\x0d\0\x01\0\x01", &[length][..], &module].concat();
-        within_bounds(|| drop(bounds::check(&component)));
+        measured(&component);
     }
 }

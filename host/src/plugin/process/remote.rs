@@ -21,6 +21,7 @@ use super::{Apart, Process, receive};
 use crate::plugin::Facts;
 use crate::plugin::asking::Asking;
 use crate::plugin::ending::{Ending, early, until};
+use crate::plugin::engine::STACK;
 use crate::plugin::idle::Wear;
 use crate::plugin::instance::Ended;
 use crate::plugin::output::Output;
@@ -66,8 +67,13 @@ impl Remote {
         apart: &Apart,
         run: Option<Arc<dyn Context>>,
         output: Arc<Mutex<Output>>,
+        deadline: Instant,
     ) -> wasmtime::Result<Self> {
         let process = apart.process().await?;
+        let facts = Arc::clone(&apart.0.facts);
+        let mut holding = facts.room.holding(&facts.unit);
+        let grown = holding.grow(STACK as u64, early(deadline)).await;
+        grown.map_err(|error| Ending::NoRoom(error.to_string()))?;
         let lane = match process.lane() {
             Ok(lane) => lane,
             // That is not its fault.
@@ -76,8 +82,6 @@ impl Remote {
             }
             Err(_) => return Err(Ending::Gone(process.why().await).into()),
         };
-        let facts = Arc::clone(&apart.0.facts);
-        let mut holding = facts.room.holding(&facts.unit);
         // It is likely to want what others have wanted: that saves it a question.
         let usual = process.usual.load(Ordering::Relaxed);
         let held = if holding.try_grow(usual) { usual } else { 0 };
