@@ -46,11 +46,13 @@ pub struct Verdicts {
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
     uid: Box<str>,
+    /// By dependent, in order.
     verdicts: Vec<(Arc<str>, Verdict)>,
     bulks: HashMap<Arc<str>, Matched>,
     unwritten: HashMap<Arc<str>, Unwritten>,
     memos: Memos,
     expected: Expected,
+    /// By dependent, in order.
     asleep: Vec<(Arc<str>, Asleep)>,
     unanswered: Vec<(Arc<str>, ObjectRef)>,
     contests: Contests,
@@ -97,18 +99,13 @@ impl Verdicts {
     /// Returns the last verdict on a dependent of a primary.
     pub fn verdict(&self, primary: &Object, name: &str) -> Option<Verdict> {
         let primaries = self.primaries.lock();
-        let verdicts = &primaries.get(primary.key())?.of(primary)?.verdicts;
-        verdicts.iter().find(|(known, _)| &**known == name).map(|(_, verdict)| verdict.clone())
+        primaries.get(primary.key())?.of(primary)?.verdict(name).cloned()
     }
 
     /// Keeps the verdict that an object matches.
     pub fn keep_verdict(&self, primary: &Object, name: &Arc<str>, verdict: Verdict) {
         self.change(primary, |remembered| {
-            let verdicts = &mut remembered.verdicts;
-            match verdicts.iter_mut().find(|(known, _)| known == name) {
-                Some((_, old)) => *old = verdict,
-                None => verdicts.push((Arc::clone(name), verdict)),
-            }
+            keep(&mut remembered.verdicts, name, Some(verdict));
         });
     }
 
@@ -184,17 +181,15 @@ impl Verdicts {
             if self.edition.load(Ordering::Relaxed) != edition {
                 return;
             }
-            remembered.asleep.retain(|(known, _)| known != dependent);
-            let Some(mut asleep) = asleep else {
-                return;
-            };
-            if let Some(same) =
-                remembered.of_source(&asleep.source).next().filter(|other| other.sharers == asleep.sharers)
-            {
-                asleep.sharers = Arc::clone(&same.sharers);
-            }
-            remembered.asleep.push((Arc::clone(dependent), asleep));
+            keep(&mut remembered.asleep, dependent, asleep);
         });
+    }
+
+    /// Returns the dependents that a source is for, if one of them is remembered as inactive.
+    pub fn sharers(&self, primary: &Object, source: &str) -> Option<Arc<[Arc<str>]>> {
+        let primaries = self.primaries.lock();
+        let asleep = primaries.get(primary.key())?.of(primary)?.of_source(source).next()?;
+        Some(Arc::clone(&asleep.sharers))
     }
 
     /// Remembers that a run of an edition has walked the managed workflow of a primary to its end: what it has not reached is not active.
@@ -218,10 +213,7 @@ impl Verdicts {
         };
         let theirs = remembered.of_source(source).any(|asleep| asleep.object.as_ref() == Some(object));
         // Two dependents may have one object, if only one of them is ever active.
-        let has = |name: &Arc<str>| {
-            let mut verdicts = remembered.verdicts.iter().filter(|(known, _)| known == name);
-            verdicts.next().is_none_or(|(_, verdict)| verdict.key == *object)
-        };
+        let has = |name: &Arc<str>| remembered.verdict(name).is_none_or(|verdict| verdict.key == *object);
         let Some(Asleep { sharers, .. }) = remembered.of_source(source).next() else {
             return true;
         };
@@ -358,9 +350,33 @@ impl Remembered {
         self.asleep.iter().map(|(_, asleep)| asleep).filter(move |asleep| *asleep.source == *source)
     }
 
+    fn verdict(&self, dependent: &str) -> Option<&Verdict> {
+        let at = find(&self.verdicts, dependent).ok()?;
+        self.verdicts.get(at).map(|(_, verdict)| verdict)
+    }
+
     /// Returns true if a dependent is not known to be inactive.
-    fn is_awake(&self, dependent: &Arc<str>) -> bool {
-        self.asleep.iter().all(|(asleep, _)| asleep != dependent)
+    fn is_awake(&self, dependent: &str) -> bool {
+        find(&self.asleep, dependent).is_err()
+    }
+}
+
+/// Returns where something is in a list by name, or where it belongs.
+fn find<T>(all: &[(Arc<str>, T)], name: &str) -> Result<usize, usize> {
+    all.binary_search_by(|(known, _)| (**known).cmp(name))
+}
+
+/// Sets or removes something in a list by name. Most have a few entries: a tree would take more memory.
+fn keep<T>(all: &mut Vec<(Arc<str>, T)>, name: &Arc<str>, value: Option<T>) {
+    match (find(all, name), value) {
+        (Ok(at), Some(value)) => {
+            if let Some((_, old)) = all.get_mut(at) {
+                *old = value;
+            }
+        }
+        (Ok(at), None) => drop(all.remove(at)),
+        (Err(at), Some(value)) => all.insert(at, (Arc::clone(name), value)),
+        (Err(_), None) => {}
     }
 }
 
@@ -410,9 +426,10 @@ mod tests {
         let page = Object::parse(text, &gvk, &Managers::default()).unwrap();
         let (memory, names) = (Verdicts::default(), ["one", "two", "three"].map(Arc::<str>::from));
         for name in &names {
-            let asleep = Asleep { source: "maps".into(), sharers: names.iter().cloned().collect(), object: None };
-            memory.keep_activity(0, &page, name, Some(asleep));
+            let sharers = memory.sharers(&page, "maps").unwrap_or_else(|| names.iter().cloned().collect());
+            memory.keep_activity(0, &page, name, Some(Asleep { source: "maps".into(), sharers, object: None }));
         }
+        assert_eq!(memory.sharers(&page, "others"), None);
         let primaries = memory.primaries.lock();
         let lists: Vec<_> = primaries[page.key()].asleep.iter().map(|(_, asleep)| &asleep.sharers).collect();
         assert!(lists.len() == 3 && lists.iter().all(|list| Arc::ptr_eq(list, lists[0])));

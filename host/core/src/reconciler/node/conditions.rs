@@ -78,15 +78,16 @@ impl Visitor<'_> {
         };
         let held = &source.spec().name;
         // A source that the manifest declares causes runs, even if its dependents are inactive.
-        let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| {
-            let sharers = controller.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
-            verdicts::Asleep {
-                source: Arc::clone(held),
-                sharers: sharers.map(|(name, _)| Arc::clone(name)).collect(),
-                object: self.run.known_key(name),
-            }
-        });
         let memory = &controller.verdicts;
+        let sharers = || {
+            let sharers = controller.secondaries.iter().filter(|(_, other)| Arc::ptr_eq(other, source));
+            sharers.map(|(name, _)| Arc::clone(name)).collect()
+        };
+        let asleep = (!active && !controller.spec.sources.contains_key(held)).then(|| verdicts::Asleep {
+            source: Arc::clone(held),
+            sharers: memory.sharers(&self.run.primary, held).unwrap_or_else(sharers),
+            object: self.run.known_key(name),
+        });
         memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
     }
 
