@@ -14,6 +14,8 @@ use crate::object::{Object, ObjectRef, Version};
 use crate::reconciler::departed::Departed;
 use crate::reconciler::expectations::Expected;
 use crate::reconciler::memos::Memos;
+use crate::room::Holding;
+use crate::room::charge::Charge;
 
 mod bulk;
 mod contests;
@@ -24,6 +26,12 @@ pub use bulk::Matched;
 pub use contests::Contests;
 pub use unwritten::{Kept, Unwritten};
 pub use walks::{Reached, Walk, Walked, Walks};
+
+/// So many inactive dependents of a primary are remembered whatever there is of memory: most have fewer.
+const FREE: usize = 8;
+
+/// The memory that each of the others takes, in bytes.
+const EACH: u64 = 256;
 
 /// The memory of a controller between its runs.
 #[derive(Default)]
@@ -41,7 +49,7 @@ pub struct Verdicts {
 }
 
 /// The memory of one primary. Bounded: one verdict per dependent and two for itself, those of bulks as long as their plugin has
-/// memory for them, objects that could not be written yet likewise, memos within their limit, one expectation with a short name, one entry per inactive dependent and one per dependent whose creation was not answered, and those of a few objects that have been put right lately.
+/// memory for them, objects that could not be written yet likewise, memos within their limit, one expectation with a short name, one entry per inactive dependent, of many as long as there is memory, and one per dependent whose creation was not answered, and those of a few objects that have been put right lately.
 #[derive(Default)]
 struct Remembered {
     /// The uid of the primary: nothing is remembered of another primary with the same name.
@@ -54,6 +62,8 @@ struct Remembered {
     expected: Expected,
     /// By dependent, in order.
     asleep: Vec<(Arc<str>, Asleep)>,
+    /// The memory for those, if they are many.
+    taken: Option<Box<Charge>>,
     unanswered: Vec<(Arc<str>, ObjectRef)>,
     contests: Contests,
     /// The last edition in which the managed workflow has been walked to its end.
@@ -175,13 +185,24 @@ impl Verdicts {
     }
 
     /// Remembers, for an edition of a controller, that a dependent of a primary is inactive; `None`: it is active.
-    pub fn keep_activity(&self, edition: u64, primary: &Object, dependent: &Arc<str>, asleep: Option<Asleep>) {
+    /// Of many inactive ones nothing is remembered for which there is no memory: their objects cause runs. `holding` returns the memory to
+    /// borrow from.
+    pub fn keep_activity(
+        &self,
+        edition: u64,
+        primary: &Object,
+        (dependent, asleep): (&Arc<str>, Option<Asleep>),
+        holding: impl FnOnce() -> Option<Holding>,
+    ) {
         self.change(primary, |remembered| {
             // A run of an earlier edition used conditions that may no longer be declared.
             if self.edition.load(Ordering::Relaxed) != edition {
                 return;
             }
             keep(&mut remembered.asleep, dependent, asleep);
+            if !remembered.pays(holding) {
+                keep(&mut remembered.asleep, dependent, None);
+            }
         });
     }
 
@@ -239,6 +260,7 @@ impl Verdicts {
         if self.edition.swap(edition, Ordering::Relaxed) != edition {
             for remembered in primaries.values_mut() {
                 remembered.asleep.clear();
+                remembered.taken = None;
             }
         }
     }
@@ -350,6 +372,18 @@ impl Remembered {
         self.asleep.iter().map(|(_, asleep)| asleep).filter(move |asleep| *asleep.source == *source)
     }
 
+    /// Has the inactive dependents beyond a few counted. Returns false if there is no memory for them.
+    fn pays(&mut self, holding: impl FnOnce() -> Option<Holding>) -> bool {
+        let many = self.asleep.len().saturating_sub(FREE) as u64;
+        if many == 0 {
+            self.taken = None;
+            return true;
+        }
+        let taken = self.taken.get_or_insert_default();
+        taken.begin(holding);
+        taken.set(many * EACH)
+    }
+
     fn verdict(&self, dependent: &str) -> Option<&Verdict> {
         let at = find(&self.verdicts, dependent).ok()?;
         self.verdicts.get(at).map(|(_, verdict)| verdict)
@@ -384,6 +418,7 @@ fn keep<T>(all: &mut Vec<(Arc<str>, T)>, name: &Arc<str>, value: Option<T>) {
 mod tests {
     use super::*;
     use crate::object::{Gvk, Managers};
+    use crate::room::Room;
 
     #[test]
     fn of_a_primary_that_was_made_again_nothing_is_remembered() {
@@ -420,6 +455,31 @@ mod tests {
     }
 
     #[test]
+    fn of_many_inactive_dependents_as_many_are_remembered_as_there_is_memory_for() {
+        let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
+        let text = r#"{"metadata":{"namespace":"n","name":"a","uid":"u-1"}}"#;
+        let page = Object::parse(text, &gvk, &Managers::default()).unwrap();
+        let (memory, room) = (Verdicts::default(), Room::new(8 * 3 * EACH));
+        let keep = |number: usize, sleeps: bool| {
+            let source = Arc::from(format!("{number:02}"));
+            let asleep = Asleep { source: Arc::clone(&source), sharers: Arc::new([Arc::clone(&source)]), object: None };
+            let holding = || Some(room.holding(&"p".into()).lasting());
+            memory.keep_activity(0, &page, (&source, sleeps.then_some(asleep)), holding);
+        };
+        let asleep = || (0..20).filter(|number| memory.is_asleep(&page, &format!("{number:02}"))).count();
+        (0..20).for_each(|number| keep(number, true));
+        assert_eq!(asleep(), FREE + 3);
+        keep(0, false);
+        assert_eq!(asleep(), FREE + 2);
+        keep(19, true);
+        keep(18, true);
+        assert_eq!(asleep(), FREE + 3);
+        memory.begin(1);
+        let mut all = room.holding(&"p".into()).lasting();
+        assert!(all.try_grow(3 * EACH), "it is given back");
+    }
+
+    #[test]
     fn what_is_remembered_of_inactive_dependents_grows_with_them_and_not_with_their_square() {
         let gvk = Gvk::parse("sample.dev/v1", "Page").unwrap();
         let text = r#"{"metadata":{"namespace":"n","name":"a","uid":"u-1"}}"#;
@@ -427,7 +487,8 @@ mod tests {
         let (memory, names) = (Verdicts::default(), ["one", "two", "three"].map(Arc::<str>::from));
         for name in &names {
             let sharers = memory.sharers(&page, "maps").unwrap_or_else(|| names.iter().cloned().collect());
-            memory.keep_activity(0, &page, name, Some(Asleep { source: "maps".into(), sharers, object: None }));
+            let asleep = Asleep { source: "maps".into(), sharers, object: None };
+            memory.keep_activity(0, &page, (name, Some(asleep)), || None);
         }
         assert_eq!(memory.sharers(&page, "others"), None);
         let primaries = memory.primaries.lock();
@@ -457,13 +518,13 @@ mod tests {
         ] {
             let memory = Verdicts::default();
             for (dependent, asleep) in inactive.clone() {
-                memory.keep_activity(0, &page, &dependent.into(), Some(asleep));
+                memory.keep_activity(0, &page, (&dependent.into(), Some(asleep)), || None);
             }
             let wakes = |source, object| memory.wakes(page.key(), source, &key(object));
             let found = (wakes("maps", "own"), wakes("maps", "other"), wakes("rest", "own"));
             assert_eq!(found, (own, other, elsewhere), "{inactive:?}");
             for (dependent, _) in inactive {
-                memory.keep_activity(0, &page, &dependent.into(), None);
+                memory.keep_activity(0, &page, (&dependent.into(), None), || None);
             }
             assert!(wakes("maps", "own"), "it is active again");
         }
@@ -474,7 +535,7 @@ mod tests {
         memory.keep_verdict(&page, &"two".into(), Verdict::of(1, &other));
         let own = Object::parse(r#"{"metadata":{"namespace":"n","name":"own"}}"#, &gvk, &Managers::default()).unwrap();
         memory.keep_verdict(&page, &"one".into(), Verdict::of(1, &own));
-        memory.keep_activity(0, &page, &"one".into(), Some(asleep(2, Some("own"))));
+        memory.keep_activity(0, &page, (&"one".into(), Some(asleep(2, Some("own")))), || None);
         assert!(!memory.wakes(page.key(), "maps", own.key()));
         memory.keep_verdict(&page, &"two".into(), Verdict::of(1, &own));
         assert!(memory.wakes(page.key(), "maps", own.key()));
@@ -483,7 +544,7 @@ mod tests {
             // The running edition is 0, then 1; at last a run of 0 ends late.
             memory.begin(edition.min(1));
             if edition != 1 {
-                memory.keep_activity(0, &page, &"one".into(), Some(asleep(1, None)));
+                memory.keep_activity(0, &page, (&"one".into(), Some(asleep(1, None))), || None);
             }
             assert_eq!(memory.wakes(page.key(), "maps", &key("own")), awake);
         }

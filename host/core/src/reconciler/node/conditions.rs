@@ -88,7 +88,8 @@ impl Visitor<'_> {
             sharers: memory.sharers(&self.run.primary, held).unwrap_or_else(sharers),
             object: self.run.known_key(name),
         });
-        memory.keep_activity(controller.edition, &self.run.primary, name, asleep);
+        let holding = || controller.guest.lasting();
+        memory.keep_activity(controller.edition, &self.run.primary, (name, asleep), holding);
     }
 
     /// Has the source of a dependent watched while that is active, and waits until it is filled; and not while it is inactive for all
