@@ -217,6 +217,15 @@ impl Asked<'_> {
         }
     }
 
+    /// Logs that what a run has written is no primary's, as something is missing by which it would be found, if that was not logged lately.
+    pub fn tell_of_stray(self, object: &ObjectRef, missing: &str) {
+        let Self { source, faults } = self;
+        if is_due(&mut faults.logged.lock(), format!("{source} without {missing}"), Instant::now()) {
+            let controller = &faults.controller;
+            tracing::warn!(%controller, source, %object, missing, "what was written belongs to no primary: its changes cause no run; give it what is missing");
+        }
+    }
+
     /// Counts a poll that has failed, for a primary or for all, and logs it if nothing was logged for the same cause lately.
     pub fn tell_of_poll(self, primary: Option<&ObjectRef>, failures: u32, error: &str) {
         let Self { source, faults } = self;

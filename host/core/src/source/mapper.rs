@@ -50,6 +50,18 @@ impl Mapper {
         if let Declared::Export(name) = &self.declared { Some(name) } else { None }
     }
 
+    /// Returns what a secondary says by which it is found, if it is that alone.
+    pub(super) fn sign(&self) -> Option<String> {
+        let kind = &self.kind.kind;
+        match &self.declared {
+            _ if self.secondaries.is_some() => None,
+            Declared::OwnerReference | Declared::OwnerKind => Some(format!("an owner reference to a {kind}")),
+            Declared::Annotations(keys) => Some(format!("the annotation {} with the name of a {kind}", keys.name)),
+            Declared::Labels(keys) => Some(format!("the label {} with the name of a {kind}", keys.name)),
+            Declared::Named(_) | Declared::Index(_) | Declared::Export(_) => None,
+        }
+    }
+
     /// Returns whether primaries live in namespaces.
     pub(super) fn scope(&self) -> Scope {
         self.scope

@@ -369,6 +369,28 @@ fn of_two_writes_that_may_both_have_made_an_object_no_answer_hides_a_foreign_cha
 }
 
 #[test]
+fn what_a_run_has_written_that_belongs_to_no_primary_is_told_with_what_is_missing() {
+    let by = |mapper| {
+        let mapper = Mapper::new(gvk("Page"), Scope::Namespaced, mapper);
+        source(Role::Secondary(mapper), Filter::default(), &[])
+    };
+    let labels = || by(Declared::Labels(MappingKeys::default()));
+    let none = object("s", 1, "");
+    let labelled = object("s", 1, r#","labels":{"capstan.dev/primary-name":"p"}"#);
+    for (source, object, missing) in [
+        (secondaries(), none.clone(), Some("an owner reference to a Page")),
+        (secondaries(), owned("s", 1, "p"), None),
+        (labels(), none.clone(), Some("the label capstan.dev/primary-name with the name of a Page")),
+        (labels(), labelled, None),
+        (by(Declared::Named(keys("/spec/page"))), none.clone(), None),
+        (by(Declared::Export("pages".into())), none, None),
+    ] {
+        let found = source.missing(&source.facts(&Change::Added(object)));
+        assert_eq!(found.as_deref(), missing, "{:?}", source.spec.role);
+    }
+}
+
+#[test]
 fn what_is_watched_elsewhere_is_told_and_what_stays_is_not() {
     // NS-2
     let source = primaries();

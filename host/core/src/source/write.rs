@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::behind::Kind;
+use super::state::Facts;
 use super::{Role, Source, Trigger};
 use crate::cache::Cache;
 use crate::dependent::managed_fields;
@@ -55,8 +56,19 @@ impl Source {
         (self.spec.cluster.clone(), self.spec.gvk.clone())
     }
 
+    /// Returns what an object that a run has written would have to say to be somebody's secondary, if it is nobody's: its changes cause no run.
+    pub(super) fn missing(&self, facts: &Facts) -> Option<String> {
+        match &self.spec.role {
+            Role::Secondary(mapper) if facts.primaries.after.is_empty() => mapper.sign(),
+            Role::Primary | Role::Secondary(_) => None,
+        }
+    }
+
     fn answered(&self, key: &ObjectRef, answer: Object) -> Vec<Trigger> {
         let facts = self.facts(&Change::Added(answer.clone()));
+        if let Some(missing) = self.missing(&facts) {
+            self.asked().tell_of_stray(key, &missing);
+        }
         let released = {
             let mut state = self.state.write();
             // An answer about another object, or about one that is not watched, has no echo.
