@@ -2,6 +2,7 @@
 
 import random
 import time
+import urllib.request
 from dataclasses import asdict
 
 from capstan import CallError, Met, Created, Error, Handled, Deletion, NextRetry, ObjectRef, Problem, Received, Told, Update
@@ -19,6 +20,8 @@ def ask(probe):
     if memo.primary.get("done") == metadata["generation"]:
         return None
     fail(probe, "reconcile")
+    if "requests" in probe["spec"]:
+        return Update(status={"answers": [requested(one["url"]) for one in probe["spec"]["requests"]]})
     if probe["spec"].get("again"):
         memo.primary["runs"] = runs
         own = {"metadata": {"annotations": {"runs": str(runs)}, "finalizers": metadata["finalizers"]}}
@@ -31,6 +34,14 @@ def ask(probe):
     status = {"operations": writes(probe, name), "cache": reads(probe, name), "memo": memories(), "workflow": workflows(), "expected": expected(), "sources": registered()}
     operations.remove(ObjectRef("v1", "ConfigMap", f"{name}-two", metadata["namespace"]), propagation="background", grace_seconds=0)
     return Update(status=status | {"run": surroundings(), "chance": chance()})
+
+
+def requested(url):
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return {"code": answer.status, "text": answer.read().decode()}
+    except OSError as failure:
+        return {"error": str(failure)}
 
 
 def writes(probe, name):

@@ -256,6 +256,21 @@ fn a_component_that_sends_requests_is_loaded_only_if_it_may() {
     assert!(line.contains("the manifest permits it no host; add those that it needs to `capabilities.http`"), "{line}");
 }
 
+#[test]
+fn python_connects_by_its_own_library_to_what_its_manifest_permits() {
+    let (place, server, other) = (Place::new("python-tcp"), Server::start(), Server::start());
+    let plugin = format!(
+        "capabilities: {{ tcp: [\"127.0.0.1:{0}\", \"localhost:{0}\"], internal: [localhost] }}\n",
+        server.port
+    );
+    let primary = "{ apiVersion: test.capstan.dev/v1, kind: Probe }";
+    let _daemon = place.daemon(&place.manifest("probe-python", primary, &plugin, "retry: { maxAttempts: 1 }\n"));
+    let told = answers(&place, "p", json!([{ "url": server.url("/hello") }, { "url": other.url("/") }]));
+    assert_eq!(told[0], json!({ "code": 200, "text": "hello" }));
+    assert!(told[1]["error"].as_str().is_some_and(|error| !error.is_empty()), "{told:?}");
+    assert_eq!((server.heads().len(), other.heads().len()), (1, 0));
+}
+
 /// Has a probe connect by TCP, and returns what became of that.
 fn connects(place: &Place, name: &str, to: &str) -> Value {
     place.probe(name, json!({ "reconcile": { "do": [{ "connect": to }], "status": {} } }));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - looked for when a host is named, which would be too late in a component
 import logging
 from pathlib import Path
 
