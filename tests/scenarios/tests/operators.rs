@@ -205,6 +205,34 @@ fn an_operator_that_is_deleted_and_made_anew_at_once_is_told_and_runs_whether_or
 }
 
 #[test]
+fn an_operator_that_is_deleted_ends_though_another_wants_its_controller_and_cannot_have_it() {
+    // OP-4
+    let desk = Desk::new("op-gone");
+    let daemon = desk.daemon();
+    desk.apply(&desk.operator("one", "one"));
+    desk.await_state("one", "Active");
+    desk.place.probe("p", json!({}));
+    desk.await_map("p", "one");
+    let mut other = desk.operator("two", "two");
+    let mut controller = other["spec"]["controllers"]["two"].take();
+    controller["plugin"] = json!("two");
+    let component = json!({ "oci": "registry.invalid/two:1" });
+    other["spec"] = json!({ "plugins": { "two": { "component": component } }, "controllers": { "one": controller } });
+    desk.apply(&other);
+    desk.await_state("two", "Failed");
+    desk.place.delete(&desk.operators(), "one");
+    let ended = daemon.await_line("no manifest declares it any more");
+    assert!(ended.contains("one/templates"), "{ended}");
+    desk.place.delete(&desk.place.config_maps(), "p");
+    daemon.await_quiet();
+    assert_eq!(desk.place.find(&desk.place.config_maps(), "p"), None);
+    // The former one may come back.
+    desk.place.delete(&desk.operators(), "two");
+    desk.apply(&desk.operator("one", "again"));
+    desk.await_map("p", "again");
+}
+
+#[test]
 fn a_folder_of_manifests_may_be_empty_beside_objects_and_is_not_missed_if_only_the_environment_names_it() {
     // OP-1
     let desk = Desk::new("op-env");

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::values::Given;
-use crate::manifest::{Component, Controller, Image, OnNewVersion, Operator, Plugin};
+use crate::manifest::{Component, Controller, Image, OnNewVersion, Operator, Origin, Plugin};
 
 /// A plugin of an operator: what is loaded and replaced as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,8 @@ pub struct Attempt {
     pub values: Given,
     /// What becomes of versions of its operator that want more: a change of that is one of the version, too (`AP-2`).
     pub on_new_version: OnNewVersion,
+    /// Where its operator is declared, which makes no difference.
+    pub origin: Origin,
 }
 
 /// The plugins of an operator as they are to be.
@@ -85,6 +87,7 @@ pub fn attempts<'a>(
             component: plugin.component.as_ref().map_or(Content::Whole("".into()), &content),
             values: values(plugin),
             on_new_version: operator.on_new_version,
+            origin: operator.origin.clone(),
         };
         // Where all that differs is a file that is being written, what is in force stays.
         let stays = in_force(&unit).filter(|now| attempt.component == Content::Half && attempt.is_declared_as(now));
@@ -112,18 +115,25 @@ pub fn next(wanted: &Attempts, tried: Option<&Attempts>, loading: Option<&Attemp
 }
 
 /// Returns what ends of what is in force: plugins that no manifest declares any more. One whose controllers are to get another plugin
-/// goes on until that is in force.
+/// goes on until that is in force, unless its operator was taken away: that one ends, whatever comes in its place.
 pub fn retired<'a>(operators: &[Operator], in_force: impl Iterator<Item = (&'a Unit, &'a Attempt)>) -> Vec<Unit> {
     let by_name: BTreeMap<_, _> = operators.iter().map(|operator| (&operator.name, operator)).collect();
-    let named: BTreeSet<_> = operators.iter().flat_map(|operator| operator.controllers.keys()).collect();
+    let by_controller: BTreeMap<_, _> =
+        operators.iter().flat_map(|operator| operator.controllers.keys().map(move |name| (name, operator))).collect();
     let declared = |(unit, _): &(&Unit, &Attempt)| {
         by_name.get(&unit.operator).is_some_and(|operator| operator.plugins.contains_key(&unit.plugin))
     };
     let (stay, others): (Vec<_>, Vec<_>) = in_force.partition(declared);
     let provided: BTreeSet<_> = stay.iter().flat_map(|(_, attempt)| attempt.controllers.keys()).collect();
-    let waits = |name: &Arc<str>| !provided.contains(name) && named.contains(name);
-    let gone = others.into_iter().filter(|(_, attempt)| !attempt.controllers.keys().any(waits));
-    gone.map(|(unit, _)| unit.clone()).collect()
+    let waits = |unit: &Unit, attempt: &Attempt, name: &Arc<str>| {
+        // An operator that has another name in its file by now is there still.
+        let is_there =
+            |next: &&Operator| by_name.contains_key(&unit.operator) || next.origin.file() == attempt.origin.file();
+        !provided.contains(name) && by_controller.get(name).is_some_and(is_there)
+    };
+    let goes_on =
+        |(unit, attempt): &(&Unit, &Attempt)| attempt.controllers.keys().any(|name| waits(unit, attempt, name));
+    others.into_iter().filter(|other| !goes_on(other)).map(|(unit, _)| unit.clone()).collect()
 }
 
 /// Returns what operators name in registries, each with the operator that does.
@@ -176,6 +186,10 @@ mod tests {
 
     /// Returns an operator with these plugins, and controllers of the same name with how many of their runs go on at once.
     fn operator(name: &str, plugins: &[(&str, u32)]) -> Operator {
+        operator_in("/m/a", name, plugins)
+    }
+
+    fn operator_in(file: &str, name: &str, plugins: &[(&str, u32)]) -> Operator {
         let lines = |line: &dyn Fn(&str, u32) -> String| {
             plugins.iter().map(|(name, number)| line(name, *number)).collect::<Vec<_>>().join(", ")
         };
@@ -190,7 +204,7 @@ mod tests {
             lines(&plugin),
             lines(&controller)
         );
-        manifest::parse(&text, Path::new("/m/a")).unwrap().remove(0)
+        manifest::parse(&text, Path::new(file)).unwrap().remove(0)
     }
 
     /// Returns what a plugin is given of values that are elsewhere.
@@ -294,6 +308,7 @@ mod tests {
         let of = |operator: &Operator| attempts(operator, |_| whole("1"), |_| given(""), |_| None);
         let [one, two] = ["one", "two"].map(|name| operator(name, &[("p", 1)]));
         let (gone, other) = (operator("one", &[("q", 1)]), operator("two", &[("r", 1)]));
+        let elsewhere = operator_in("/m/b", "two", &[("p", 1)]);
         let both: Attempts = of(&one).into_iter().chain(of(&two)).collect();
         for (operators, in_force, expected) in [
             (vec![one.clone()], of(&one), ""),
@@ -301,8 +316,11 @@ mod tests {
             (vec![gone.clone()], of(&one), "one/p"),
             // Its controller goes to another operator, whose plugin is not in force yet, or is.
             (vec![gone.clone(), two.clone()], of(&one), ""),
-            (vec![gone, two], both.clone(), "one/p"),
+            (vec![gone, two.clone()], both.clone(), "one/p"),
             (vec![other], both, "one/p two/p"),
+            // Its operator has another name by now, or was taken away, and another one wants its controller.
+            (vec![two], of(&one), ""),
+            (vec![elsewhere], of(&one), "one/p"),
         ] {
             let found = retired(&operators, in_force.iter());
             let found: Vec<_> = found.iter().map(ToString::to_string).collect();
