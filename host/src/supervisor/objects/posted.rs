@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use capstan_core::budget::Budget;
 use capstan_core::manifest::{Ceiling, Component, Defaults, OnNewVersion, Operator, object_path, parse_object};
-use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
+use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
 use capstan_core::operator::status::REMEMBERED;
 use capstan_core::operator::tenant::{self, Count};
 use capstan_core::registry::Digest;
@@ -176,7 +176,7 @@ impl Posted {
             revival: Revival::Unneeded,
             is_crowded: false,
             is_settled: false,
-            object: reduced(object),
+            object: object.bare().unwrap_or_else(|_| object.clone()),
             key,
         }
     }
@@ -186,17 +186,6 @@ impl Posted {
         let header = object.header();
         (&*self.uid, Some(self.generation)) == (&*header.uid, header.generation)
     }
-}
-
-/// Returns an object with what says which one it is alone.
-fn reduced(object: &Object) -> Object {
-    let (gvk, key) = (kind().gvk, object.key());
-    let metadata = json!({
-        "name": &*key.name, "namespace": key.namespace.as_deref(), "uid": &*object.header().uid,
-        "generation": object.header().generation, "resourceVersion": object.version().to_string(),
-    });
-    let text = json!({ "apiVersion": gvk.api_version(), "kind": &*gvk.kind, "metadata": metadata }).to_string();
-    Object::parse(&text, &gvk, &Managers::default()).unwrap_or_else(|_| object.clone())
 }
 
 /// Returns what was in force last of the operator that an object declares, as its status says: what it was given, and its components.
