@@ -29,6 +29,7 @@ const CALLS: Calls<'_> = &[
             ("logging/writer.rs", "the daemon's own lines"),
             ("plugin/code/failure.rs", "the daemon's own file"),
             ("registry/kept.rs", "the daemon's own file"),
+            ("supervisor/objects/telling.rs", "finds the status, and makes no tree"),
         ],
     ),
     ("Deserializer::from_", &[]),

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use capstan_core::manifest::{
-    Ceilings, Controller, Defaults, Errors, Namespaces, OnStartError, Operator, parse, parse_object, parse_with,
-    schema, schema_of_ceilings, schema_of_defaults,
+    Ceilings, Condition, Controller, Defaults, Errors, Namespaces, OnStartError, Operator, parse, parse_object,
+    parse_with, schema, schema_of_ceilings, schema_of_defaults,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -190,6 +190,94 @@ fn an_operator_with_very_many_mistakes_is_refused_in_few_words() {
         let text = told_of(&controller, &spec);
         assert!(text.contains(told) && text.len() < 40_000, "{told}: {} bytes: {:.2000}", text.len(), text);
     }
+}
+
+#[test]
+fn what_an_operator_is_kept_as_takes_no_more_than_so_many_parts_of_whatever_sort() {
+    // OP-2
+    let zeros = |count: usize| format!("[{}] == []", vec!["0"; count].join(","));
+    let sums = |count: usize| format!("[{}] == []", vec!["-primary.spec.a"; count].join(","));
+    let dependents = |cel: String, count: usize| -> Value {
+        let one = |n: usize| {
+            let condition = json!({ "cel": cel });
+            (format!("d{n}"), json!({ "apiVersion": "v1", "kind": "Secret", "readyPostcondition": condition }))
+        };
+        json!({ "workflow": { "dependents": (0..count).map(one).collect::<Map<_, _>>() } })
+    };
+    let template = |value: Value, count: usize| {
+        json!({ "workflow": { "dependents": { "d": {
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "desired": { "template": { "metadata": { "name": "a" }, "data": vec![value; count] } },
+    } } } })
+    };
+    let plugin = |config: Value| json!({ "plugins": { "p": { "config": config } } });
+    let maps = |count: usize| plugin(json!({ "a": vec![json!({ "b": {} }); count] }));
+    let small: Map<String, Value> = (0..63).map(|n| (format!("c{n}"), json!({
+        "plugin": "p", "primary": { "apiVersion": "v1", "kind": "ConfigMap" },
+        "sources": (0..32).map(|n| (format!("s{n}"), json!({ "informer": { "apiVersion": "v1", "kind": "Secret", "shared": false } }))).collect::<Map<_, _>>(),
+        "workflow": { "dependents": (0..16).map(|n| (format!("d{n}"), json!({ "apiVersion": "v1", "kind": "Secret", "config": {} }))).collect::<Map<_, _>>() },
+    }))).collect();
+    // The worst that may be of each sort, and where it is more.
+    let most = 20_000;
+    for (few, many, field) in [
+        (
+            (dependents(zeros(1990), 10), json!({})),
+            (dependents(zeros(2000), 10), json!({})),
+            "spec.controllers.web.workflow.dependents.d9.readyPostcondition",
+        ),
+        (
+            (dependents(sums(240), 20), json!({})),
+            (dependents(sums(252), 20), json!({})),
+            "spec.controllers.web.workflow.dependents.d9.readyPostcondition",
+        ),
+        (
+            (template(format!("${{{}}}", zeros(400)).into(), 48), json!({})),
+            (template(format!("${{{}}}", zeros(400)).into(), 50), json!({})),
+            "spec.controllers.web.workflow.dependents.d.desired.template.data[",
+        ),
+        (
+            (template(json!({ "a": [0, 0] }), 4990), json!({})),
+            (template(json!({ "a": [0, 0] }), 5000), json!({})),
+            "spec.controllers.web.workflow.dependents.d.desired.template: ",
+        ),
+        ((json!({}), maps(9900)), (json!({}), maps(10_000)), "spec.plugins.p.config: "),
+    ] {
+        let operator = read(&few.0, &few.1).unwrap_or_else(|errors| panic!("{errors}"));
+        let parts = parts(&operator);
+        assert!(parts <= most && parts > most * 9 / 10, "{field}: {parts}");
+        let text = told_of(&many.0, &many.1);
+        let told = "values of templates and `config`, and parts of CEL expressions, so far; expected at most 20000 in one operator";
+        assert!(text.starts_with(&format!("operators/web: {field}")) && text.contains(told), "{field}: {text}");
+        assert_eq!(text.lines().filter(|line| !line.is_empty()).count(), 1, "it is told once: {text}");
+    }
+    // Many small fields have none: what there is of them is bounded by their number.
+    let operator = read(&json!({}), &json!({ "controllers": small })).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!((operator.controllers.len(), parts(&operator)), (64, 0));
+}
+
+/// Returns how many parts of an operator are kept as trees.
+fn parts(operator: &Operator) -> usize {
+    fn values(value: &Value) -> usize {
+        1 + match value {
+            Value::Array(items) => items.iter().map(values).sum(),
+            Value::Object(fields) => fields.values().map(values).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        }
+    }
+    let config = operator.plugins.values().map(|plugin| values(&plugin.config) - 1).sum::<usize>();
+    let dependents = operator.controllers.values().flat_map(Controller::dependents);
+    let of_dependents = dependents.map(|(_, dependent)| {
+        let cel = match &dependent.conditions.ready_postcondition {
+            Some(Condition::Cel(cel)) => cel.parts(),
+            _ => 0,
+        };
+        let template = dependent.template.as_ref().map_or(0, |template| {
+            let expressions = template.expressions("");
+            values(&template.written()) - 1 + expressions.iter().map(|(_, cel)| cel.parts()).sum::<usize>()
+        });
+        values(&dependent.config) - 1 + cel + template
+    });
+    config + of_dependents.sum::<usize>()
 }
 
 fn name(file: &Path) -> &Path {

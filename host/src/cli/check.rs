@@ -84,7 +84,7 @@ fn above(args: &Check) -> anyhow::Result<Option<Above>> {
 fn excesses((namespace, ceiling): &Above, operators: &[Operator]) -> Vec<Finding> {
     let mut room = tenant::Room::new(ceiling, []);
     let mut finding = |operator: &Operator| {
-        let counted = room.exchange(None, operator).map_err(|why| format!("spec: {why}"));
+        let counted = room.exchange(None, tenant::Count::of(operator)).map_err(|why| format!("spec: {why}"));
         let housed = tenant::housed(operator.clone(), namespace, ceiling);
         let (ok, detail) = match housed.and(counted) {
             Ok(()) => (true, format!("within the ceiling {}", ceiling.name)),

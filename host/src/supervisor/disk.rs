@@ -219,7 +219,7 @@ fn given<'a>(operator: &'a Operator, plugin: &str, values: &Values) -> Cow<'a, O
     if !values.is_empty()
         && let Some(plugin) = operator.to_mut().plugins.get_mut(plugin)
     {
-        plugin.config = values.within(&plugin.config);
+        plugin.config = Arc::new(values.within(&plugin.config));
     }
     operator
 }

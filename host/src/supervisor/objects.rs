@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -25,11 +26,12 @@ use crate::informer::pool::{Pool, Subscription};
 use crate::informer::{PageSize, Scope, Selectors, Subscriber};
 use ceilings::Followed;
 use known::Known;
-use posted::{Posted, kind};
+use posted::{Read, kind};
 use reads::Turn;
 
 pub mod approvals;
 pub mod ceilings;
+mod home;
 pub mod known;
 mod posted;
 mod reads;
@@ -74,9 +76,17 @@ impl Objects {
         let (sender, changed) = watch::channel(());
         let pool = pool.clone();
         let tell = sender.clone();
-        let join = move |namespace: &Arc<str>| joined(&pool, namespace, ("operators", &kind()), tell.clone());
-        let known = Arc::new(Known::new(own, in_force, Box::new(join)));
-        let reader = tokio::spawn(read(Arc::clone(&known), Arc::new(defaults), sender));
+        let join = move |namespace: &Arc<str>, changed: Arc<AtomicBool>| {
+            let tell = tell.clone();
+            let told = move || {
+                // Whoever is woken looks at this namespace alone.
+                changed.store(true, Ordering::Release);
+                tell.send_modify(|()| ());
+            };
+            joined(&pool, namespace, ("operators", &kind()), told)
+        };
+        let known = Arc::new(Known::new(own, in_force, Arc::new(defaults), Box::new(join)));
+        let reader = tokio::spawn(read(Arc::clone(&known), sender));
         Self { known, _reader: AbortOnDropHandle::new(reader), ceilings, changed }
     }
 
@@ -111,11 +121,20 @@ impl Objects {
                     None => std::future::pending().await,
                 }
             };
-            if known.differs() {
+            let now = Instant::now();
+            let from = known.differs(now);
+            if from.is_some_and(|from| from <= now) {
                 sleep(QUIET).await;
                 return;
             }
+            let rested = async {
+                match from {
+                    Some(from) => sleep_until(from).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
+                () = rested => {}
                 changed = changed.changed() => if changed.is_err() {
                     // With the daemon.
                     return std::future::pending().await;
@@ -128,18 +147,19 @@ impl Objects {
 }
 
 /// Reads those that have changed, one after the other, for ever, and tells when one was read.
-async fn read(known: Arc<Known>, defaults: Arc<Defaults>, tell: watch::Sender<()>) {
+async fn read(known: Arc<Known>, tell: watch::Sender<()>) {
     let (mut changed, mut pause) = (tell.subscribe(), QUIET);
     loop {
         changed.mark_unchanged();
         let rest = match known.next(Instant::now()) {
             Turn::Read(object, under) => {
-                let (defaults, begun) = (Arc::clone(&defaults), Instant::now());
+                let (defaults, begun) = (Arc::clone(&known.defaults), Instant::now());
                 let (send, reading) = oneshot::channel();
-                let work = move || drop(send.send(Posted::read(&object, &defaults, under)));
+                let read = object.clone();
+                let work = move || drop(send.send(Read::of(&read, &defaults, under)));
                 let begins = thread::Builder::new().name("operators".to_owned()).spawn(work);
-                if let (Ok(_), Ok(posted)) = (begins, reading.await) {
-                    known.reads.read(posted, begun.elapsed(), Instant::now());
+                if let (Ok(_), Ok(read)) = (begins, reading.await) {
+                    known.read(&object, read, begun.elapsed());
                     tell.send_modify(|()| ());
                     continue;
                 }
@@ -176,9 +196,9 @@ fn joined(
     pool: &Pool,
     namespace: &Arc<str>,
     (name, kind): (&'static str, &Kind),
-    sender: watch::Sender<()>,
+    told: impl Fn() + Send + Sync + 'static,
 ) -> Subscription {
-    let listener = Arc::new(move |_| sender.send_modify(|()| ()));
+    let listener = Arc::new(move |_| told());
     let subscriber = Subscriber { source: Arc::new(Source::new(spec(name, kind))), listener };
     let scope = Scope {
         gvk: kind.gvk.clone(),

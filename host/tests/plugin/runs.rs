@@ -202,7 +202,7 @@ pub fn operator(component: &Path, limits: Limits) -> Operator {
         component: Some(Component::File(component.to_owned())),
         limits,
         capabilities,
-        config,
+        config: config.into(),
         config_from: BTreeMap::new(),
         instances: Instances::Fresh,
         isolation: isolation(),

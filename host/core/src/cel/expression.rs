@@ -8,7 +8,7 @@ use ::cel::common::ast::{ComprehensionExpr, Expr, IdedExpr};
 use serde_json::Value as Json;
 
 use super::never::Search;
-use super::tree::{children, depth};
+use super::tree::{children, count, depth};
 use super::{Error, Outcome, Value, functions};
 use crate::budget::{Budget, OPERATION};
 use crate::yaml::{Broken, either, similar, with_room};
@@ -84,6 +84,11 @@ impl Expression {
     /// Returns the expression as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns how many parts it has: each value, name, field, list, call and step of a macro is one.
+    pub fn parts(&self) -> usize {
+        count(self.program.expression())
     }
 
     /// Whether it reads a variable.

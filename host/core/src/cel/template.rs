@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
@@ -24,9 +25,10 @@ const COMPARED: usize = 64;
 /// An object with expressions in its texts.
 #[derive(Clone, PartialEq)]
 pub struct Template {
-    root: Node,
+    /// Shared: versions of an operator are copied as often as something is decided about them.
+    root: Arc<Node>,
     /// The same with name and namespace alone.
-    name: Node,
+    name: Arc<Node>,
     reads: Reads,
     name_reads: Reads,
 }
@@ -124,6 +126,21 @@ impl Node {
             pieces.push(Piece::Plain(plain));
         }
         Ok(Self::Text(pieces))
+    }
+
+    /// Returns how many parts the expressions of a text have.
+    pub(crate) fn parts(&self) -> usize {
+        match self {
+            Self::Value(expression) => expression.parts(),
+            Self::Text(pieces) => pieces
+                .iter()
+                .map(|piece| match piece {
+                    Piece::Plain(_) => 1,
+                    Piece::Value(expression) => expression.parts(),
+                })
+                .sum(),
+            Self::Plain(_) | Self::List(_) | Self::Map(_) => 0,
+        }
     }
 
     /// Returns a part of it by the names that lead there.
@@ -290,7 +307,7 @@ impl Template {
             other => other.cloned(),
         };
         let name = Node::Map(name.into_iter().map(|metadata| ("metadata".to_owned(), metadata)).collect());
-        Self { reads: Reads::of(&root), name_reads: Reads::of(&name), root, name }
+        Self { reads: Reads::of(&root), name_reads: Reads::of(&name), root: Arc::new(root), name: Arc::new(name) }
     }
 
     /// Returns its expressions, each with the field that it stands in, of a manifest in which the template is at `field`.

@@ -27,3 +27,8 @@ pub(super) fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
 pub(super) fn depth(node: &IdedExpr) -> usize {
     1 + children(node).into_iter().map(depth).max().unwrap_or(0)
 }
+
+/// Returns how many nodes a tree has.
+pub(super) fn count(node: &IdedExpr) -> usize {
+    1 + children(node).into_iter().map(count).sum::<usize>()
+}

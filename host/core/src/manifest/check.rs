@@ -49,6 +49,7 @@ mod inbound;
 mod keep;
 mod namespaces;
 mod outside;
+mod parts;
 mod plugin;
 mod polls;
 mod presence;
@@ -62,8 +63,7 @@ pub(super) use defaults::Given;
 use defaults::Usual;
 use dependent::Scope;
 use fields::{
-    field_validation, flag, get, located, max_interval, min_reschedule, object, or, page_size, run_timeout, time,
-    workers,
+    field_validation, flag, get, located, max_interval, min_reschedule, or, page_size, run_timeout, time, workers,
 };
 use source::Sources;
 
@@ -89,6 +89,8 @@ pub(super) struct Check<'a> {
     asked: usize,
     /// The expressions in templates so far.
     templated: usize,
+    /// The parts of the operator so far that are kept as trees.
+    parts: usize,
 }
 
 /// What a document is.
@@ -108,8 +110,9 @@ const MOST_ASKED: usize = 32;
 impl<'a> Check<'a> {
     /// Starts with what was wrong already when the document was read.
     pub(super) fn new(places: &'a [Place], (file, written): (&'a Path, Written), faults: Faults) -> Self {
-        let (compared, asked, templated) = (0, 0, 0);
-        Self { places, file, written, faults, compared, most: None, operator: None, clusters: None, asked, templated }
+        let (compared, asked, templated, parts) = (0, 0, 0, 0);
+        let (most, operator, clusters) = (None, None, None);
+        Self { places, file, written, faults, compared, most, operator, clusters, asked, templated, parts }
     }
 
     /// Returns what is wrong.

@@ -76,7 +76,7 @@ pub struct Dependent {
     /// What becomes of fields of it that its kind does not have (`FV-1`); default as its controller says.
     pub field_validation: FieldValidation,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
-    pub config: serde_json::Value,
+    pub config: Arc<serde_json::Value>,
 }
 
 /// Which dependents are written and compared by server-side apply where the manifest says nothing of that (`KD-5`).
@@ -277,7 +277,7 @@ impl Dependent {
             detect_api_version_change: false,
             mapping: MappingKeys::default(),
             conditions: Conditions::default(),
-            config: serde_json::Value::Object(serde_json::Map::new()),
+            config: Arc::new(serde_json::Value::Object(serde_json::Map::new())),
         }
     }
 

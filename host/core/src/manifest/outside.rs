@@ -28,7 +28,7 @@ pub struct Outside {
     /// The conditions, by role.
     pub conditions: Conditions,
     /// What `context.settings` says of it (`DR-7`), a JSON object.
-    pub config: serde_json::Value,
+    pub config: Arc<serde_json::Value>,
 }
 
 /// The Kubernetes objects that remember the ids of things (`XD-2`).

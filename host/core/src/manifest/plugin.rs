@@ -22,7 +22,7 @@ pub struct Plugin {
     /// What it may ask for.
     pub capabilities: Capabilities,
     /// Its own configuration, a JSON object.
-    pub config: serde_json::Value,
+    pub config: Arc<serde_json::Value>,
     /// Where the values are that it does not have itself, by their names in it.
     pub config_from: BTreeMap<Arc<str>, ConfigValue>,
     /// Whether instances are used again.
@@ -179,7 +179,7 @@ impl Plugin {
             component: None,
             limits,
             capabilities: Capabilities::default(),
-            config: serde_json::json!({}),
+            config: Arc::new(serde_json::json!({})),
             config_from: BTreeMap::new(),
             instances: Instances::default(),
             isolation: Isolation::default(),

@@ -66,7 +66,7 @@ pub struct Room<'c> {
 
 /// How many operators, plugins and controllers there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+pub struct Count {
     operators: usize,
     plugins: usize,
     controllers: usize,
@@ -83,9 +83,9 @@ impl<'c> Room<'c> {
     ///
     /// # Errors
     /// What is too much.
-    pub fn exchange(&mut self, before: Option<&Operator>, operator: &Operator) -> Result<(), String> {
-        let rest = before.map_or(self.taken, |before| self.taken.without(Count::of(before)));
-        let sum = rest.and(Count::of(operator));
+    pub fn exchange(&mut self, before: Option<Count>, operator: Count) -> Result<(), String> {
+        let rest = before.map_or(self.taken, |before| self.taken.without(before));
+        let sum = rest.and(operator);
         let Ceiling { name, operators, plugins, controllers, .. } = self.ceiling;
         for (what, found, most) in [
             ("operators", sum.operators, *operators),
@@ -104,7 +104,8 @@ impl<'c> Room<'c> {
 }
 
 impl Count {
-    fn of(operator: &Operator) -> Self {
+    /// Returns what an operator takes.
+    pub fn of(operator: &Operator) -> Self {
         let plugins = operator.plugins.values().filter(|plugin| plugin.component.is_some()).count();
         Self { operators: 1, plugins, controllers: operator.controllers.len() }
     }
@@ -370,12 +371,12 @@ mod tests {
         ] {
             let ceiling = ceiling(more);
             let mut room = Room::new(&ceiling, []);
-            room.exchange(None, &operator("one")).unwrap();
-            let found = room.exchange(None, &operator("two"));
+            room.exchange(None, Count::of(&operator("one"))).unwrap();
+            let found = room.exchange(None, Count::of(&operator("two")));
             assert_eq!(found.as_ref().copied().map_err(String::as_str), expected);
             // What is refused takes no room, and the same needs no more.
-            assert_eq!(room.exchange(None, &operator("three")).is_err(), expected.is_err());
-            assert_eq!(room.exchange(Some(&operator("one")), &operator("one")), Ok(()));
+            assert_eq!(room.exchange(None, Count::of(&operator("three"))).is_err(), expected.is_err());
+            assert_eq!(room.exchange(Some(Count::of(&operator("one"))), Count::of(&operator("one"))), Ok(()));
         }
         // What runs has its room, whoever asks for more.
         let (two, mut larger) = (ceiling("      controllers: 2\n"), operator("one"));
@@ -383,7 +384,7 @@ mod tests {
         larger.controllers.insert("more".into(), second);
         let running = [operator("one"), operator("two")];
         let mut room = Room::new(&two, &running);
-        assert!(room.exchange(Some(&running[0]), &larger).is_err());
-        assert_eq!(room.exchange(Some(&running[1]), &running[1]), Ok(()));
+        assert!(room.exchange(Some(Count::of(&running[0])), Count::of(&larger)).is_err());
+        assert_eq!(room.exchange(Some(Count::of(&running[1])), Count::of(&running[1])), Ok(()));
     }
 }

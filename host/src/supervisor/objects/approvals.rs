@@ -69,7 +69,8 @@ impl Approvals {
     pub fn want(&self) {
         self.watched.get_or_init(|| {
             let (sender, changed) = watch::channel(());
-            let objects = joined(&self.pool, &self.namespace, ("approvals", &kind()), sender);
+            let objects =
+                joined(&self.pool, &self.namespace, ("approvals", &kind()), move || sender.send_modify(|()| ()));
             let changed = tokio::sync::Mutex::new(changed);
             Watched { objects, changed, until: Instant::now() + FIRST, is_awaited: AtomicBool::new(false) }
         });

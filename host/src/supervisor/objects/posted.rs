@@ -1,15 +1,15 @@
 //! Reads an operator out of an object of the cluster: what it says, and what its status remembers of what was in force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::budget::Budget;
-use capstan_core::manifest::{Ceiling, Component, Defaults, Operator, object_path, parse_object};
+use capstan_core::manifest::{Ceiling, Component, Defaults, OnNewVersion, Operator, object_path, parse_object};
 use capstan_core::object::{Gvk, Object, ObjectRef, Scope};
 use capstan_core::operator::status::REMEMBERED;
-use capstan_core::operator::tenant;
+use capstan_core::operator::tenant::{self, Count};
 use capstan_core::registry::Digest;
 use capstan_core::text;
 use serde_json::{Value, json};
@@ -17,10 +17,20 @@ use tokio::time::Instant;
 
 use crate::client::Kind;
 
-/// An operator as an object declares it.
+/// An operator as it was read of an object. What it takes parsed is many times its text, and is kept beside this by whoever has room for it (`CE-5`).
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) posted: Posted,
+    /// What the object says; `None` if something is wrong with it.
+    pub(super) said: Option<Operator>,
+    /// What was in force last, as the status remembers it.
+    pub(super) last_good: Option<Operator>,
+}
+
+/// What is known of an operator that an object declares.
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
-    /// The object, as it was read.
+    /// The object, with what says which one it is alone.
     pub(super) object: Object,
     /// Its name.
     pub(super) key: ObjectRef,
@@ -36,14 +46,12 @@ pub(super) struct Posted {
     pub(super) created: String,
     /// What it says, as JSON.
     pub(super) spec: Arc<str>,
-    /// The operator, or what is wrong with it.
-    pub(super) content: Result<Operator, String>,
+    /// What room the operator takes, or what is wrong with it.
+    pub(super) content: Result<Count, Arc<str>>,
     /// Whether it was in force last as it is.
     pub(super) is_as_in_force: bool,
     /// What was in force last, as the status remembers it.
-    pub(super) last_good: Option<Operator>,
-    /// The digests of the components that were in force then, by plugin; `None` if that is not known.
-    pub(super) components: Option<BTreeMap<Arc<str>, Digest>>,
+    pub(super) last_good: Option<LastGood>,
     /// Why it is not heeded though there may be nothing wrong with it: a word for programs, and what is to be known.
     pub(super) refused: Option<(&'static str, String)>,
     /// Whether its last good version is put in place first.
@@ -54,6 +62,17 @@ pub(super) struct Posted {
     pub(super) is_crowded: bool,
     /// Whether the supervisor has taken this in.
     pub(super) is_settled: bool,
+}
+
+/// What is to be known of what was in force last without reading it again.
+#[derive(Clone, Debug)]
+pub(super) struct LastGood {
+    /// The room that it takes.
+    pub(super) count: Count,
+    /// Its plugins.
+    pub(super) plugins: BTreeSet<Arc<str>>,
+    /// What it says of newer versions.
+    pub(super) on_new_version: OnNewVersion,
 }
 
 /// What holds for the operators of a namespace.
@@ -99,64 +118,66 @@ pub(super) fn kind() -> Kind {
     Kind { gvk, plural: "operators".into(), scope: Scope::Namespaced }
 }
 
-impl Posted {
+impl Read {
     /// Reads an object.
-    pub(super) fn read(object: &Object, defaults: &Defaults, under: Under) -> Self {
-        let (key, header) = (object.key().clone(), object.header());
-        let path = object_path(&key);
+    pub(super) fn of(object: &Object, defaults: &Defaults, under: Under) -> Self {
+        let (path, header) = (object_path(object.key()), object.header());
         let tree = object.tree(&mut Budget::of_run());
-        let read = Reading { path: &path, defaults, namespace: key.namespace.as_ref(), under: &under };
+        let read = Reading { path: &path, defaults, namespace: object.key().namespace.as_ref(), under: &under };
         let content = match &tree {
             Ok(tree) => read.operator(tree),
             Err(error) => Err(text::block(&format!("{}: {error}", path.display()))),
         };
         let tree = tree.unwrap_or_default();
         let field = |pointer: &str| tree.pointer(pointer).unwrap_or(&Value::Null);
-        Self {
-            last_good: read.last_good(&tree),
+        let last_good = read.last_good(&tree);
+        let counted = content.as_ref().map(Count::of).map_err(|why| why.as_str().into());
+        let posted = Posted {
+            last_good: last_good.as_ref().map(LastGood::of),
             is_as_in_force: header.generation.is_some()
                 && field("/status/inForce/generation").as_i64() == header.generation,
-            components: components(&tree),
             created: field("/metadata/creationTimestamp").as_str().unwrap_or_default().to_owned(),
             spec: field("/spec").to_string().into(),
-            uid: header.uid.clone(),
-            generation: header.generation.unwrap_or_default(),
-            refused: None,
-            revival: Revival::Unneeded,
-            is_crowded: false,
-            is_settled: false,
-            object: object.clone(),
-            content,
-            name: under.named(&key),
-            under,
-            key,
-            path,
-        }
+            ..Posted::unread(object, under, counted)
+        };
+        Self { posted, said: content.ok(), last_good }
     }
+}
 
+impl LastGood {
+    fn of(operator: &Operator) -> Self {
+        let plugins = operator.plugins.keys().cloned().collect();
+        Self { count: Count::of(operator), plugins, on_new_version: operator.on_new_version }
+    }
+}
+
+impl Posted {
     /// Returns what stands for an object that is not read, as there are too many in its namespace.
     pub(super) fn crowded(object: &Object, under: Under) -> Self {
-        let (key, header) = (object.key().clone(), object.header());
-        let path = object_path(&key);
+        let path = object_path(object.key());
         let why = format!("{}: spec: the namespace has many more operators than its ceiling permits", path.display());
+        Self { is_crowded: true, ..Self::unread(object, under, Err(why.into())) }
+    }
+
+    fn unread(object: &Object, under: Under, content: Result<Count, Arc<str>>) -> Self {
+        let (key, header) = (object.key().clone(), object.header());
         Self {
+            path: object_path(&key),
             name: under.named(&key),
             under,
             uid: header.uid.clone(),
             generation: header.generation.unwrap_or_default(),
             created: String::new(),
             spec: "null".into(),
-            content: Err(why),
+            content,
             last_good: None,
             is_as_in_force: false,
-            components: None,
             refused: None,
             revival: Revival::Unneeded,
-            is_crowded: true,
+            is_crowded: false,
             is_settled: false,
-            object: object.clone(),
+            object: object.bare().unwrap_or_else(|_| object.clone()),
             key,
-            path,
         }
     }
 
@@ -165,6 +186,18 @@ impl Posted {
         let header = object.header();
         (&*self.uid, Some(self.generation)) == (&*header.uid, header.generation)
     }
+}
+
+/// Returns what was in force last of the operator that an object declares, as its status says: what it was given, and its components.
+pub(super) fn last_in_force(
+    object: &Object,
+    defaults: &Defaults,
+    under: &Under,
+) -> Option<(Operator, BTreeMap<Arc<str>, Digest>)> {
+    let path = object_path(object.key());
+    let tree = object.tree(&mut Budget::of_run()).ok()?;
+    let read = Reading { path: &path, defaults, namespace: object.key().namespace.as_ref(), under };
+    read.last_good(&tree).zip(components(&tree))
 }
 
 impl Under {
@@ -193,13 +226,12 @@ impl Reading<'_> {
             Under::Ceiling(ceiling) => &defaults.below(ceiling),
             Under::Daemon | Under::Nothing => *defaults,
         };
+        if let (Under::Nothing, Some(namespace)) = (under, namespace) {
+            return Err(format!("{}: spec: the namespace {namespace} has no ceiling any more", path.display()));
+        }
         let operator = parse_object(object, path, within).map_err(|errors| text::block(&errors.to_string()))?;
-        let (namespace, ceiling) = match (under, namespace) {
-            (Under::Ceiling(ceiling), Some(namespace)) => (namespace, ceiling),
-            (Under::Nothing, Some(namespace)) => {
-                return Err(format!("{}: spec: the namespace {namespace} has no ceiling any more", path.display()));
-            }
-            (Under::Ceiling(_) | Under::Nothing, None) | (Under::Daemon, _) => return Ok(operator),
+        let (Under::Ceiling(ceiling), Some(namespace)) = (under, namespace) else {
+            return Ok(operator);
         };
         let named = |why: String| {
             let lines: Vec<_> = why.lines().map(|line| format!("{}: {line}", path.display())).collect();
@@ -258,11 +290,10 @@ mod tests {
     #[test]
     fn an_object_is_read_as_a_manifest_is_but_may_name_no_files() {
         // OP-2
-        let read = |component: &Value| {
-            Posted::read(&object(&spec(component), &Value::Null), &Defaults::default(), Under::Daemon)
-        };
+        let read =
+            |component: &Value| Read::of(&object(&spec(component), &Value::Null), &Defaults::default(), Under::Daemon);
         let good = read(&json!({ "oci": "ghcr.io/org/web:1" }));
-        assert_eq!((good.generation, &*good.uid, &*good.content.unwrap().name), (3, "1", "web"));
+        assert_eq!((good.posted.generation, &*good.posted.uid, &*good.said.unwrap().name), (3, "1", "web"));
         for (component, expected) in [
             (
                 json!({ "path": "web.wasm" }),
@@ -277,7 +308,7 @@ mod tests {
                 "operators.capstan.dev/n/web: spec.plugins.web.component.pullsecret: unknown field `pullsecret`; did you mean `pullSecret`?",
             ),
         ] {
-            let found = read(&component).content.unwrap_err();
+            let found = read(&component).posted.content.unwrap_err();
             assert!(found.starts_with(expected), "{found}");
         }
     }
@@ -313,7 +344,7 @@ mod tests {
         let then = spec(&json!({ "oci": "ghcr.io/org/web:1" })).to_string();
         let read = |in_force: Value| {
             let now = spec(&json!({ "oci": "ghcr.io/org/web:2" }));
-            Posted::read(&object(&now, &json!({ "inForce": in_force })), &Defaults::default(), Under::Daemon).last_good
+            Read::of(&object(&now, &json!({ "inForce": in_force })), &Defaults::default(), Under::Daemon).last_good
         };
         let last_good = read(json!({ "generation": 2, "spec": then, "images": { "web": digest } })).unwrap();
         let component = last_good.plugins["web"].component.as_ref().unwrap().to_string();

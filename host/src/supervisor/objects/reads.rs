@@ -1,18 +1,18 @@
-//! Decides which operator of the cluster is read next, and keeps what was read until it is looked at.
+//! Decides which operator of the cluster is read next.
 //!
 //! To read one compiles all that it says in CEL, which may take a second. So one is read at a time, on a thread of its own, and the namespaces
 //! take turns: each rests for several times as long as its last one took, so that whoever changes many operators all the time has a fifth of a
 //! core at most, and delays others by one (`OP-9`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capstan_core::object::{Object, ObjectRef};
+use capstan_core::object::Object;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::posted::{Posted, Under};
+use super::posted::Under;
 
 /// So many times as long as it took to read one of its operators a namespace rests.
 const REST: u32 = 4;
@@ -20,14 +20,12 @@ const REST: u32 = 4;
 /// The longest rest.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What was read, and who rests.
+/// Who rests.
 #[derive(Default)]
 pub(super) struct Reads(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// What was read and not looked at yet.
-    ready: HashMap<ObjectRef, Posted>,
     /// Until when namespaces rest.
     rests: BTreeMap<Arc<str>, Instant>,
     /// The namespace of which one was read last.
@@ -69,36 +67,17 @@ impl Reads {
         }
     }
 
-    /// Takes in what was read, which took so long. Nobody rests for what is the daemon's own.
-    pub(super) fn read(&self, posted: Posted, took: Duration, now: Instant) {
-        let mut state = self.0.lock();
-        if let (Some(namespace), Under::Ceiling(_) | Under::Nothing) = (&posted.key.namespace, &posted.under) {
+    /// Has a namespace rest of which one was read, which took so long. Nobody rests for what is the daemon's own.
+    pub(super) fn took(&self, object: &Object, under: &Under, took: Duration, now: Instant) {
+        if let (Some(namespace), Under::Ceiling(_) | Under::Nothing) = (&object.key().namespace, under) {
             let until = now + (took * REST).min(LONGEST);
-            state.rests.insert(Arc::clone(namespace), until);
+            self.0.lock().rests.insert(Arc::clone(namespace), until);
         }
-        state.ready.insert(posted.key.clone(), posted);
-    }
-
-    /// Whether something was read that was not looked at yet.
-    pub(super) fn has_ready(&self) -> bool {
-        !self.0.lock().ready.is_empty()
-    }
-
-    /// Whether this was read of an object and not looked at yet.
-    pub(super) fn has(&self, object: &Object, under: &Under) -> bool {
-        let state = self.0.lock();
-        state.ready.get(object.key()).is_some_and(|posted| posted.is(object) && posted.under == *under)
-    }
-
-    /// Returns all that was read and not looked at yet.
-    pub(super) fn take(&self) -> HashMap<ObjectRef, Posted> {
-        std::mem::take(&mut self.0.lock().ready)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use capstan_core::manifest::Defaults;
     use capstan_core::object::{Gvk, Managers};
 
     use super::*;
@@ -121,8 +100,7 @@ mod tests {
             Turn::Nothing => "nothing".to_owned(),
         };
         let took = |home: &str, seconds| {
-            let posted = Posted::read(&object(home, "1"), &Defaults::default(), Under::Nothing);
-            reads.read(posted, Duration::from_secs(seconds), start);
+            reads.took(&object(home, "1"), &Under::Nothing, Duration::from_secs(seconds), start);
         };
         assert_eq!([(); 4].map(|()| next(all().into(), start)), ["a/1", "b/1", "c/1", "a/1"]);
         took("a", 1);
@@ -134,6 +112,5 @@ mod tests {
         assert_eq!(next(all().into(), start + Duration::from_secs(9)), "b/1");
         assert_eq!(next(all().into(), start + LONGEST), "c/1", "nobody rests for longer");
         assert_eq!(next(vec![], start), "nothing");
-        assert_eq!((reads.has_ready(), reads.take().len(), reads.has_ready()), (true, 3, false));
     }
 }

@@ -13,6 +13,8 @@ use capstan_core::operator::approval::APPROVAL_REQUIRED;
 use capstan_core::operator::status::{Facts, status};
 use futures::{StreamExt as _, stream};
 use prometheus_client::metrics::counter::Counter;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -61,7 +63,7 @@ pub struct Teller {
 
 /// What was said of an object.
 struct Told {
-    posted: Posted,
+    posted: Arc<Posted>,
     facts: Facts,
     status: Value,
     /// The version of the object that has it.
@@ -74,7 +76,7 @@ struct Told {
 
 /// A status to be written.
 struct Draft {
-    posted: Posted,
+    posted: Arc<Posted>,
     facts: Facts,
     status: Value,
 }
@@ -121,7 +123,7 @@ impl Teller {
     }
 
     /// Forgets those that are gone, and tells what they have left behind (`OP-8`).
-    fn bury(&mut self, present: &[Posted]) {
+    fn bury(&mut self, present: &[Arc<Posted>]) {
         let Self { status, told, .. } = &mut *self;
         let there: BTreeMap<_, _> = present.iter().map(|posted| (&posted.path, &posted.uid)).collect();
         told.retain(|path, told| {
@@ -133,8 +135,9 @@ impl Teller {
         });
         let gone = self.known.gone();
         let heeded = present.iter().filter(|posted| posted.refused.is_none());
+        let heeded = heeded.map(|posted| (&posted.name, &posted.object));
         // Of two of one name, the one that is there.
-        let named: BTreeMap<_, _> = gone.iter().chain(heeded).map(|posted| (&posted.name, &posted.object)).collect();
+        let named: BTreeMap<_, _> = gone.iter().map(|(name, object)| (name, object)).chain(heeded).collect();
         for (name, message) in self.status.take_left(|name| named.contains_key(name), FAREWELL) {
             if let Some(object) = named.get(&name) {
                 // OP-8
@@ -152,7 +155,7 @@ impl Teller {
     }
 
     /// Returns what is to be written of an object; none if nothing is new.
-    fn draft(&mut self, posted: Posted) -> Option<Draft> {
+    fn draft(&mut self, posted: Arc<Posted>) -> Option<Draft> {
         let facts = self.facts(&posted);
         self.revive(&posted, &facts);
         let object = self.known.object(&posted.key).filter(|object| posted.is(object))?;
@@ -225,7 +228,7 @@ impl Teller {
         let Some(last_good) = &posted.last_good else {
             return;
         };
-        let is_stuck = facts.is_stuck(|plugin| last_good.plugins.contains_key(plugin));
+        let is_stuck = facts.is_stuck(|plugin| last_good.plugins.contains(plugin));
         let Some(next) = posted.revival.next(is_stuck, facts.is_in_force(), Instant::now()) else {
             return;
         };
@@ -264,8 +267,15 @@ async fn write(api: &Access, Draft { posted, status, .. }: &Draft) -> Result<Opt
 
 /// Returns the status of an object; null if it has none.
 fn status_of(object: &Object) -> Value {
-    let tree = object.tree(&mut Budget::of_run());
-    tree.ok().and_then(|mut tree| Some(tree.get_mut("status")?.take())).unwrap_or_default()
+    #[derive(Deserialize)]
+    struct View<'a> {
+        // What it says may be a megabyte, and is looked at again and again: no tree is made of that.
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    let view = serde_json::from_str::<View<'_>>(object.json()).ok();
+    let status = view.and_then(|view| Budget::of_run().read(view.status?.get()).ok());
+    status.unwrap_or_default()
 }
 
 /// Returns what is wrong with an object without its name, on one line.

@@ -16,7 +16,7 @@ use super::super::{
     Called, Conditions, Dependent, Filters, GenericMatching, Keep, Manage, MappingKeys, Matching, OnImmutable,
     OnRename, Workflow,
 };
-use super::{Check, MOST_DEPENDENTS, Sources, Usual, flag, get, located, names, object, source, template};
+use super::{Check, MOST_DEPENDENTS, Sources, Usual, flag, get, located, names, source, template};
 
 /// The most pointers that a comparison leaves out: each is looked for in each object.
 const MOST_IGNORED: usize = 64;
@@ -252,7 +252,7 @@ impl Check<'_> {
             detect_api_version_change,
             mapping: get(&raw.mapping).map(source::mapping_keys).unwrap_or_default(),
             conditions,
-            config: object(&raw.config),
+            config: self.config(&raw.config),
         })
     }
 
@@ -460,8 +460,12 @@ impl Check<'_> {
         (variables, right): (&[&'static str], Right),
     ) -> Option<Expression> {
         let Located { value, place } = self.need(field, around, "cel")?;
+        if self.has_too_many_parts() {
+            return None;
+        }
         let parsed = Expression::parse(value, variables);
         let works = parsed.and_then(|cel| cel.never(right).map_or(Ok(cel), Err));
-        works.map_err(|broken| self.broken(*place, value, &broken)).ok()
+        let works = works.map_err(|broken| self.broken(*place, value, &broken)).ok()?;
+        self.keep_parts(*place, works.parts()).then_some(works)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use super::super::raw::{self, Maybe, MaybeLeaf, defaults};
 use super::super::units::{Objects, Time, Workers};
 use crate::cluster::FieldValidation;
@@ -67,8 +65,4 @@ pub(super) fn page_size(field: &MaybeLeaf<Objects>) -> u32 {
 
 pub(super) fn flag(field: &Maybe<bool>, default: bool) -> bool {
     get(field).copied().unwrap_or(default)
-}
-
-pub(super) fn object(field: &Maybe<Map<String, Value>>) -> Value {
-    Value::Object(get(field).cloned().unwrap_or_default())
 }

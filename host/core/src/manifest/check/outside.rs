@@ -11,7 +11,7 @@ use super::super::outside::{State, THING};
 use super::super::polls::External;
 use super::super::raw::{self, Maybe};
 use super::super::{Condition, Conditions, Dependent, GenericMatching, Matching, Outside};
-use super::{Check, Scope, flag, get, located, object};
+use super::{Check, Scope, flag, get, located};
 
 /// What follows the name of a dependent in that of the source of its state.
 const STATE: &str = "-state";
@@ -44,7 +44,7 @@ impl Check<'_> {
             ready_postcondition: condition(&raw.ready_postcondition),
             delete_postcondition: condition(&raw.delete_postcondition),
         };
-        let config = object(&raw.config);
+        let config = self.config(&raw.config);
         Some(Outside { source: source?, state, key, called, bulk, depends_on, manage, matching, conditions, config })
     }
 

@@ -9,7 +9,7 @@ use super::super::destinations::{HostName, ToHttp, ToTcp};
 use super::super::raw::{self, Maybe, MaybeLeaf};
 use super::super::units::{Bytes, Objects, Registered, Requests, Time, Times};
 use super::super::{Capabilities, Grant, Instances, Isolation, Limits, Plugin, Warm};
-use super::{Check, get, located, object, time, workers};
+use super::{Check, get, located, time, workers};
 use crate::network::{Destination, Host};
 use crate::yaml::{Leaf, Located, OrWord, Scalar, Slot};
 
@@ -47,7 +47,7 @@ impl Check<'_> {
         let limits = self.limits(&plugin.limits);
         let capabilities = self.capabilities(&plugin.capabilities);
         self.check_isolation(&plugin.isolation, &capabilities);
-        let config = object(&plugin.config);
+        let config = self.config(&plugin.config);
         let config_from = self.config_from(&plugin.config_from, &config);
         let component = component?;
         let instances = self.instances(&plugin.instances, limits.memory);

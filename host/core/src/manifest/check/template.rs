@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::super::names::Name;
 use super::super::raw::{self, Maybe};
 use super::super::{Controller, Dependent, Limits, Manage, Plugin, Reconciler, TEMPLATES, needs};
+use super::parts::values_of;
 use super::{Check, flag, get, located, names};
 use crate::cel::{DEPENDENTS, Names, Right, Template, Templated, WORKFLOW};
 use crate::object::Gvk;
@@ -153,7 +154,8 @@ impl Check<'_> {
         };
         self.templated += fields.iter().map(|(_, value)| expressions(value)).sum::<usize>();
         let (found, what) = (self.templated, "expressions in the templates so far");
-        if !self.few(*place, (found, what), MOST_EXPRESSIONS, " in one operator") {
+        let values = fields.iter().map(|(_, value)| values_of(value)).sum();
+        if !self.few(*place, (found, what), MOST_EXPRESSIONS, " in one operator") || !self.keep_parts(*place, values) {
             return None;
         }
         Some((Template::new(self.fields(fields, &[], names)), *place))
@@ -190,11 +192,12 @@ impl Check<'_> {
             Any::Plain(value) => Templated::Plain(value.clone()),
             Any::List(items) => Templated::List(items.iter().map(|item| self.part(item, path, names)).collect()),
             Any::Map(fields) => Templated::Map(self.fields(fields, path, names)),
-            Any::Text(_) if self.faults.are_many() => nothing,
+            Any::Text(_) if self.faults.are_many() || self.has_too_many_parts() => nothing,
             Any::Text(text) => {
                 let right = if matches!(path, ["metadata", "name" | "namespace"]) { Right::Text } else { Right::Json };
                 let read = Templated::parse(text, right, names);
-                read.map_err(|broken| self.broken(*place, text, &broken)).unwrap_or(nothing)
+                let Ok(read) = read.map_err(|broken| self.broken(*place, text, &broken)) else { return nothing };
+                if self.keep_parts(*place, read.parts()) { read } else { nothing }
             }
         }
     }
