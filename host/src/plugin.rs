@@ -168,10 +168,15 @@ struct Seat {
 // === impl Facts ===
 
 impl Facts {
+    /// Returns the name of the operator.
+    fn operator(&self) -> Arc<str> {
+        self.unit.rsplit_once('/').map_or("", |(operator, _)| operator).into()
+    }
+
     /// Returns where a new instance prints to.
     fn output(&self) -> Output {
         let Self { name, limits, log, .. } = self;
-        Output::new(Arc::clone(name), limits.log, Arc::clone(log))
+        Output::new((self.operator(), Arc::clone(name)), limits.log, Arc::clone(log))
     }
 }
 

@@ -40,17 +40,26 @@ pub fn run(args: &Rbac) -> anyhow::Result<ExitCode> {
     let mut printed = Vec::new();
     if !args.manifests.is_empty() {
         let operators = operators::valid_with(&Manifests::new(&args.manifests, args.defaults.as_deref())?)?;
-        let kinds = kinds(args, &operators)?;
-        printed.extend(objects(args, &args.name, &rbac::rights(&operators, &args.namespace, &kinds)));
-        printed.extend(collected(args, &args.name, |by| people::of_primaries(&operators, &kinds, by)));
+        let (kinds, name) = (kinds(args, &operators)?, name(args.name.as_deref(), &operators));
+        printed.extend(objects(args, &name, &rbac::rights(&operators, &args.namespace, &kinds)));
+        printed.extend(collected(args, &name, |by| people::of_primaries(&operators, &kinds, by)));
     }
     if let Some(file) = &args.ceilings {
-        let name = format!("{}:operators", args.name);
+        let name = format!("{}:operators", name(args.name.as_deref(), &[]));
         let ceilings = operators::ceilings_of_others(file, &args.namespace)?;
         printed.extend(objects(args, &name, &rbac::of_ceilings(&ceilings, &args.namespace)));
         printed.extend(collected(args, &name, people::of_operators));
     }
     crate::print(&text(args.output, &printed)?)
+}
+
+/// Returns the name of roles: those of one operator are not those of another, so that each can be applied by itself.
+fn name(given: Option<&str>, operators: &[Operator]) -> String {
+    match (given, operators) {
+        (Some(given), _) => given.to_owned(),
+        (None, [only]) => format!("capstan-{}", only.name),
+        (None, _) => "capstan".to_owned(),
+    }
 }
 
 /// The service account that holds a role.
@@ -268,7 +277,7 @@ mod tests {
             output: Documents::Yaml,
             namespace: "home".to_owned(),
             service_account: "account".to_owned(),
-            name: "operator".to_owned(),
+            name: Some("operator".to_owned()),
             aggregate_to: Vec::new(),
             plurals: Vec::new(),
             cluster_scoped: Vec::new(),

@@ -47,6 +47,7 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// Where the output of an instance goes. It has one call at a time, and belongs to one run at a time.
 pub(super) struct Output {
+    operator: Arc<str>,
     plugin: Arc<str>,
     controller: Arc<str>,
     /// The primary, as `namespace/name`.
@@ -121,8 +122,9 @@ impl Default for Shared {
 
 impl Output {
     /// Returns the output of an instance that nobody uses yet. `shared` is of all instances of a plugin.
-    pub(super) fn new(plugin: Arc<str>, budget: usize, shared: Arc<Mutex<Shared>>) -> Self {
+    pub(super) fn new((operator, plugin): (Arc<str>, Arc<str>), budget: usize, shared: Arc<Mutex<Shared>>) -> Self {
         Self {
+            operator,
             plugin,
             controller: Arc::default(),
             key: String::new(),
@@ -162,8 +164,8 @@ impl Output {
         }
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
-            let Self { plugin, controller, key, call, budget, .. } = self;
-            warn!(%plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
+            let Self { operator, plugin, controller, key, call, budget, .. } = self;
+            warn!(%operator, %plugin, %controller, %key, call, dropped, budget, "output beyond limits.log was dropped (bytes)");
         }
     }
 
@@ -300,22 +302,22 @@ impl Output {
         }
         self.left -= cost;
         let line = one_line(line);
-        let Self { plugin, controller, key, call, .. } = self;
+        let Self { operator, plugin, controller, key, call, .. } = self;
         match level {
             Level::Trace => {
-                trace!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+                trace!(target: "guest", %operator, %plugin, %controller, %key, call, fields, "{line}");
             }
             Level::Debug => {
-                debug!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+                debug!(target: "guest", %operator, %plugin, %controller, %key, call, fields, "{line}");
             }
             Level::Info => {
-                info!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+                info!(target: "guest", %operator, %plugin, %controller, %key, call, fields, "{line}");
             }
             Level::Warn => {
-                warn!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+                warn!(target: "guest", %operator, %plugin, %controller, %key, call, fields, "{line}");
             }
             Level::Error => {
-                error!(target: "guest", %plugin, %controller, %key, call, fields, "{line}");
+                error!(target: "guest", %operator, %plugin, %controller, %key, call, fields, "{line}");
             }
         }
         true
@@ -411,14 +413,14 @@ mod tests {
             final_state_unknown: false,
         };
         line::tests::logged(Form::Text, || {
-            let mut output = Output::new("webpage".into(), budget, Arc::default());
+            let mut output = Output::new(("pages".into(), "webpage".into()), budget, Arc::default());
             output.assign(&run);
             output.begin("reconcile");
             act(&mut output);
         })
     }
 
-    const WHERE: &str = "plugin=webpage controller=web key=default/page call=reconcile";
+    const WHERE: &str = "operator=pages plugin=webpage controller=web key=default/page call=reconcile";
 
     #[test]
     fn prints_are_logged_line_by_line_with_plugin_and_primary() {
@@ -524,7 +526,7 @@ mod tests {
 
     #[test]
     fn however_much_is_printed_little_is_kept() {
-        let mut output = Output::new("webpage".into(), 64 << 10, Arc::default());
+        let mut output = Output::new(("pages".into(), "webpage".into()), 64 << 10, Arc::default());
         let bytes = vec![0xff; 4 << 20];
         for stream in [Stream::Out, Stream::Err] {
             for _ in 0..LAST {
@@ -561,7 +563,7 @@ mod tests {
             ("reconciling\n", None),
             ("", None),
         ] {
-            let mut output = Output::new("webpage".into(), 0, Arc::default());
+            let mut output = Output::new(("pages".into(), "webpage".into()), 0, Arc::default());
             output.print(Stream::Err, printed.as_bytes());
             assert_eq!(output.last_words().as_deref(), words, "{printed}");
             output.begin("desired");

@@ -140,7 +140,8 @@ impl Turn<'_> {
 
     /// Returns the failure of a call that did not come to an answer.
     fn broken(&self, error: &wasmtime::Error) -> Failure {
-        let Facts { name, limits, .. } = &*self.execution.plugin.facts;
+        let facts = &*self.execution.plugin.facts;
+        let Facts { name, limits, .. } = facts;
         let words = self.output.as_ref().and_then(|output| {
             let mut output = output.lock();
             output.finish();
@@ -148,8 +149,8 @@ impl Turn<'_> {
         });
         let Broken { ending, stack } = Broken::of(error);
         let failure = ending.failure(limits, words);
-        let (plugin, call) = (name, called(self.call));
-        warn!(%plugin, call, error = %failure, stack, "the instance is thrown away");
+        let (operator, plugin, call) = (facts.operator(), name, called(self.call));
+        warn!(%operator, %plugin, call, error = %failure, stack, "the instance is thrown away");
         failure
     }
 }

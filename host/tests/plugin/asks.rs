@@ -493,8 +493,10 @@ async fn prints_reach_the_log_up_to_the_limit() {
     let text = lines.text();
     let (prints, others): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.contains("xxx"));
     assert_eq!(prints.len(), 10);
-    let start =
-        format!(" INFO guest: {} plugin=guest controller=web key=default/page call=\"reconcile\"", "x".repeat(79));
+    let start = format!(
+        " INFO guest: {} operator=test plugin=guest controller=web key=default/page call=\"reconcile\"",
+        "x".repeat(79)
+    );
     assert!(prints[0].starts_with(&start), "{}", prints[0]);
     let dropped: Vec<_> = others.iter().filter(|line| line.contains("dropped")).collect();
     assert_eq!(dropped.len(), 1);

@@ -269,7 +269,9 @@ async fn what_a_run_prints_is_logged_as_its_own_to_the_last_half_line() {
     }
     assert_eq!(instances(&plugin), (1, 1));
     let printed = |page| {
-        format!(r#" INFO guest: {page} plugin=guest controller=web key=default/{page} call="reconcile" fields="""#)
+        format!(
+            r#" INFO guest: {page} operator=test plugin=guest controller=web key=default/{page} call="reconcile" fields="""#
+        )
     };
     let text = lines.text();
     let guest: Vec<_> = text.lines().filter(|line| line.contains("guest:")).collect();

@@ -37,9 +37,10 @@ pub struct Rbac {
     /// The daemon's service account.
     #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = name)]
     pub service_account: String,
-    /// The name of roles and bindings; before it stands the daemon's namespace, except for those that are there.
-    #[arg(long, value_name = "NAME", default_value = "capstan", value_parser = segment)]
-    pub name: String,
+    /// The name of roles and bindings; before it stands the daemon's namespace, except for those that are there. Without it `capstan-OPERATOR`, or
+    /// `capstan` for several operators.
+    #[arg(long, value_name = "NAME", value_parser = segment)]
+    pub name: Option<String>,
     /// Also roles of the cluster for people, which these roles of Kubernetes collect (`rbac.authorization.k8s.io/aggregate-to-…`), separated by commas: who
     /// has `view` reads primaries of the manifests, who has `edit` or `admin` writes them, too. With --ceilings the same for operators that are objects, whose
     /// versions `admin` approves. Primaries of kinds of Kubernetes itself are left out.

@@ -15,7 +15,7 @@ fn network(capabilities: &Capabilities, connections: usize, room: &Room) -> Arc<
 }
 
 fn line(network: &Arc<Network>) -> Line {
-    let output = Output::new("guest".into(), 1 << 20, Arc::default());
+    let output = Output::new(("guests".into(), "guest".into()), 1 << 20, Arc::default());
     let home = Home::Here(Arc::new(Mutex::new(output)));
     let mut line = Line::new(network, &home);
     line.begin(Instant::now() + Duration::from_secs(5));
