@@ -1928,10 +1928,10 @@ async fn a_read_by_kind_leaves_out_no_source_that_may_have_something_of_the_prim
     let (source, sharers, object) = ("late".into(), vec!["late".into()], None);
     let asleep = Asleep { source, sharers: sharers.into(), object };
     bench.controller.verdicts.begin(1);
-    bench.controller.verdicts.keep_activity(1, &page, &"late".into(), Some(asleep));
+    bench.controller.verdicts.keep_activity(1, &page, (&"late".into(), Some(asleep)), || None);
     assert_eq!(asked_and_written(&bench).await.0, ["done"; 3], "it is inactive");
     bench.controller.verdicts.begin(2);
-    bench.controller.verdicts.keep_activity(2, &page, &"late".into(), None);
+    bench.controller.verdicts.keep_activity(2, &page, (&"late".into(), None), || None);
     assert_eq!(asked_and_written(&bench).await.0, [missing, several, missing]);
     let edition = bench.controller.edition;
     bench.controller.verdicts.keep_walked(edition + 1, &page);
