@@ -887,6 +887,27 @@ async fn what_exists_already_is_ours_only_by_uid() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_suggests_to_adopt_what_was_made_for_a_primary_that_is_gone_and_that_alone() {
+    let adopt = "set `adopt: true` on dependent cm to take it over";
+    let rename = "nothing is taken from another owner";
+    for (there, cure) in [(None, adopt), (Some("u-4"), adopt), (Some("u-3"), rename)] {
+        let mut bench = Bench::new(Script::default(), EXPLICIT);
+        bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }));
+        if let Some(uid) = there {
+            let first = json!({ "metadata": { "name": "first", "namespace": "n", "uid": uid } });
+            bench.server.put(&page_kind(), first);
+        }
+        let mark = json!({ "operator": "a", "controller": "pages", "dependent": "cm",
+            "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "first", "uid": "u-3" } });
+        let annotations = json!({ "capstan.dev/made-for": mark.to_string() });
+        let map = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "map", "annotations": annotations } });
+        bench.server.put(&config_map(), map);
+        let error = bench.ended().await.0.error.unwrap();
+        assert!(error.contains("made for Page n/first (uid u-3)") && error.contains(cure), "{there:?}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
     // OV-1
     let page = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });

@@ -90,11 +90,12 @@ impl Visitor<'_> {
             return Ok(Some(Basis::Ours(live)));
         }
         let whose = self.whose(dependent, spec, &live);
-        if spec.adopt && self.is_adoptable(&whose).await {
+        let is_adoptable = self.is_adoptable(&whose).await;
+        if spec.adopt && is_adoptable {
             tracing::info!(dependent, object = %live.key(), "taking over an object that was not ours");
             return Ok(Some(Basis::Adopted(live)));
         }
-        Err(whose.refusal(&spec.gvk.kind, &live, dependent))
+        Err(whose.refusal(&spec.gvk.kind, &live, dependent, is_adoptable))
     }
 
     /// Returns true if `adopt` permits taking over an object: not if it belongs to another primary that exists, or
