@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::callback::{Asked, Callback};
 use super::keys::{named, placed};
+use crate::dependent::Sign;
 use crate::manifest::{ByIndex, Keys, Mapper as Declared, MappingKeys, Secondaries};
 use crate::object::{Gvk, Object, ObjectRef, Owner, Scope, Text};
 
@@ -59,6 +60,19 @@ impl Mapper {
             Declared::Annotations(keys) => Some(format!("the annotation {} with the name of a {kind}", keys.name)),
             Declared::Labels(keys) => Some(format!("the label {} with the name of a {kind}", keys.name)),
             Declared::Named(_) | Declared::Index(_) | Declared::Export(_) => None,
+        }
+    }
+
+    /// Returns the labels or annotations of a secondary by which it is found.
+    pub(super) fn signs(&self) -> Vec<Sign<'_>> {
+        match &self.declared {
+            Declared::Annotations(keys) => Sign::all("annotations", keys).collect(),
+            Declared::Labels(keys) => Sign::all("labels", keys).collect(),
+            Declared::OwnerReference
+            | Declared::OwnerKind
+            | Declared::Named(_)
+            | Declared::Index(_)
+            | Declared::Export(_) => Vec::new(),
         }
     }
 
