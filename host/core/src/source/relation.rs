@@ -144,7 +144,7 @@ impl Source {
             let name = |text: &str| named(text, scope, primary.namespace.as_ref());
             let names = texts.map(|texts| {
                 let names = texts.iter().flatten().filter_map(|text| name(text));
-                Led::Named(names.filter(|key| mapper.reaches(key, primary)).collect())
+                Led::Named(mapper.led(primary, names, self.asked()))
             });
             return Some(names.map_err(|problem| {
                 self.asked().tell(Callback::Mapper, "secondaries", primary, &problem);
