@@ -1,7 +1,7 @@
 //! Decides about one dependent: its desired state, whether its object matches, and the write that brings it there.
 //!
 //! [`need`] returns what to do first (`DR-2`). [`Desired`] is the desired state, [`compare`] compares an object with
-//! it, and [`create`], [`update`], [`adopt`] and [`delete`] return the writes, as plain data. [`ownership`] decides
+//! it, and [`create`], [`update`], [`adopt`], [`tie`] and [`delete`] return the writes, as plain data. [`ownership`] decides
 //! whose an object is. [`managed_fields`] and [`diff`] are the two ways to compare, also for every other write.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::budget::{self, Budget};
 use crate::cluster::{Deletion, Propagation, Target, Verb, Write};
 use crate::guest::MatchResult;
-use crate::manifest::{Dependent, GenericMatching, Manage, Matching};
+use crate::manifest::{Dependent, GenericMatching, Manage, MappingKeys, Matching};
 use crate::object::{self, Gvk, Object, ObjectRef, Share};
 
 pub mod contest;
@@ -36,6 +36,15 @@ pub enum Need {
     Compare,
     /// Nothing; the desired state is not even asked for.
     Nothing,
+}
+
+/// A label or an annotation of an object that names its primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sign<'a> {
+    /// `labels` or `annotations`.
+    pub part: &'static str,
+    /// Its key.
+    pub key: &'a str,
 }
 
 /// An error of a dependent. Retrying helps only if the component answers differently.
@@ -112,6 +121,17 @@ pub fn need(manage: &Manage, actual: Option<&Object>) -> Need {
         None if manage.create => Need::Create,
         Some(_) if manage.update => Need::Compare,
         None | Some(_) => Need::Nothing,
+    }
+}
+
+// === impl Sign ===
+
+impl<'a> Sign<'a> {
+    /// Returns all labels or annotations by which a mapping finds the primary.
+    pub fn all(part: &'static str, keys: &'a MappingKeys) -> impl Iterator<Item = Self> {
+        let MappingKeys { name, namespace, kind, across_namespaces: _ } = keys;
+        let keys = [Some(name), namespace.as_ref(), kind.as_ref()].into_iter().flatten();
+        keys.map(move |key| Self { part, key })
     }
 }
 
@@ -269,6 +289,55 @@ pub fn adopt(
     over((actual, &only), desired, dependent, manager, budget)
 }
 
+/// Returns the write that adopts an object of a dependent that is not updated: it gets what ties it to its primary, and stays as it is in
+/// all else (`KD-6`). That are the owner reference, the mark and what names the primary, also as the dependent's source finds it by these
+/// `signs`. Any change since `actual` is a conflict.
+///
+/// # Errors
+/// [`Error::Actual`] if `actual` can't be read.
+pub fn tie(
+    actual: &Object,
+    (desired, signs): (&Desired, &[Sign<'_>]),
+    dependent: &Dependent,
+    manager: &Arc<str>,
+    budget: &mut Budget,
+) -> Result<Write, Error> {
+    let mut signs = signs.to_vec();
+    signs.push(Sign { part: "annotations", key: ownership::MARK });
+    if !dependent.garbage_collected {
+        signs.extend(Sign::all("annotations", &dependent.mapping));
+    }
+    let wanted = desired.tree().get("metadata").unwrap_or(&Value::Null);
+    let mut ties = Map::new();
+    for Sign { part, key } in signs {
+        let tags = ties.entry(part).or_insert_with(|| json!({}));
+        if let (Value::Object(tags), Some(value)) = (tags, wanted.get(part).and_then(|all| all.get(key))) {
+            tags.insert(key.to_owned(), value.clone());
+        }
+    }
+    if let Some(owners) = wanted.get("ownerReferences") {
+        ties.insert("ownerReferences".to_owned(), owners.clone());
+    }
+    let mut tree = tree(actual, budget)?;
+    if let Some(Value::Object(metadata)) = tree.get_mut("metadata") {
+        merge_metadata(metadata, &Value::Object(ties.clone()));
+        // A patch replaces lists as a whole.
+        if let Some(owners) = metadata.get("ownerReferences") {
+            ties.insert("ownerReferences".to_owned(), owners.clone());
+        }
+    }
+    let manager = manager.clone();
+    let verb = if dependent.server_side_apply {
+        // An apply would drop what the same manager has applied for a former primary.
+        let version = actual.version().to_string();
+        let only = [("uid", &*actual.header().uid), ("resourceVersion", &*version)];
+        Verb::MergePatch { body: upon(&json!({ "metadata": ties }), &only), manager }
+    } else {
+        Verb::Replace { body: tree.to_string(), manager }
+    };
+    Ok(sent(desired, dependent, verb))
+}
+
 /// Returns the write over `actual`: a forced apply with `only` in its metadata, or one that replaces it, with its uid and version.
 fn over(
     (actual, only): (&Object, &[(&str, &str)]),
@@ -338,12 +407,18 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
         Some(Value::Object(metadata)) => metadata,
         _ => Map::new(),
     };
+    merge_metadata(&mut metadata, &wanted);
+    tree.insert("metadata".to_owned(), Value::Object(metadata));
+    Value::Object(tree)
+}
+
+/// Adds the labels, annotations and owner references of `wanted` to the metadata of an object.
+fn merge_metadata(metadata: &mut Map<String, Value>, wanted: &Value) {
     for name in ["labels", "annotations"] {
-        if let Some(Value::Object(tags)) = wanted.get(name) {
-            let merged = metadata.entry(name).or_insert_with(|| json!({}));
-            if let Value::Object(merged) = merged {
-                merged.extend(tags.clone());
-            }
+        let Some(Value::Object(tags)) = wanted.get(name).filter(|tags| **tags != json!({})) else { continue };
+        let merged = metadata.entry(name).or_insert_with(|| json!({}));
+        if let Value::Object(merged) = merged {
+            merged.extend(tags.clone());
         }
     }
     for owner in wanted.get("ownerReferences").and_then(Value::as_array).into_iter().flatten() {
@@ -354,8 +429,6 @@ fn replacement(mut actual: Value, desired: &Value) -> Value {
             owners.push(owner.clone());
         }
     }
-    tree.insert("metadata".to_owned(), Value::Object(metadata));
-    Value::Object(tree)
 }
 
 fn tree(object: &Object, budget: &mut Budget) -> Result<Value, Error> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use capstan_core::cache::{Event as Watch, Writer};
 use capstan_core::cluster::{Cluster, Error, Write};
-use capstan_core::external::schedule::{Polled, Turn};
+use capstan_core::external::schedule::{Polled, Streak, Turn};
 use capstan_core::external::{External, Standing};
 use capstan_core::guest::{
     Answer, Call, Cause, Changed, Context, Failure, Function, Guest, InboundAnswer, InboundRequest, Interface, Learned,
@@ -209,8 +209,13 @@ struct Bench {
 
 impl Bench {
     fn new(script: Script, source: &str) -> Self {
+        Self::with(script, source, "")
+    }
+
+    /// A bench with more fields of the controller, in YAML flow style.
+    fn with(script: Script, source: &str, fields: &str) -> Self {
         let text = format!(
-            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, retry: none, sources: {{ x: {source} }} }}\n"
+            "apiVersion: capstan.dev/v1alpha1\nkind: Operator\nmetadata: {{ name: a }}\nspec:\n  plugins: {{ p: {{ component: {{ path: p.wasm }} }} }}\n  controllers:\n    pages: {{ plugin: p, primary: {{ apiVersion: sample.dev/v1, kind: Page }}, retry: none, sources: {{ x: {source} }}{fields} }}\n"
         );
         let operator = manifest::parse(&text, Path::new("a.yaml")).unwrap().remove(0);
         let spec = operator.controllers["pages"].clone();
@@ -448,6 +453,29 @@ async fn a_look_that_can_not_be_answered_is_refused() {
     bench.page("a", json!({}));
     assert_eq!(bench.run("a").await, None);
     assert_eq!(bench.notes().pop().unwrap(), "Unreachable: polling source x: no way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_polled_in_vain_is_told_why_and_when_it_works_again() {
+    // PP-4
+    for (fields, told) in [("", true), (", events: { ofFailures: false }", false)] {
+        let mut bench = Bench::with(Script::new(&[Ok(vec![])]), EACH, fields);
+        let published = Arc::<Mutex<Vec<(String, bool, String)>>>::default();
+        let events = Arc::clone(&published);
+        Arc::get_mut(&mut bench.controller).unwrap().events = Box::new(move |primary, event, _| {
+            let about = format!("{}: {}", primary.key(), event.message);
+            events.lock().push((event.reason, event.warning, about));
+        });
+        bench.page("a", json!({}));
+        for (uid, streak) in [("u-a", Streak::Began), ("u-a", Streak::Ended), ("u-before", Streak::Began)] {
+            let turn = Turn { primary: key("a"), uid: uid.into() };
+            polling::record(&bench.controller, &bench.source, &turn, streak, "HTTP 503");
+        }
+        let failed = "n/a: polling x fails again and again: HTTP 503; what was known stays, and it is tried again";
+        let expected = [("PollFailed", true, failed), ("PollSucceeded", false, "n/a: polling x works again")];
+        let expected = expected.map(|(reason, warning, about)| (reason.to_owned(), warning, about.to_owned()));
+        assert_eq!(*published.lock(), if told { expected.to_vec() } else { vec![] }, "{fields}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -887,6 +887,80 @@ async fn what_exists_already_is_ours_only_by_uid() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_made_once_and_adopted_is_tied_to_the_primary_and_stays_as_it_is() {
+    // KD-6
+    for (fields, written, tied) in [
+        ("", "update ConfigMap a", false),
+        (", serverSideApply: true", "patch ConfigMap a", false),
+        (", garbageCollected: false", "update ConfigMap a", true),
+        (", serverSideApply: true, garbageCollected: false", "patch ConfigMap a", true),
+    ] {
+        let fields = format!(
+            "workflow: {{ dependents: {{ cm: {{ apiVersion: v1, kind: ConfigMap, manage: [create], adopt: true{fields} }} }} }}"
+        );
+        let desired = json!({ "metadata": { "name": "a", "labels": { "l": "ours" }, "annotations": { "n": "ours" } }, "data": { "x": "y" } });
+        let mut bench = Bench::new(Script { desired: Ok(desired), ..Script::default() }, &fields);
+        bench.page(json!({ "uid": "page" }));
+        let theirs = json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u-2" });
+        // Owned by somebody else as well, it would not be taken over: of a mark of a primary that is gone, it is.
+        let gone = json!({ "operator": "a", "controller": "pages", "dependent": "cm",
+            "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "gone", "uid": "u-3" } });
+        let map = json!({ "immutable": true, "data": { "x": "old", "extra": "keep" }, "metadata": { "name": "a", "namespace": "n",
+            "uid": "map", "labels": { "l": "theirs" }, "annotations": { "n": "theirs", "capstan.dev/made-for": gone.to_string() },
+            "ownerReferences": [theirs] } });
+        bench.server.put(&config_map(), map.clone());
+        let created = if fields.contains("serverSideApply") { "patch ConfigMap a" } else { "create ConfigMap a" };
+        let writes: Vec<_> = bench.run().await.2.into_iter().filter(|write| write.contains("ConfigMap")).collect();
+        assert_eq!(writes, strings(&[created, written]), "{fields}");
+        let key = (config_map(), ObjectRef::namespaced("n", "a"));
+        let mut now = bench.server.objects.lock()[&key].clone();
+        let metadata = now["metadata"].as_object_mut().unwrap();
+        metadata.remove("managedFields");
+        metadata.remove("resourceVersion");
+        let mark = metadata["annotations"].as_object_mut().unwrap().remove("capstan.dev/made-for").unwrap();
+        let mark: Value = serde_json::from_str(mark.as_str().unwrap()).unwrap();
+        assert_eq!(mark["primary"]["uid"], if tied { "page" } else { "u-3" }, "{fields}");
+        let mut expected = map;
+        let all = &mut expected["metadata"];
+        all["annotations"].as_object_mut().unwrap().remove("capstan.dev/made-for");
+        if tied {
+            for (key, value) in [("name", "a"), ("namespace", "n"), ("type", "sample.dev/v1/Page")] {
+                all["annotations"][format!("capstan.dev/primary-{key}")] = value.into();
+            }
+        } else {
+            let owner = json!({ "apiVersion": "sample.dev/v1", "kind": "Page", "name": "a", "uid": "page", "controller": false, "blockOwnerDeletion": false });
+            all["ownerReferences"].as_array_mut().unwrap().push(owner);
+        }
+        expected["apiVersion"] = "v1".into();
+        expected["kind"] = "ConfigMap".into();
+        assert_eq!(now, expected, "{fields}");
+        // It is the primary's from then on.
+        assert!(bench.run().await.2.iter().all(|write| !write.contains("ConfigMap") || write == created), "{fields}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_suggests_to_adopt_what_was_made_for_a_primary_that_is_gone_and_that_alone() {
+    let adopt = "set `adopt: true` on dependent cm to take it over";
+    let rename = "nothing is taken from another owner";
+    for (there, cure) in [(None, adopt), (Some("u-4"), adopt), (Some("u-3"), rename)] {
+        let mut bench = Bench::new(Script::default(), EXPLICIT);
+        bench.page(json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] }));
+        if let Some(uid) = there {
+            let first = json!({ "metadata": { "name": "first", "namespace": "n", "uid": uid } });
+            bench.server.put(&page_kind(), first);
+        }
+        let mark = json!({ "operator": "a", "controller": "pages", "dependent": "cm",
+            "primary": { "apiVersion": "sample.dev/v1", "kind": "Page", "namespace": "n", "name": "first", "uid": "u-3" } });
+        let annotations = json!({ "capstan.dev/made-for": mark.to_string() });
+        let map = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "map", "annotations": annotations } });
+        bench.server.put(&config_map(), map);
+        let error = bench.ended().await.0.error.unwrap();
+        assert!(error.contains("made for Page n/first (uid u-3)") && error.contains(cure), "{there:?}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_found_to_be_ours_is_cleaned_up_though_no_cache_shows_it() {
     // OV-1
     let page = json!({ "uid": "page", "finalizers": ["sample.dev/finalizer"] });
@@ -1928,10 +2002,10 @@ async fn a_read_by_kind_leaves_out_no_source_that_may_have_something_of_the_prim
     let (source, sharers, object) = ("late".into(), vec!["late".into()], None);
     let asleep = Asleep { source, sharers: sharers.into(), object };
     bench.controller.verdicts.begin(1);
-    bench.controller.verdicts.keep_activity(1, &page, &"late".into(), Some(asleep));
+    bench.controller.verdicts.keep_activity(1, &page, (&"late".into(), Some(asleep)), || None);
     assert_eq!(asked_and_written(&bench).await.0, ["done"; 3], "it is inactive");
     bench.controller.verdicts.begin(2);
-    bench.controller.verdicts.keep_activity(2, &page, &"late".into(), None);
+    bench.controller.verdicts.keep_activity(2, &page, (&"late".into(), None), || None);
     assert_eq!(asked_and_written(&bench).await.0, [missing, several, missing]);
     let edition = bench.controller.edition;
     bench.controller.verdicts.keep_walked(edition + 1, &page);

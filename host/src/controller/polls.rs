@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capstan_core::external::External;
-use capstan_core::external::schedule::{Polled as Ended, Schedule, Turn, pause};
+use capstan_core::external::schedule::{Polled as Ended, Schedule, Streak, Turn, pause};
 use capstan_core::guest::Failure;
 use capstan_core::manifest::polls::{Each, Polled};
 use capstan_core::object::{Object, ObjectRef};
@@ -129,7 +129,7 @@ impl Poller {
             edition.mark_unchanged();
             let source = &self.source;
             let asked = self.asked(None, |controller| async move { polling::poll(&controller, source).await });
-            let failures = asked.await.err().unwrap_or(0);
+            let failures = asked.await.err().map_or(0, |(failures, _)| failures);
             polled.send_replace(true);
             let rest = pause(every, failures, self.chance.share());
             tokio::select! {
@@ -162,8 +162,11 @@ impl Poller {
             tokio::select! {
                 biased;
                 Ok(()) = edition.changed() => self.renew(&mut schedule),
-                Some((turn, polled)) = under_way.next(), if !under_way.is_empty() => {
-                    schedule.finish(turn, polled, Instant::now(), self.chance.share());
+                Some((turn, polled, error)) = under_way.next(), if !under_way.is_empty() => {
+                    let news = schedule.finish(turn.clone(), polled, Instant::now(), self.chance.share());
+                    if let Some(streak) = news {
+                        self.tell(&turn, streak, &error);
+                    }
                 }
                 asked = self.source.asked() => asked.into_iter().for_each(|(turn, at)| schedule.ask(turn, at)),
                 keys = touched.take() => leaving.extend(keys.into_iter().filter(|key| !self.look(&mut schedule, key))),
@@ -245,34 +248,43 @@ impl Poller {
         }
     }
 
-    async fn one(&self, turn: Turn) -> (Turn, Ended) {
+    fn tell(&self, turn: &Turn, streak: Streak, error: &str) {
+        if let Some(controller) = self.handle.controller() {
+            polling::record(&controller, &self.source, turn, streak, error);
+        }
+    }
+
+    /// Polls one primary. Returns how that ended, and the error if it has failed.
+    async fn one(&self, turn: Turn) -> (Turn, Ended, String) {
         let (source, turned) = (&self.source, &turn);
         let asked = self.asked(Some(&turn.primary), |controller| async move {
             polling::poll_one(&controller, source, turned).await
         });
-        let polled = asked.await.unwrap_or(Ended::Badly);
-        (turn, polled)
+        match asked.await {
+            Ok(polled) => (turn, polled, String::new()),
+            Err((_, error)) => (turn, Ended::Badly, error),
+        }
     }
 
     /// Has the running version asked, when it is its plugin's turn to compute. What fails is counted and logged.
     ///
     /// # Errors
-    /// The number of failures in a row.
+    /// The number of failures in a row, and the error.
     async fn asked<T, F: Future<Output = Result<T, Failure>>>(
         &self,
         primary: Option<&ObjectRef>,
         ask: impl FnOnce(Arc<Controller>) -> F,
-    ) -> Result<T, u32> {
+    ) -> Result<T, (u32, String)> {
         let Self { handle, source, .. } = self;
         let Some(controller) = handle.controller() else {
-            return Err(1);
+            return Err((1, String::new()));
         };
         let answer = handle.in_turn(primary.cloned(), ask(controller)).await;
         answer.map_err(|failure| {
             let failures = source.fail(&failure.message);
             let asked = Asked { source: &source.name, faults: &handle.faults };
             asked.tell_of_poll(primary, failures, &failure.message);
-            failures
+            (failures, failure.message)
         })
     }
 }

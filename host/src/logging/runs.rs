@@ -29,6 +29,12 @@ const NAMED: usize = 4;
 /// The most primaries whose causes are remembered until they run.
 const MOST: usize = 1000;
 
+/// Why a primary would run: it has changed, or has come.
+const CHANGED: &str = "it has changed";
+
+/// The same of one that has gone; runs about that are rare.
+const GONE: &str = "it is gone";
+
 /// So long after a swap, what runs without another cause runs for the new version.
 const SWAP: Duration = Duration::from_secs(10);
 
@@ -41,8 +47,8 @@ pub fn caused(controller: &str, triggers: &[Trigger]) {
         let cause = match (what, urgency) {
             (TriggerKind::Changed { deleting: true }, _) => "it is to be deleted".to_owned(),
             (TriggerKind::Changed { .. }, Urgency::Replayed) => "it was there at the start".to_owned(),
-            (TriggerKind::Changed { .. }, Urgency::Fresh) => "it has changed".to_owned(),
-            (TriggerKind::Deleted { .. }, _) => "it is gone".to_owned(),
+            (TriggerKind::Changed { .. }, Urgency::Fresh) => CHANGED.to_owned(),
+            (TriggerKind::Deleted { .. }, _) => GONE.to_owned(),
             (TriggerKind::Related { source, object, gone: _ }, _) if object.name.is_empty() => {
                 format!("something of {source} is gone")
             }
@@ -150,10 +156,21 @@ impl Layer {
 
     fn cause(&self, controller: String, key: String, cause: String) {
         let causes = &mut self.known.lock().causes;
+        let is_gone = |causes: &VecDeque<String>| causes.front().is_some_and(|first| first == GONE);
         if causes.len() >= MOST && !causes.contains_key(&(controller.clone(), key.clone())) {
-            return;
+            // Mostly nobody runs for those who are gone.
+            causes.retain(|_, causes| !is_gone(causes));
+            if causes.len() >= MOST {
+                return;
+            }
         }
         let causes = causes.entry((controller, key)).or_default();
+        let is_again = cause == CHANGED && is_gone(causes);
+        if cause == GONE || is_again {
+            // What was before is the former one's.
+            causes.clear();
+        }
+        let cause = if is_again { "it was made again".to_owned() } else { cause };
         if !causes.contains(&cause) {
             causes.push_back(cause);
             // The first ones have led to the run.
@@ -268,7 +285,7 @@ mod tests {
     use std::sync::Arc;
 
     use capstan_core::cluster::Deletion;
-    use capstan_core::object::{Gvk, ObjectRef};
+    use capstan_core::object::{Gvk, Managers, Object, ObjectRef};
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -335,6 +352,33 @@ mod tests {
             "  no html",
             "run ok     b: retry 1; nothing to write; 12ms",
             "run ok     b: its time had come; nothing to write; 12ms",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_primary_that_is_made_again_does_not_run_for_what_was_before() {
+        let lines = told(|| {
+            let object = |name: &str| ObjectRef::cluster(name);
+            let gone = |name| TriggerKind::Related { source: "maps".into(), object: object(name), gone: true };
+            let changed = || trigger("a", TriggerKind::Changed { deleting: false });
+            let page = Gvk::parse("sample.dev/v1", "Page").unwrap();
+            let last = Object::parse(r#"{"metadata":{"name":"a"}}"#, &page, &Managers::default()).unwrap();
+            let deleted = || TriggerKind::Deleted { last: last.clone(), unknown: false };
+            caused("page", &["1", "2", "3", "4"].map(|name| trigger("a", gone(name))));
+            caused("page", &[trigger("a", deleted()), trigger("a", gone("5"))]);
+            caused("page", &[changed(), trigger("a", gone("6"))]);
+            run("page", "a", || ended(None, "", TOOK));
+            // As many as are remembered are gone, and nobody has run for them.
+            for n in 0..=MOST {
+                caused("page", &[trigger(&n.to_string(), deleted())]);
+            }
+            caused("page", &[changed()]);
+            run("page", "a", || ended(None, "", TOOK));
+        });
+        let expected = [
+            "run ok     a: it was made again, maps 6 is gone; nothing to write; 12ms",
+            "run ok     a: it has changed; nothing to write; 12ms",
         ];
         assert_eq!(lines, expected);
     }

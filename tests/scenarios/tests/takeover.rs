@@ -185,6 +185,27 @@ fn what_nobody_owns_is_adopted_where_the_manifest_says_so() {
 }
 
 #[test]
+fn what_is_made_once_and_adopted_is_its_primarys_and_stays_as_it_is() {
+    // KD-6
+    for (prefix, more) in [("once", ""), ("once-ssa", ", serverSideApply: true")] {
+        let place = Place::new(prefix);
+        let before = foreign(&place, "orphan");
+        let dependent = format!("{{ apiVersion: v1, kind: ConfigMap, manage: [create], adopt: true{more} }}");
+        let daemon = place.daemon(&manifest(&place, &dependent));
+        let object = json!({ "metadata": { "name": "orphan", "labels": { "mine": "yes" } }, "data": { "key": "ours", "new": "1" } });
+        let probe = wanting(&place, "p", object);
+        let is_owned = |map: &Value| map["metadata"]["ownerReferences"][0]["uid"] == probe["metadata"]["uid"];
+        let adopted = place.await_object(&place.config_maps(), "orphan", "with an owner", is_owned);
+        daemon.await_quiet();
+        let after = place.find(&place.config_maps(), "orphan").unwrap();
+        assert_eq!(after["metadata"]["resourceVersion"], adopted["metadata"]["resourceVersion"], "{prefix}");
+        assert_eq!((&after["data"], &after["metadata"]["labels"]), (&before["data"], &Value::Null), "{prefix}");
+        place.delete(&place.probes(), "p");
+        place.await_gone(&place.config_maps(), "orphan");
+    }
+}
+
+#[test]
 fn an_object_that_was_made_for_a_primary_that_is_gone_can_be_adopted() {
     let place = Place::new("heir");
     let fields = "{ apiVersion: v1, kind: ConfigMap, garbageCollected: false, adopt: true }";

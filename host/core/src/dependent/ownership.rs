@@ -154,8 +154,9 @@ pub fn is_made_by(object: &Object, own: &Mark) -> bool {
 }
 
 impl Whose {
-    /// Returns the error message for an object that exists and must not be written, with a way to solve it.
-    pub fn refusal(&self, kind: &str, object: &Object, dependent: &str) -> String {
+    /// Returns the error message for an object that exists and must not be written, with a way to solve it: `adopt`, if it is not of one that
+    /// exists, or may exist.
+    pub fn refusal(&self, kind: &str, object: &Object, dependent: &str, is_adoptable: bool) -> String {
         let key = object.key();
         let whose = match self {
             Self::Ours => return format!("{kind} {key} is ours"),
@@ -172,13 +173,12 @@ impl Whose {
             Self::Unmarked => "without a mark, so that another dependent may have made it".to_owned(),
             Self::Unclaimed => "nobody is named as its owner".to_owned(),
         };
-        let cure = match self {
-            Self::Ours | Self::Sibling(_) | Self::Unmarked | Self::Unclaimed => {
-                format!("set `adopt: true` on dependent {dependent} to take it over")
-            }
-            Self::Marked(_) | Self::Owned(_) => format!(
+        let cure = if is_adoptable {
+            format!("set `adopt: true` on dependent {dependent} to take it over")
+        } else {
+            format!(
                 "nothing is taken from another owner, with `adopt` neither: give the object of dependent {dependent} another name"
-            ),
+            )
         };
         let managers = managers(object);
         format!("{kind} {key} exists and is not ours: managed by {managers}, {whose}; {cure}")
@@ -304,18 +304,15 @@ mod tests {
         let adopt = "set `adopt: true` on dependent conf to take it over";
         let rename =
             "nothing is taken from another owner, with `adopt` neither: give the object of dependent conf another name";
-        for (marked, owner, whose_it_is, cure) in [
-            (None, None, "nobody is named as its owner", adopt),
-            (None, Some("u-2"), "owned by Page first (uid u-2)", rename),
-            (
-                Some(&first),
-                None,
-                "made for Page team/first (uid u-2) by dependent conf of controller c of operator o",
-                rename,
-            ),
+        let made = "made for Page team/first (uid u-2) by dependent conf of controller c of operator o";
+        for (marked, owner, whose_it_is, is_adoptable, cure) in [
+            (None, None, "nobody is named as its owner", true, adopt),
+            (None, Some("u-2"), "owned by Page first (uid u-2)", false, rename),
+            (Some(&first), None, made, false, rename),
+            (Some(&first), None, made, true, adopt),
         ] {
             let found = object(marked, owner);
-            let text = whose(&found, &own, &BTreeSet::new()).refusal("ConfigMap", &found, "conf");
+            let text = whose(&found, &own, &BTreeSet::new()).refusal("ConfigMap", &found, "conf", is_adoptable);
             let there = "ConfigMap team/conf exists and is not ours: managed by argocd, kubectl";
             assert_eq!(text, format!("{there}, {whose_it_is}; {cure}"));
         }

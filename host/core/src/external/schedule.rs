@@ -15,6 +15,9 @@ const LONGEST: Duration = Duration::from_mins(5);
 /// The time to the first repetition of a poll that has failed, where there is no period.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// After so many failures in a row it is told that a primary can't be polled: fewer may be by chance.
+const STREAK: u32 = 3;
+
 /// By which share of it the time to the next poll may be shorter, so that not all come together.
 const JITTER: f64 = 0.1;
 
@@ -62,6 +65,15 @@ pub enum Polled {
     Badly,
     /// The manifest does not want it polled: it waits for a change of the primary.
     Unwanted,
+}
+
+/// What is news about whether a primary can be polled (`PP-4`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streak {
+    /// It has failed three times in a row.
+    Began,
+    /// It has succeeded after that.
+    Ended,
 }
 
 /// Returns the time to the next poll, after so many failures in a row.
@@ -149,15 +161,20 @@ impl Schedule {
         Some(Turn { uid: entry.uid.clone(), primary })
     }
 
-    /// Takes in how a poll has ended. Of a primary that has gone meanwhile nothing follows.
-    pub fn finish(&mut self, turn: Turn, polled: Polled, now: Instant, chance: f64) {
-        let Some(Entry { uid, at: None, failures, changed, again: asked }) = self.primaries.get(&turn.primary).cloned()
+    /// Takes in how a poll has ended, and returns what is news of that. Of a primary that has gone meanwhile nothing follows.
+    pub fn finish(&mut self, turn: Turn, polled: Polled, now: Instant, chance: f64) -> Option<Streak> {
+        let Entry { uid, at: None, failures, changed, again: asked } = self.primaries.get(&turn.primary).cloned()?
         else {
-            return;
+            return None;
         };
         if uid != turn.uid {
-            return;
+            return None;
         }
+        let news = match polled {
+            Polled::Badly => (failures.saturating_add(1) == STREAK).then_some(Streak::Began),
+            Polled::Well(_) => (failures >= STREAK).then_some(Streak::Ended),
+            Polled::Unwanted => None,
+        };
         match polled {
             Polled::Badly => {
                 let failures = failures.saturating_add(1);
@@ -177,6 +194,7 @@ impl Schedule {
                 }
             }
         }
+        news
     }
 
     fn wait(&mut self, Turn { primary, uid }: Turn, at: Instant, failures: u32) {
@@ -242,6 +260,35 @@ mod tests {
         assert_eq!(schedule.next(), Some(at(16) + SHORTEST));
         schedule.remove(&a);
         assert_eq!((schedule.next(), schedule.take(at(100))), (None, None));
+    }
+
+    #[test]
+    fn it_is_news_once_that_a_primary_can_not_be_polled_and_once_that_it_can_be_again() {
+        // PP-4
+        use Polled::{Badly, Unwanted, Well};
+        let (mut now, a) = (Instant::now(), ObjectRef::cluster("a"));
+        let mut schedule = Schedule::new(Some(seconds(10)), seconds(0));
+        schedule.notice((&a, "u"), now, 0.0);
+        for (number, (polled, news)) in [
+            (Badly, None),
+            (Badly, None),
+            (Well(None), None),
+            (Badly, None),
+            (Badly, None),
+            (Badly, Some(Streak::Began)),
+            (Badly, None),
+            (Well(None), Some(Streak::Ended)),
+            (Well(None), None),
+            (Badly, None),
+            (Unwanted, None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            now = schedule.next().unwrap();
+            let turn = schedule.take(now).unwrap();
+            assert_eq!(schedule.finish(turn, polled, now, 0.0), news, "{number}");
+        }
     }
 
     #[test]

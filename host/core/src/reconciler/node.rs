@@ -245,10 +245,9 @@ impl Visitor<'_> {
             (Need::Nothing, _) => return Ok((Operation::Unchanged, None)),
             (_, Basis::Absent) if self.is_held(&drift).await => return Ok((Operation::Unchanged, None)),
             (_, Basis::Absent) => (Operation::Created, dependent::create(desired, spec, manager)),
-            (_, Basis::Adopted(found)) => (
-                Operation::Updated,
-                dependent::adopt(found, desired, spec, manager, &mut self.run.budget.lock()).map_err(failed)?,
-            ),
+            (_, Basis::Adopted(found)) => {
+                (Operation::Updated, self.take_over(name, spec, found, desired).map_err(failed)?)
+            }
             (_, Basis::Ours(actual)) => match self.compare(name, spec, actual, desired).await? {
                 MatchResult::Matches => {
                     return Ok((Operation::Unchanged, Some(actual.clone())));

@@ -9,13 +9,15 @@ use tokio::time::Instant;
 
 use super::beside::Beside;
 use super::controller::Controller;
+use super::naming;
 use super::passing::{End, tell, tell_of};
-use crate::external::schedule::{Polled, Turn};
+use crate::external::schedule::{Polled, Streak, Turn};
 use crate::external::{self, Change, Differs, External, Standing};
-use crate::guest::{CallError, CallReason, Failure, Session};
+use crate::guest::{CallError, CallReason, Event, Failure, Session};
 use crate::manifest::polls::PRIMARY;
 use crate::object::{Object, ObjectRef};
 use crate::source::callback::{Asked, Callback, wanted};
+use crate::text;
 
 /// Polls a source for all primaries at once (`PP-1`). Those whose things have changed run; if nothing was known before, all do.
 ///
@@ -106,6 +108,27 @@ pub async fn poll_one(controller: &Arc<Controller>, source: &External, turn: &Tu
         tell_of(controller, source, vec![Differs { primary: key.clone(), things }], End::Missed).await;
     }
     Ok(Polled::Well(again))
+}
+
+/// Says by a Kubernetes Event on a primary that it can't be polled, for such an error, or that it can be again (`PP-4`).
+pub fn record(controller: &Controller, source: &External, turn: &Turn, streak: Streak, error: &str) {
+    let Ok(Some(primary)) = current(controller, turn) else { return };
+    if !controller.spec.events.of_failures {
+        return;
+    }
+    let name = source.name.to_string();
+    let event = match streak {
+        Streak::Began => {
+            let what =
+                format!("polling {name} fails again and again: {error}; what was known stays, and it is tried again");
+            Event::warning("PollFailed", text::kept(what), name)
+        }
+        Streak::Ended => {
+            Event { warning: false, ..Event::warning("PollSucceeded", format!("polling {name} works again"), name) }
+        }
+    };
+    let (event, name) = naming::of(&controller.spec.events, &primary, event, controller.budget());
+    (controller.events)(&primary, event, name);
 }
 
 /// Returns a primary as it is now, if it is still the one whose turn it is; `None` if it has gone.

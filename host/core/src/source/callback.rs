@@ -18,6 +18,7 @@ use crate::cel::{self, Expression};
 use crate::guest::Failure;
 use crate::lately::Lately;
 use crate::object::{self, Object, ObjectRef};
+use crate::text;
 
 /// The steps that one question may take: about a millisecond.
 const STEPS: u64 = 50_000;
@@ -30,6 +31,9 @@ const QUIET: Duration = Duration::from_mins(1);
 
 /// The causes that are told apart; a failure of any more is counted only.
 const CAUSES: usize = 64;
+
+/// The most bytes of the name of an object that are logged: an answer may have any.
+const NAMED: usize = 512;
 
 /// The question that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +208,17 @@ impl Asked<'_> {
             (_, _) => {
                 tracing::warn!(%controller, source, field, %object, %error, "a mapper has no answer: what was known of the object stays, and it is asked again");
             }
+        }
+    }
+
+    /// Counts that what a field of the manifest answers about an object leads into another namespace, where nothing lets it, and logs it if
+    /// that was not logged for the field lately, whatever it answers: that may be of any who write such objects.
+    pub fn tell_of_reach(self, field: &str, object: &ObjectRef, other: &ObjectRef) {
+        let Self { source, faults } = self;
+        if faults.takes(Callback::Mapper, format!("{source} {field} leads into another namespace")) {
+            let (controller, other) = (&faults.controller, other.to_string());
+            let other = text::said_within(&other, NAMED);
+            tracing::warn!(%controller, source, field, %object, %other, "a mapper leads into another namespace, which is ignored: it takes `acrossNamespaces: true` on the source");
         }
     }
 

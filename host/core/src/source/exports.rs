@@ -109,7 +109,7 @@ impl Source {
         let said = self.said((Callback::Mapper, "mapper"), object.key(), asking).await?;
         let (scope, home) = (mapper.scope(), object.key().namespace.as_ref());
         let placed = said.iter().filter_map(|key| placed(&key.name, key.namespace.as_deref(), scope, home));
-        Some(placed.filter(|primary| mapper.reaches(object.key(), primary)).collect())
+        Some(mapper.reached(object.key(), placed, self.asked()))
     }
 
     /// Asks to which primaries a secondary belongs, unless that is known of this version of it. If there is no answer, what was known
@@ -265,7 +265,7 @@ impl Source {
         let placed = said
             .iter()
             .filter_map(|key| placed(&key.name, key.namespace.as_deref(), scope, primary.namespace.as_ref()));
-        let keys = placed.filter(|key| mapper.reaches(key, primary)).collect();
+        let keys = mapper.led(primary, placed, self.asked());
         let mut state = self.state.write();
         let current = state.edition.is_none_or(|edition| edition == exports.edition());
         if !state.keep_led(&object, keys, current) {
@@ -674,6 +674,7 @@ pub(super) mod tests {
         let mut world = World::mapped();
         let exports = Fake::answering([Ok(vec!["n/p", "q", "m/away"]), Ok(vec!["n/r"])]);
         assert_eq!(world.applied("a", 1, &exports).await, ["n/p", "n/q"], "not those of other namespaces");
+        assert_eq!(*world.failures.lock(), [Callback::Mapper], "which is told");
         assert_eq!((world.related("n/p"), world.related("n/r")), (vec!["n/a".to_owned()], vec![]));
         world.source.note(&key("n/a"));
         assert_eq!(world.told(&exports).await, [""; 0]);

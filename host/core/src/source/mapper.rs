@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::callback::{Asked, Callback};
 use super::keys::{named, placed};
+use crate::dependent::Sign;
 use crate::manifest::{ByIndex, Keys, Mapper as Declared, MappingKeys, Secondaries};
 use crate::object::{Gvk, Object, ObjectRef, Owner, Scope, Text};
 
@@ -62,6 +63,19 @@ impl Mapper {
         }
     }
 
+    /// Returns the labels or annotations of a secondary by which it is found.
+    pub(super) fn signs(&self) -> Vec<Sign<'_>> {
+        match &self.declared {
+            Declared::Annotations(keys) => Sign::all("annotations", keys).collect(),
+            Declared::Labels(keys) => Sign::all("labels", keys).collect(),
+            Declared::OwnerReference
+            | Declared::OwnerKind
+            | Declared::Named(_)
+            | Declared::Index(_)
+            | Declared::Export(_) => Vec::new(),
+        }
+    }
+
     /// Returns whether primaries live in namespaces.
     pub(super) fn scope(&self) -> Scope {
         self.scope
@@ -103,6 +117,34 @@ impl Mapper {
         self.across || !apart || secondary.namespace == primary.namespace
     }
 
+    /// Returns the primaries of those that a secondary names which it may lead to; others are told.
+    pub(super) fn reached(
+        &self,
+        secondary: &ObjectRef,
+        primaries: impl Iterator<Item = ObjectRef>,
+        asked: Asked<'_>,
+    ) -> BTreeSet<ObjectRef> {
+        let (reached, beyond): (_, BTreeSet<_>) = primaries.partition(|primary| self.reaches(secondary, primary));
+        if let Some(primary) = beyond.first() {
+            asked.tell_of_reach("mapper", secondary, primary);
+        }
+        reached
+    }
+
+    /// Returns the secondaries of those that a primary names which it may lead to; others are told.
+    pub(super) fn led(
+        &self,
+        primary: &ObjectRef,
+        secondaries: impl Iterator<Item = ObjectRef>,
+        asked: Asked<'_>,
+    ) -> BTreeSet<ObjectRef> {
+        let (led, beyond): (_, BTreeSet<_>) = secondaries.partition(|secondary| self.reaches(secondary, primary));
+        if let Some(secondary) = beyond.first() {
+            asked.tell_of_reach("secondaries", primary, secondary);
+        }
+        led
+    }
+
     /// Returns the primaries that a secondary belongs to as it says itself; the set may be empty (`IM-3`). The text is
     /// read for all but owner references.
     pub fn primaries(&self, secondary: &Object, asked: Asked<'_>) -> BTreeSet<ObjectRef> {
@@ -125,7 +167,7 @@ impl Mapper {
         let own = secondary.key();
         let texts = asked.texts(keys, "object", secondary, (Callback::Mapper, "mapper"));
         let named = texts.iter().filter_map(|text| named(text, self.scope, own.namespace.as_ref()));
-        named.filter(|primary| self.reaches(own, primary)).collect()
+        self.reached(own, named, asked)
     }
 
     /// Returns true if a secondary belongs to a primary.
@@ -217,6 +259,8 @@ impl Mapper {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
     use crate::cel::Expression;
     use crate::object::Managers;
@@ -379,6 +423,11 @@ mod tests {
         for keys in [Keys::Cel(cel), Keys::Pointer(Pointer::parse("/spec/pages").unwrap())] {
             let mapper = page(Scope::Namespaced, Declared::Named(keys));
             assert_eq!(primaries(&mapper, &object), ["n/p", "n/q"]);
+            let told = Arc::new(Mutex::new(0));
+            let counted = Arc::clone(&told);
+            let faults = Faults::new("c", move |_| *counted.lock() += 1);
+            mapper.primaries(&object, Asked { source: "s", faults: &faults });
+            assert_eq!(*told.lock(), 1, "what leads too far is told");
             assert!(mapper.stays_at_home(&ObjectRef::namespaced("n", "p")));
             let mapper = mapper.across(true);
             assert_eq!(primaries(&mapper, &object), ["m/p", "n/p", "n/q"]);

@@ -9,6 +9,7 @@ use super::keys::{named, texts};
 use super::mapper::Mapper;
 use super::state::{Candidates, State};
 use super::{Doubt, Role, Source};
+use crate::dependent::Sign;
 use crate::manifest::Keys;
 use crate::object::{Object, ObjectRef};
 
@@ -34,6 +35,14 @@ impl Source {
         // An index of theirs that costs much is behind: so is what is found by it.
         source.clear_look_ups();
         source
+    }
+
+    /// Returns the labels or annotations by which objects are found to belong to a primary.
+    pub fn signs(&self) -> Vec<Sign<'_>> {
+        match &self.spec.role {
+            Role::Secondary(mapper) => mapper.signs(),
+            Role::Primary => Vec::new(),
+        }
     }
 
     /// Returns the primaries that a secondary belongs to (`IM-3`).
@@ -135,7 +144,7 @@ impl Source {
             let name = |text: &str| named(text, scope, primary.namespace.as_ref());
             let names = texts.map(|texts| {
                 let names = texts.iter().flatten().filter_map(|text| name(text));
-                Led::Named(names.filter(|key| mapper.reaches(key, primary)).collect())
+                Led::Named(mapper.led(primary, names, self.asked()))
             });
             return Some(names.map_err(|problem| {
                 self.asked().tell(Callback::Mapper, "secondaries", primary, &problem);

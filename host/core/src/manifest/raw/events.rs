@@ -19,7 +19,7 @@ pub(in crate::manifest) struct Events {
     #[schemars(extend("default" = false))]
     pub(in crate::manifest) owner_reference: Maybe<bool>,
     /// Whether the daemon records a Warning when a run fails, unless the component deals with the failure; one for each reason, counted
-    /// (`ER-8`).
+    /// (`ER-8`), and Events when what `pollEach` polls fails again and again (`PP-4`).
     #[schemars(extend("default" = true))]
     pub(in crate::manifest) of_failures: Maybe<bool>,
 }

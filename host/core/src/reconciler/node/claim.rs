@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::visitor::{Basis, Stopped, Visitor};
-use crate::cluster::Reason;
+use crate::cluster::{Reason, Write};
 use crate::dependent::ownership::{self, Mark, Whose};
+use crate::dependent::{self, Desired};
 use crate::manifest::Dependent;
 use crate::object::Object;
 
@@ -90,11 +91,29 @@ impl Visitor<'_> {
             return Ok(Some(Basis::Ours(live)));
         }
         let whose = self.whose(dependent, spec, &live);
-        if spec.adopt && self.is_adoptable(&whose).await {
+        let is_adoptable = self.is_adoptable(&whose).await;
+        if spec.adopt && is_adoptable {
             tracing::info!(dependent, object = %live.key(), "taking over an object that was not ours");
             return Ok(Some(Basis::Adopted(live)));
         }
-        Err(whose.refusal(&spec.gvk.kind, &live, dependent))
+        Err(whose.refusal(&spec.gvk.kind, &live, dependent, is_adoptable))
+    }
+
+    /// Returns the write by which an object that is there becomes the dependent's. What is not updated stays as it is (`KD-6`).
+    pub(super) fn take_over(
+        &self,
+        name: &str,
+        spec: &Dependent,
+        found: &Object,
+        desired: &Desired,
+    ) -> Result<Write, dependent::Error> {
+        let (manager, budget) = (&self.run.controller.spec.field_manager, &mut self.run.budget.lock());
+        if spec.manage.update {
+            return dependent::adopt(found, desired, spec, manager, budget);
+        }
+        let source = self.run.controller.secondaries.get(name);
+        let signs = source.map_or_else(Vec::new, |source| source.signs());
+        dependent::tie(found, (desired, &signs), spec, manager, budget)
     }
 
     /// Returns true if `adopt` permits taking over an object: not if it belongs to another primary that exists, or
