@@ -154,7 +154,7 @@ pub async fn findings<'t>(args: &Check, tell: &'t mut Tell<'t>) -> anyhow::Resul
 
 /// Checks the components, and the controllers that need them.
 async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'_>) -> anyhow::Result<()> {
-    let engine = operators::engine(operators)?;
+    let engine = operators::engine(operators)?.without_network();
     let cache = operators::code_cache(&args.source);
     let mut plugins = Vec::new();
     for operator in operators {

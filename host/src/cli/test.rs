@@ -22,7 +22,7 @@ use crate::cli::args::Test;
 use crate::cli::dev::project;
 use crate::controller::rehearsal::{Scene, play};
 use crate::operators::{self, Manifests};
-use crate::plugin::Templates;
+use crate::plugin::{Outside, Templates};
 pub(super) use case::FILES as FILES_OF_CASES;
 use case::{Case, Expected, folders};
 
@@ -36,6 +36,15 @@ struct Subject<'a> {
     guest: Arc<dyn Guest>,
     /// The kinds that are defined beside the manifest.
     definitions: Arc<[Definition]>,
+    /// Where its component gets when it asks for what is outside: nowhere.
+    outside: Outside,
+}
+
+/// A case that was played.
+struct Judged {
+    verdict: Verdict,
+    /// What else there is to know of it, in lines.
+    notes: Vec<String>,
 }
 
 /// What has become of a case.
@@ -61,8 +70,9 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for folder in folders {
         let begun = Instant::now();
-        let verdict =
-            judge(&folder, &subjects, *bless).await.unwrap_or_else(|error| Verdict::Wrong(format!("{error:#}")));
+        let Judged { verdict, notes } = judge(&folder, &subjects, *bless)
+            .await
+            .unwrap_or_else(|error| Judged { verdict: Verdict::Wrong(format!("{error:#}")), notes: vec![] });
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let took = format!("{} ms", begun.elapsed().as_millis());
         match verdict {
@@ -75,6 +85,9 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
                 wrong += 1;
                 writeln!(out, "wrong   {name:<24} {took}\n{}", text::lines(&why))?;
             }
+        }
+        for note in notes {
+            writeln!(out, "        {}", text::said(&note))?;
         }
     }
     let failing = if failing == 0 { String::new() } else { format!(", {failing} written whose runs fail") };
@@ -98,18 +111,19 @@ async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<
                 Some(plugin) => Arc::new(plugin.clone()),
                 None => Arc::new(Templates::new(&operator.name, TEMPLATES, &Room::default())),
             };
-            subjects.push(Subject { operator, spec, guest, definitions: Arc::clone(&definitions) });
+            let (definitions, outside) = (Arc::clone(&definitions), engine.outside().clone());
+            subjects.push(Subject { operator, spec, guest, definitions, outside });
         }
     }
     Ok(subjects)
 }
 
 /// Plays a case, and says what has become of it.
-async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::Result<Verdict> {
+async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::Result<Judged> {
     let case = Case::read(folder)?;
     let expected = if bless { None } else { case.expected()? };
     let subject = subjects.iter().find(|subject| subject.spec.primary == case.kind);
-    let Subject { operator, spec, guest, definitions } = subject.with_context(|| {
+    let Subject { operator, spec, guest, definitions, outside } = subject.with_context(|| {
         let kinds: Vec<_> = subjects.iter().map(|subject| subject.spec.primary.to_string()).collect();
         format!(
             "{}:1: no controller has primaries of {}; expected {}",
@@ -129,8 +143,20 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
         definitions: Arc::clone(definitions),
     };
     case.check_finalizers(&scene)?;
-    let played = tokio::time::timeout(PATIENCE, play(scene)).await.context("it waits for what never comes")??;
-    let found = Expected::of(played);
+    let played = tokio::time::timeout(PATIENCE, play(scene)).await;
+    let asked = outside.asked();
+    let found = Expected::of(played.context("it waits for what never comes")??);
+    let notes = asked.iter().map(|asked| unasked(asked)).collect();
+    Ok(Judged { verdict: verdict(&case, expected, found, bless)?, notes })
+}
+
+/// Says that what a component has asked for was not reached.
+fn unasked(asked: &str) -> String {
+    format!("the component asked for {asked}, and was refused: nothing outside is asked in golden cases")
+}
+
+/// Compares what has come of a case with what is expected, or writes that.
+fn verdict(case: &Case, expected: Option<Expected>, found: Expected, bless: bool) -> anyhow::Result<Verdict> {
     if bless {
         let file = case.expected_file();
         beside::write(&file, found.text()?.as_bytes())?;
@@ -265,7 +291,7 @@ spec:
             let Command::Test(args) = Cli::parse_from(line).command else { panic!("another command") };
             let operators = operators::valid(&args.source.manifests).unwrap();
             let subjects = subjects(&operators, &args).await.unwrap();
-            judge(&self.case(), &subjects, bless).await
+            Ok(judge(&self.case(), &subjects, bless).await?.verdict)
         }
 
         fn expected(&self) -> String {
