@@ -30,11 +30,14 @@ use meter::Meter;
 use runs::RUNS;
 use writer::{Form, Queue, Speaker};
 
-/// What others log, unless `RUST_LOG` names them or has less of all. Of kube's client nothing is logged, as we log failed requests ourselves.
-const OTHERS: &str = "kube_client=off,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+/// Of kube's client nothing is logged unless `RUST_LOG` names it, as we log failed requests ourselves.
+const OTHERS: &str = "kube_client=off";
 
-/// The same where only errors are logged, or nothing.
-const NO_OTHERS: &str = "kube_client=off";
+/// What levels without a target are about, as the beginnings of targets: Capstan's own, and what components log.
+const OWN: [&str; 2] = ["capstan", "guest"];
+
+/// The most that all others log unless `RUST_LOG` names them.
+const MOST_OF_OTHERS: LevelFilter = LevelFilter::WARN;
 
 /// What is logged of all else if `RUST_LOG` is not set or not valid.
 const DEFAULT: &str = "info";
@@ -100,9 +103,14 @@ fn begin(format: LogFormat, usual: &str, tells_runs: bool) -> Log {
 fn filter(said: Option<&str>, usual: &str) -> (EnvFilter, Option<String>) {
     // Of directives about the same target the last one counts.
     let of = |said: &str| {
-        let mut levels = said.split(',').filter_map(|word| word.trim().parse::<LevelFilter>().ok());
-        let quiet = levels.next_back().is_some_and(|level| level <= LevelFilter::ERROR);
-        EnvFilter::try_new(format!("{},{said}", if quiet { NO_OTHERS } else { OTHERS }))
+        let level = |word: &str| word.trim().parse::<LevelFilter>().ok();
+        let of_all = said.split(',').filter_map(level).next_back().map(|level| {
+            let own = OWN.map(|own| format!("{own}={level}")).join(",");
+            format!("{},{own}", level.min(MOST_OF_OTHERS))
+        });
+        let named = said.split(',').filter(|word| level(word).is_none()).map(str::to_owned);
+        let all: Vec<_> = [OTHERS.to_owned()].into_iter().chain(of_all).chain(named).collect();
+        EnvFilter::try_new(all.join(","))
     };
     let usual_filter = || of(usual).unwrap_or_default();
     let Some(said) = said.filter(|said| !said.trim().is_empty()) else {
@@ -220,13 +228,18 @@ mod tests {
         };
         for (said, logged, left_out) in [
             ("debug", "kube_client=off", "kube_client=debug"),
-            ("debug", "debug", "info"),
+            ("debug", "capstan=debug", "debug"),
+            ("debug", "guest=debug", "debug"),
+            ("debug", "warn", "info"),
+            ("capstan=warn,debug", "capstan=warn", "capstan=debug"),
+            ("trace,ignore=debug", "ignore=debug", "trace"),
+            ("error", "capstan=error", "warn"),
             ("warn,capstan=debug", "kube_client=off", "info"),
             ("debug,kube_client=trace", "kube_client=trace", "kube_client=off"),
             ("error", "error", "hyper=warn"),
             ("off", "off", "wasmtime=warn"),
             ("error,capstan=debug", "kube_client=off", "rustls=warn"),
-            ("", "info", "error"),
+            ("", "capstan=info", "info"),
         ] {
             let found = directives(said);
             assert!(found.contains(logged) && !found.contains(left_out), "{said:?}: {found:?}");

@@ -16,7 +16,7 @@ mod spelling;
 mod structural;
 mod typed;
 
-pub use admission::Unfit;
+pub use admission::{Nulls, Unfit};
 pub use definition::{Definition, definitions};
 pub use drift::drift;
 pub use spelling::misspelt;

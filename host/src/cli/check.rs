@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use capstan_core::budget::Budget;
 use capstan_core::guest::Description;
-use capstan_core::manifest::{self, Ceiling, Component as Source, Operator, described, fit};
+use capstan_core::manifest::{self, Ceiling, Component as Source, Controller, Operator, Workflow, described, fit};
 use capstan_core::operator::tenant;
 use capstan_core::permission::risk;
 use capstan_core::schema::{Definition, definitions};
@@ -154,7 +154,7 @@ pub async fn findings<'t>(args: &Check, tell: &'t mut Tell<'t>) -> anyhow::Resul
 
 /// Checks the components, and the controllers that need them.
 async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'_>) -> anyhow::Result<()> {
-    let engine = operators::engine(operators)?;
+    let engine = operators::engine(operators)?.without_network();
     let cache = operators::code_cache(&args.source);
     let mut plugins = Vec::new();
     for operator in operators {
@@ -181,16 +181,17 @@ async fn components(args: &Check, operators: &[Operator], findings: &mut Found<'
         for (name, controller) in &operator.controllers {
             let unseen = operator.plugins.get(&controller.plugin).is_some_and(is_unseen);
             let ok = !controller.has_component() || unseen || loaded.contains_key(&controller.plugin);
-            let dependents = controller.dependents().count();
-            let detail = if ok {
-                format!("{}, {dependents} dependents", controller.primary)
-            } else {
-                format!("its plugin {} can't be used", controller.plugin)
-            };
+            let detail =
+                if ok { summed(controller) } else { format!("its plugin {} can't be used", controller.plugin) };
             findings.extend([Finding { kind: "controller", name: name.to_string(), ok, detail }])?;
         }
     }
     findings.extend(plugins.iter().filter_map(|plugin| plugin.warning(&plugins)))
+}
+
+/// Says of a controller what kind its primaries have, and how many dependents, those outside of the cluster too.
+fn summed(controller: &Controller) -> String {
+    format!("{}, {} dependents", controller.primary, controller.workflows().flat_map(Workflow::nodes).count())
 }
 
 /// Pulls the components of an operator that are in registries, if that is asked for, with whom `docker login` has logged in; of those that can't be, returns why.
@@ -306,4 +307,24 @@ fn print(output: Output, findings: &[Finding]) -> anyhow::Result<()> {
         Output::Table => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependents_outside_of_the_cluster_count_as_such() {
+        let text = r"{ apiVersion: capstan.dev/v1alpha1, kind: Operator, metadata: { name: o }, spec: {
+            plugins: { p: { component: { path: p.wasm } } },
+            controllers: { c: {
+                plugin: p, primary: { apiVersion: a.dev/v1, kind: A },
+                sources: { shop: { pollEach: { every: 30s, id: /id } } },
+                workflow: { dependents: {
+                    map: { apiVersion: v1, kind: ConfigMap },
+                    goods: { external: { source: shop } } } } } } } }";
+        let operators = manifest::parse(text, Path::new("m.yaml")).unwrap();
+        let controller = operators.first().and_then(|operator| operator.controllers.values().next()).unwrap();
+        assert_eq!(summed(controller), "a.dev/v1 A, 2 dependents");
+    }
 }

@@ -22,7 +22,7 @@ use crate::cli::args::Test;
 use crate::cli::dev::project;
 use crate::controller::rehearsal::{Scene, play};
 use crate::operators::{self, Manifests};
-use crate::plugin::Templates;
+use crate::plugin::{Outside, Templates};
 pub(super) use case::FILES as FILES_OF_CASES;
 use case::{Case, Expected, folders};
 
@@ -36,6 +36,15 @@ struct Subject<'a> {
     guest: Arc<dyn Guest>,
     /// The kinds that are defined beside the manifest.
     definitions: Arc<[Definition]>,
+    /// Where its component gets when it asks for what is outside: nowhere.
+    outside: Outside,
+}
+
+/// A case that was played.
+struct Judged {
+    verdict: Verdict,
+    /// What else there is to know of it, in lines.
+    notes: Vec<String>,
 }
 
 /// What has become of a case.
@@ -61,8 +70,9 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for folder in folders {
         let begun = Instant::now();
-        let verdict =
-            judge(&folder, &subjects, *bless).await.unwrap_or_else(|error| Verdict::Wrong(format!("{error:#}")));
+        let Judged { verdict, notes } = judge(&folder, &subjects, *bless)
+            .await
+            .unwrap_or_else(|error| Judged { verdict: Verdict::Wrong(format!("{error:#}")), notes: vec![] });
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let took = format!("{} ms", begun.elapsed().as_millis());
         match verdict {
@@ -75,6 +85,9 @@ pub async fn run(args: &Test) -> anyhow::Result<ExitCode> {
                 wrong += 1;
                 writeln!(out, "wrong   {name:<24} {took}\n{}", text::lines(&why))?;
             }
+        }
+        for note in notes {
+            writeln!(out, "        {}", text::said(&note))?;
         }
     }
     let failing = if failing == 0 { String::new() } else { format!(", {failing} written whose runs fail") };
@@ -98,18 +111,19 @@ async fn subjects<'a>(operators: &'a [Operator], args: &Test) -> anyhow::Result<
                 Some(plugin) => Arc::new(plugin.clone()),
                 None => Arc::new(Templates::new(&operator.name, TEMPLATES, &Room::default())),
             };
-            subjects.push(Subject { operator, spec, guest, definitions: Arc::clone(&definitions) });
+            let (definitions, outside) = (Arc::clone(&definitions), engine.outside().clone());
+            subjects.push(Subject { operator, spec, guest, definitions, outside });
         }
     }
     Ok(subjects)
 }
 
 /// Plays a case, and says what has become of it.
-async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::Result<Verdict> {
+async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::Result<Judged> {
     let case = Case::read(folder)?;
     let expected = if bless { None } else { case.expected()? };
     let subject = subjects.iter().find(|subject| subject.spec.primary == case.kind);
-    let Subject { operator, spec, guest, definitions } = subject.with_context(|| {
+    let Subject { operator, spec, guest, definitions, outside } = subject.with_context(|| {
         let kinds: Vec<_> = subjects.iter().map(|subject| subject.spec.primary.to_string()).collect();
         format!(
             "{}:1: no controller has primaries of {}; expected {}",
@@ -129,8 +143,22 @@ async fn judge(folder: &Path, subjects: &[Subject<'_>], bless: bool) -> anyhow::
         definitions: Arc::clone(definitions),
     };
     case.check_finalizers(&scene)?;
-    let played = tokio::time::timeout(PATIENCE, play(scene)).await.context("it waits for what never comes")??;
+    let played = tokio::time::timeout(PATIENCE, play(scene)).await;
+    let asked = outside.asked();
+    let mut played = played.context("it waits for what never comes")??;
+    let mut notes = std::mem::take(&mut played.notes);
+    notes.extend(asked.iter().map(|asked| unasked(asked)));
     let found = Expected::of(played);
+    Ok(Judged { verdict: verdict(&case, expected, found, bless)?, notes })
+}
+
+/// Says that what a component has asked for was not reached.
+fn unasked(asked: &str) -> String {
+    format!("the component asked for {asked}, and was refused: nothing outside is asked in golden cases")
+}
+
+/// Compares what has come of a case with what is expected, or writes that.
+fn verdict(case: &Case, expected: Option<Expected>, found: Expected, bless: bool) -> anyhow::Result<Verdict> {
     if bless {
         let file = case.expected_file();
         beside::write(&file, found.text()?.as_bytes())?;
@@ -252,14 +280,14 @@ spec:
 
         /// Plays the case, and returns what is wrong; nothing if it is as expected.
         async fn play(&self, bless: bool) -> String {
-            match self.judged(bless).await {
+            match self.judged(bless).await.map(|judged| judged.verdict) {
                 Ok(Verdict::Good(_) | Verdict::Blessed(_)) => String::new(),
                 Ok(Verdict::Wrong(why)) => why,
                 Err(error) => format!("{error:#}"),
             }
         }
 
-        async fn judged(&self, bless: bool) -> anyhow::Result<Verdict> {
+        async fn judged(&self, bless: bool) -> anyhow::Result<Judged> {
             let manifest = self.0.path().join("m.yaml");
             let line = ["capstan", "test", "-m", manifest.to_str().unwrap()];
             let Command::Test(args) = Cli::parse_from(line).command else { panic!("another command") };
@@ -445,6 +473,24 @@ spec:
     }
 
     #[tokio::test]
+    async fn an_object_with_the_mark_of_a_dependent_that_its_source_does_not_find_is_told() {
+        let found = ", capstan.dev/primary-name: a, capstan.dev/primary-namespace: default, capstan.dev/primary-type: sample.dev/v1/Gateau";
+        let primary = "apiVersion: sample.dev/v1\nkind: Gateau\nmetadata: { name: a, deletionTimestamp: 2000-01-01T00:00:00Z, finalizers: [sample.dev/old] }\n";
+        let mark = r#"{"operator":"gateways","controller":"gateways","dependent":"map","primary":{"apiVersion":"sample.dev/v1","kind":"Gateau","namespace":"default","name":"a","uid":"00000000-0000-0000-0000-000000000000"}}"#;
+        for (more, told) in [("", true), (found, false)] {
+            let world = format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: a, annotations: {{ capstan.dev/made-for: '{mark}'{more} }} }}\n"
+            );
+            let place = Place::new(&[("primary.yaml", primary), ("world.yaml", &world)]);
+            fs::write(place.0.path().join("m.yaml"), GATEWAYS).unwrap();
+            let notes = place.judged(true).await.unwrap().notes;
+            let expected = "v1 ConfigMap default/a has the annotation capstan.dev/made-for of dependent map, which does not find it, and leaves it alone: it is found by the annotations capstan.dev/primary-name, capstan.dev/primary-namespace, capstan.dev/primary-type";
+            assert_eq!(notes, if told { vec![expected.to_owned()] } else { vec![] });
+            assert_eq!(place.expected().contains("delete v1 ConfigMap default/a"), !told, "{}", place.expected());
+        }
+    }
+
+    #[tokio::test]
     async fn a_kind_of_the_world_that_the_controller_could_not_look_at_is_told_at_its_line() {
         let world = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: b }\n---\napiVersion: v1\nkind: ConfigMpa\nmetadata: { name: c }\n";
         let place = Place::new(&[("primary.yaml", PRIMARY), ("world.yaml", world)]);
@@ -549,7 +595,7 @@ spec:
     async fn how_a_case_has_ended_is_told_when_it_is_written() {
         let foreign = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: a, ownerReferences: [{ apiVersion: sample.dev/v1, kind: Page, name: b, uid: u }] }\n";
         let place = Place::new(&[("primary.yaml", PRIMARY), ("world.yaml", foreign)]);
-        match place.judged(true).await.unwrap() {
+        match place.judged(true).await.unwrap().verdict {
             Verdict::Blessed(ended) => assert!(ended.starts_with("failed: "), "{ended}"),
             Verdict::Good(what) | Verdict::Wrong(what) => panic!("{what}"),
         }
@@ -593,6 +639,85 @@ spec:
                 Ok(Answer::Reconcile(nothing))
             }
             .boxed()
+        }
+    }
+
+    /// A component that answers this status in each run.
+    struct Stating(&'static str);
+
+    impl Guest for Stating {
+        fn open(&self, _: Arc<dyn Context>) -> Box<dyn Session> {
+            Box::new(Self(self.0))
+        }
+
+        fn open_nested(&self, run: Arc<dyn Context>) -> Box<dyn Session> {
+            self.open(run)
+        }
+
+        fn exports(&self, interface: Interface) -> bool {
+            interface == Interface::Reconciler
+        }
+    }
+
+    impl Session for Stating {
+        fn call<'a>(&'a self, _: Call<'a>) -> BoxFuture<'a, Result<Answer, Failure>> {
+            let update = PrimaryUpdate::Status(self.0.to_owned());
+            std::future::ready(Ok(Answer::Reconcile(UpdateControl { update, reschedule: None }))).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn null_in_a_status_that_is_applied_is_refused_where_an_api_server_refuses_it() {
+        const PAGES: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: pages.sample.dev }
+spec:
+  group: sample.dev
+  scope: Namespaced
+  names: { kind: Page, plural: pages }
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: { status: {} }
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: { type: object }
+            status:
+              type: object
+              properties:
+                bindings: { type: array, items: { type: string } }
+                size: { type: integer, default: 3 }
+                owner: { type: string, nullable: true }
+";
+        let definitions: Arc<[_]> = capstan_core::schema::definitions(PAGES, Path::new("crd.yaml")).unwrap().into();
+        let text = ASKING.replace(
+            "      sources: { switches: { informer: { apiVersion: v1, kind: Secret, mapper: { export: killed } } } }\n",
+            "",
+        );
+        let operators = capstan_core::manifest::parse(&text, Path::new("m.yaml")).unwrap();
+        let operator = operators.first().unwrap();
+        let spec = operator.controllers.values().next().unwrap();
+        for (status, before, failure) in [
+            (r#"{"status":{"bindings":null}}"#, r#"["a"]"#, Some("status.bindings: found null; expected a list")),
+            (r#"{"status":{"bindings":["a",null]}}"#, "[]", Some("status.bindings[1]: found null; expected a text")),
+            (r#"{"status":{"bindings":[],"size":null,"owner":null}}"#, "[]", None),
+        ] {
+            let primary =
+                format!(r#"{{ "metadata": {{ "name": "a" }}, "spec": {{}}, "status": {{ "bindings": {before} }} }}"#);
+            let primary = serde_json::from_str(&primary).unwrap();
+            let (guest, definitions) = (Arc::new(Stating(status)) as Arc<dyn Guest>, Arc::clone(&definitions));
+            let played = play(Scene { operator, spec, guest, primary, world: vec![], definitions }).await.unwrap();
+            match failure {
+                Some(why) => assert!(played.failure.as_ref().is_some_and(|said| said.contains(why)), "{played:?}"),
+                None => assert_eq!(
+                    (played.failure, &played.primary["status"]),
+                    (None, &serde_json::json!({ "bindings": [], "size": 3, "owner": null }))
+                ),
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use capstan_core::cache::{Event as Seen, Writer};
 use capstan_core::conditions::Possible;
+use capstan_core::dependent::ownership::{MARK, Mark};
 use capstan_core::guest::{Guest, Interface};
 use capstan_core::manifest::needs::{Need, needs};
 use capstan_core::manifest::{self, Capabilities, Limits, Mapper, Operator, Secondaries};
@@ -23,7 +24,7 @@ use capstan_core::permission::{Home, Permissions};
 use capstan_core::queue::{Event, Mode, Next, Policy, Queue};
 use capstan_core::reconciler::verdicts::Verdicts;
 use capstan_core::reconciler::{self, Controller, Ended};
-use capstan_core::schema::Definition;
+use capstan_core::schema::{Definition, Nulls};
 use capstan_core::source::registered::Registered;
 use capstan_core::source::{Source, callback::Faults};
 use k8s_openapi::jiff::Timestamp;
@@ -82,6 +83,8 @@ pub struct Played {
     pub events: Vec<Told>,
     /// The primary afterwards; null if it has gone.
     pub primary: Value,
+    /// What else there is to know, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// A Kubernetes Event: type, reason and text.
@@ -114,6 +117,7 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
         writes: vec![],
         events: vec![],
         primary: Value::Null,
+        notes: unfound(&scene, &controller, (&server, &key))?,
     };
     let now: Timestamp = NOW.parse().context("the time of day")?;
     while played.runs < MOST_RUNS {
@@ -140,6 +144,30 @@ pub async fn play(scene: Scene<'_>) -> anyhow::Result<Played> {
     played.events = std::mem::take(&mut events.lock());
     played.primary = server.tree(&scene.spec.primary, &key).unwrap_or_default();
     Ok(played)
+}
+
+/// Tells of objects that bear the mark of one of the primary's dependents, and are not found for it: they are left alone.
+fn unfound(
+    Scene { spec, .. }: &Scene<'_>,
+    controller: &Controller,
+    (server, key): (&Server, &ObjectRef),
+) -> anyhow::Result<Vec<String>> {
+    let mut told = Vec::new();
+    for (name, dependent) in spec.dependents() {
+        let Some(source) = controller.secondaries.get(name) else { continue };
+        for object in server.list(&dependent.gvk)? {
+            let is_meant = |mark: &Mark| mark.dependent == **name && mark.primary.name == *key.name;
+            let by = Mark::of(&object).filter(is_meant).and_then(|_| source.unfound(&object, key));
+            told.extend(by.map(|by| {
+                format!(
+                    "{} {} has the annotation {MARK} of dependent {name}, which does not find it, and leaves it alone: it is found by {by}",
+                    dependent.gvk,
+                    object.key()
+                )
+            }));
+        }
+    }
+    Ok(told)
 }
 
 /// Returns the finalizers by which a controller learns that a primary is deleted, its own first; none if it needs none, or leaves them to its component.
@@ -191,7 +219,7 @@ fn asks(source: &manifest::Source) -> bool {
 fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
     let Scene { spec, primary, world, .. } = scene;
     let mut primary = primary.clone();
-    drop(admit(&scene.definitions, &spec.primary, &mut primary)?);
+    drop(admit(&scene.definitions, &spec.primary, &mut primary, Nulls::LeftOut)?);
     complete(server.place(&spec.primary), &mut primary).context("the primary")?;
     let metadata = primary["metadata"].as_object_mut().context("the primary has no metadata")?;
     metadata.entry("uid").or_insert_with(|| UID.into());
@@ -199,7 +227,7 @@ fn set(server: &Server, scene: &Scene<'_>) -> anyhow::Result<ObjectRef> {
     let put = server.put(&spec.primary, primary, None).context("the primary")?;
     for (gvk, object) in world {
         let mut object = object.clone();
-        drop(admit(&scene.definitions, gvk, &mut object)?);
+        drop(admit(&scene.definitions, gvk, &mut object, Nulls::LeftOut)?);
         complete(server.place(gvk), &mut object).with_context(|| format!("a {}", gvk.kind))?;
         let mut is_ours = false;
         let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);

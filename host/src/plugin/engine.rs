@@ -191,11 +191,17 @@ impl Engine {
         Self { outside, ..self }
     }
 
-    /// Returns the engine for rehearsals: for its components it is always 1 January 2000, their random numbers are the same in each run, and
-    /// each run has an instance of its own.
+    /// Returns the engine for rehearsals: for its components it is always 1 January 2000, their random numbers are the same in each run,
+    /// each run has an instance of its own, and nothing outside is reached.
     #[must_use]
     pub fn rehearsing(self) -> Self {
-        Self { ambient: Ambient::Rehearsal, ..self }
+        Self { ambient: Ambient::Rehearsal, ..self.without_network() }
+    }
+
+    /// Returns the engine for components that are only looked at: no connection is opened and no name looked up for them.
+    #[must_use]
+    pub fn without_network(self) -> Self {
+        Self { outside: Outside::nowhere(), ..self }
     }
 
     /// Returns where the time and the random numbers of its components come from.

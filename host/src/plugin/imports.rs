@@ -44,6 +44,9 @@ pub(super) fn linker(engine: &wasmtime::Engine, network: &Network) -> wasmtime::
     }
     if network.has_tcp() {
         network::tcp::link(&mut linker)?;
+        if network.leads_nowhere() {
+            network::tcp::refuse(&mut linker)?;
+        }
     }
     Ok(linker)
 }

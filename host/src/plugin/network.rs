@@ -138,6 +138,8 @@ enum Failed {
     NoRoom(String),
     #[error("the host has no address: {0}")]
     NoAddress(String),
+    #[error("nothing outside is asked in golden cases, nor where a component is only checked")]
+    Nowhere,
     #[error("the connection did not come about in time")]
     Late,
     #[error("the call is over")]
@@ -206,6 +208,11 @@ impl Network {
         self.has_http() || self.has_tcp()
     }
 
+    /// Whether nothing is connected or looked up.
+    pub(super) fn leads_nowhere(&self) -> bool {
+        self.outside.is_nowhere()
+    }
+
     /// Counts what was asked of the API server, and was refused here.
     pub(super) fn refused(&self, result: &'static str) {
         self.counted.count(KUBERNETES.to_owned(), result);
@@ -215,6 +222,9 @@ impl Network {
     async fn resolve(&self, target: &Target, internal: bool) -> Result<Vec<IpAddr>, Failed> {
         if let Ok(address) = target.host.parse::<IpAddr>() {
             return Ok(vec![address]);
+        }
+        if self.leads_nowhere() {
+            return Err(Failed::Nowhere);
         }
         let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(|_| Failed::Over)?;
         let (names, port) = (target.names(internal), target.port);
@@ -261,6 +271,9 @@ impl Network {
 
     /// Connects to a host at one of the addresses that were checked: it is not looked up again.
     async fn connect(&self, entry: &Destination, target: &Target) -> Result<TcpStream, Failed> {
+        if self.leads_nowhere() {
+            return Err(Failed::Nowhere);
+        }
         let mut last = Failed::Late;
         for address in self.addresses(entry, target).await? {
             match TcpStream::connect(SocketAddr::new(address, target.port)).await {
@@ -386,6 +399,9 @@ impl OfCall {
         let to = entry.map(ToString::to_string).unwrap_or_default();
         let result = failed.map_or("ok", Failed::name);
         self.network.counted.count(to, result);
+        if let Some(Failed::Nowhere) = failed {
+            self.network.outside.note(target);
+        }
         if let Some(failed) = failed {
             self.home.log(Level::Warn, format!("no connection to {target}: {failed}"), Vec::new());
         }
@@ -407,7 +423,9 @@ impl Failed {
             Self::NotPermitted(_) | Self::Closed { .. } => "denied",
             Self::TooMany | Self::AllTaken | Self::NoRoom(_) => "limited",
             Self::Over => "abandoned",
-            Self::NoAddress(_) | Self::Late | Self::Refused(_) | Self::Tls(_) | Self::Protocol(_) => "failed",
+            Self::NoAddress(_) | Self::Nowhere | Self::Late | Self::Refused(_) | Self::Tls(_) | Self::Protocol(_) => {
+                "failed"
+            }
         }
     }
 }

@@ -24,6 +24,15 @@ const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 const EITHER: &str = "x-kubernetes-int-or-string";
 
+/// What becomes of null where a field can't be null and has no default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nulls {
+    /// The field is left out, as of what is created, replaced or patched.
+    LeftOut,
+    /// It does not fit, as of what is applied on the server's side.
+    Refused,
+}
+
 /// A field that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
@@ -43,19 +52,20 @@ impl Schema<'_> {
     ///
     /// ```
     /// # use capstan_core::budget::Budget;
-    /// # use capstan_core::schema::Schema;
+    /// # use capstan_core::schema::{Nulls, Schema};
     /// # use serde_json::json;
     /// let size = json!({ "type": "integer", "default": 3, "maximum": 9 });
     /// let spec = json!({ "type": "object", "properties": { "size": size } });
     /// let schema = Schema::of(json!({ "type": "object", "properties": { "spec": spec } }));
     /// let mut object = json!({ "spec": {} });
-    /// assert_eq!(schema.admit(&mut object, &mut Budget::of_run()), Ok(vec![]));
+    /// assert_eq!(schema.admit(&mut object, Nulls::LeftOut, &mut Budget::of_run()), Ok(vec![]));
     /// assert_eq!(object, json!({ "spec": { "size": 3 } }));
-    /// let unfit = schema.admit(&mut json!({ "spec": { "size": 12 } }), &mut Budget::of_run()).unwrap();
+    /// let mut object = json!({ "spec": { "size": 12 } });
+    /// let unfit = schema.admit(&mut object, Nulls::LeftOut, &mut Budget::of_run()).unwrap();
     /// assert_eq!(unfit[0].to_string(), "spec.size: found 12; expected at most 9");
     /// ```
-    pub fn admit(&self, object: &mut Value, budget: &mut Budget) -> Result<Vec<Unfit>, Exceeded> {
-        let mut visit = Visit { unfit: Vec::new(), most: TOLD, more: 0, budget };
+    pub fn admit(&self, object: &mut Value, nulls: Nulls, budget: &mut Budget) -> Result<Vec<Unfit>, Exceeded> {
+        let mut visit = Visit { unfit: Vec::new(), most: TOLD, more: 0, nulls, budget };
         visit.settle(&self.root, object, "")?;
         let unknown = visit.more;
         visit.fits(&self.root, object, "")?;
@@ -73,6 +83,7 @@ struct Visit<'b> {
     most: usize,
     /// How many others there are.
     more: usize,
+    nulls: Nulls,
     budget: &'b mut Budget,
 }
 
@@ -86,11 +97,23 @@ impl Visit<'_> {
             Value::Array(items) => {
                 let items = items.iter_mut().enumerate();
                 node.get("items").map_or(Ok(()), |node| {
-                    items.into_iter().try_for_each(|(n, item)| self.settle(node, item, &format!("{path}[{n}]")))
+                    items.into_iter().try_for_each(|(n, item)| {
+                        if let Some(default) = node.get("default").filter(|_| says_nothing(node, item)) {
+                            self.budget.make(default.to_string().len())?;
+                            *item = default.clone();
+                        }
+                        self.settle(node, item, &format!("{path}[{n}]"))
+                    })
                 })
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
+    }
+
+    /// Whether null stays in a field that can't be null, so that it does not fit.
+    fn refuses_null(&self, node: &Value) -> bool {
+        let is_typed = node.get("type").is_some() || is(node, EITHER);
+        self.nulls == Nulls::Refused && is_typed && node.get("default").is_none()
     }
 
     fn settle_fields(&mut self, node: &Value, fields: &mut Map<String, Value>, path: &str) -> Result<(), Exceeded> {
@@ -98,8 +121,7 @@ impl Visit<'_> {
         let known = node.get("properties").and_then(Value::as_object).unwrap_or(&none);
         for (name, node) in known {
             self.budget.text(name.len())?;
-            // Null says nothing where it is no value.
-            if fields.get(name).is_some_and(Value::is_null) && !is(node, "nullable") {
+            if fields.get(name).is_some_and(|value| says_nothing(node, value) && !self.refuses_null(node)) {
                 fields.remove(name);
             }
             if let (None, Some(default)) = (fields.get(name), node.get("default")) {
@@ -113,7 +135,17 @@ impl Visit<'_> {
         for name in names {
             let below = join(path, &name);
             if let Some(node) = known.get(&name).or(others) {
-                fields.get_mut(&name).map_or(Ok(()), |value| self.settle(node, value, &below))?;
+                let value = fields.get_mut(&name);
+                let is_nothing = value.as_ref().is_some_and(|value| says_nothing(node, value));
+                match (value, node.get("default")) {
+                    (Some(value), Some(default)) if is_nothing => {
+                        self.budget.make(default.to_string().len())?;
+                        *value = default.clone();
+                    }
+                    _ if is_nothing && !self.refuses_null(node) => drop(fields.remove(&name)),
+                    (Some(value), _) => self.settle(node, value, &below)?,
+                    (None, _) => {}
+                }
             } else if !keeps_all(node) {
                 fields.remove(&name);
                 self.tell(&below, true, || lacks(known));
@@ -121,6 +153,11 @@ impl Visit<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a value is null where that is no value.
+fn says_nothing(node: &Value, value: &Value) -> bool {
+    value.is_null() && !is(node, "nullable")
 }
 
 /// Returns true if what a schema does not name is kept below a node.
@@ -275,7 +312,7 @@ impl Visit<'_> {
     }
 
     fn would_fit(&mut self, node: &Value, value: &Value, path: &str) -> Result<bool, Exceeded> {
-        let mut visit = Visit { unfit: Vec::new(), most: 0, more: 0, budget: self.budget };
+        let mut visit = Visit { unfit: Vec::new(), most: 0, more: 0, nulls: self.nulls, budget: self.budget };
         visit.fits(node, value, path)?;
         Ok(visit.more == 0)
     }
@@ -344,9 +381,13 @@ mod tests {
     }
 
     fn admitted(spec: &Value) -> (Value, Vec<String>) {
+        admitted_with(Nulls::LeftOut, spec)
+    }
+
+    fn admitted_with(nulls: Nulls, spec: &Value) -> (Value, Vec<String>) {
         let mut object =
             json!({ "apiVersion": "sample.dev/v1", "kind": "Team", "metadata": { "name": "a" }, "spec": spec });
-        let unfit = schema().admit(&mut object, &mut Budget::of_run()).unwrap();
+        let unfit = schema().admit(&mut object, nulls, &mut Budget::of_run()).unwrap();
         assert_eq!(object["metadata"], json!({ "name": "a" }));
         (object["spec"].take(), unfit.iter().map(ToString::to_string).collect())
     }
@@ -363,6 +404,41 @@ mod tests {
             "spec.members[0].nmae: there is no such field; there is name, role",
         ];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn null_is_left_out_or_refused_where_no_default_stands_for_it() {
+        let members = |of: Value| json!({ "lead": "ann", "members": of });
+        for (more, left_out, refused) in [
+            (json!({ "rest": null }), Ok(json!({})), "spec.rest: found null; expected a mapping"),
+            (json!({ "port": null }), Ok(json!({})), "spec.port: found null; expected a whole number or text"),
+            (
+                json!({ "labels": { "a": null } }),
+                Ok(json!({ "labels": {} })),
+                "spec.labels.a: found null; expected a text",
+            ),
+            (json!({ "rest": { "a": null } }), Ok(json!({ "rest": { "a": null } })), ""),
+            (json!({ "size": null }), Ok(json!({})), ""),
+            (json!({ "tier": null }), Ok(json!({ "tier": null })), ""),
+            (
+                members(json!([null])),
+                Err("spec.members[0]: found null; expected a mapping"),
+                "spec.members[0]: found null; expected a mapping",
+            ),
+        ] {
+            let whole = |more: &Value| {
+                let mut spec = json!({ "lead": "ann", "size": 3 });
+                spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                spec
+            };
+            let (found, said) = admitted_with(Nulls::LeftOut, &whole(&more));
+            match left_out {
+                Ok(left) => assert_eq!((found, said), (whole(&left), vec![])),
+                Err(wrong) => assert_eq!(said, [wrong]),
+            }
+            let (_, said) = admitted_with(Nulls::Refused, &whole(&more));
+            assert_eq!(said.concat(), refused, "{more}");
+        }
     }
 
     #[test]
@@ -410,7 +486,7 @@ mod tests {
     #[test]
     fn of_many_fields_that_do_not_fit_some_are_told_and_the_others_counted() {
         let spec: Map<_, _> = (0..1000).map(|n| (format!("f{n}"), Value::Null)).collect();
-        let (_, said) = admitted(&json!({ "lead": "ann", "labels": spec }));
+        let (_, said) = admitted_with(Nulls::Refused, &json!({ "lead": "ann", "labels": spec }));
         assert_eq!((said.len(), said.last().map(String::as_str)), (TOLD + 1, Some("and 937 more")));
     }
 
@@ -418,6 +494,6 @@ mod tests {
     fn what_costs_too_much_is_given_up() {
         let spec = json!({ "lead": "ann", "rest": { "deep": "x".repeat(100) } });
         let mut object = json!({ "spec": spec });
-        assert!(schema().admit(&mut object, &mut Budget::of(3)).is_err());
+        assert!(schema().admit(&mut object, Nulls::LeftOut, &mut Budget::of(3)).is_err());
     }
 }

@@ -51,6 +51,21 @@ impl Mapper {
         if let Declared::Export(name) = &self.declared { Some(name) } else { None }
     }
 
+    /// Returns by what secondaries are found, in words.
+    pub(super) fn by(&self) -> String {
+        let all = |keys: &MappingKeys| {
+            let keys = [Some(&keys.name), keys.namespace.as_ref(), keys.kind.as_ref()];
+            keys.into_iter().flatten().map(|key| &**key).collect::<Vec<_>>().join(", ")
+        };
+        match &self.declared {
+            _ if self.secondaries.is_some() => "what the primary says (`secondaries`)".to_owned(),
+            Declared::OwnerReference | Declared::OwnerKind => "an owner reference".to_owned(),
+            Declared::Annotations(keys) => format!("the annotations {}", all(keys)),
+            Declared::Labels(keys) => format!("the labels {}", all(keys)),
+            Declared::Named(_) | Declared::Index(_) | Declared::Export(_) => "what its mapper names".to_owned(),
+        }
+    }
+
     /// Returns what a secondary says by which it is found, if it is that alone.
     pub(super) fn sign(&self) -> Option<String> {
         let kind = &self.kind.kind;

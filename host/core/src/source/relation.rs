@@ -105,6 +105,14 @@ impl Source {
         }
     }
 
+    /// Says by what an object would be found as one of a primary; `None` if it is.
+    pub fn unfound(&self, object: &Object, primary: &ObjectRef) -> Option<String> {
+        match &self.spec.role {
+            Role::Secondary(mapper) if !self.relates(object, primary) => Some(mapper.by()),
+            Role::Primary | Role::Secondary(_) => None,
+        }
+    }
+
     /// Returns true if a secondary belongs to a primary as it says itself, or as the component says of it.
     fn is_of(&self, object: &Object, primary: &ObjectRef, mapper: &Mapper) -> bool {
         if mapper.export().is_some() {

@@ -11,7 +11,7 @@ use capstan_core::kinds::is_built_in;
 use capstan_core::manifest::{Controller, Operator};
 use capstan_core::object::Gvk;
 use capstan_core::operator::ceiling::kinds::fields;
-use capstan_core::schema::Definition;
+use capstan_core::schema::{Definition, Nulls};
 use capstan_core::yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -240,7 +240,7 @@ fn unfit<'a>(
 ) -> anyhow::Result<Vec<String>> {
     let (mut wrong, text) = (Vec::new(), if file.exists() { text(file)? } else { String::new() });
     for (at, (kind, object)) in objects.enumerate() {
-        for unfit in admit(definitions, kind, &mut object.clone())? {
+        for unfit in admit(definitions, kind, &mut object.clone(), Nulls::LeftOut)? {
             if wrong.len() == TOLD {
                 wrong.push(format!("{}: and more", file.display()));
                 return Ok(wrong);
@@ -257,7 +257,7 @@ fn unfit<'a>(
 impl Expected {
     /// Returns what has come of a case.
     pub(super) fn of(played: Played) -> Self {
-        let Played { runs, refused, at_rest, failure, again, writes, events, primary } = played;
+        let Played { runs, refused, at_rest, failure, again, writes, events, primary, notes: _ } = played;
         let ended = match &failure {
             Some(failure) => format!("failed: {failure}"),
             None if !at_rest && refused > 0 => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use capstan_core::budget::{Budget, Exceeded};
 use capstan_core::cluster::{Cluster, Deletion, Error, Reason, Target, Verb, Write};
 use capstan_core::object::{Gvk, Managers, Object, ObjectRef, Scope};
-use capstan_core::schema::{Definition, Kind, Known, Unfit};
+use capstan_core::schema::{Definition, Known, Nulls, Schema, Unfit};
 use capstan_core::{kinds, patch, rbac};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -128,6 +128,8 @@ impl State {
         let Write { target: Target { gvk, key, subresource }, verb, .. } = write;
         let place = (gvk.clone(), key.clone());
         let old = self.objects.get(&place).cloned();
+        let is_applied = matches!(verb, Verb::Apply { .. });
+        let nulls = if is_applied { Nulls::Refused } else { Nulls::LeftOut };
         let new = match (verb, old.clone()) {
             (Verb::Delete(deletion), old) => return self.delete(&place, deletion, old),
             (Verb::Create { .. }, Some(_)) => return Err(refused(Reason::Conflict, 409, "it exists already")),
@@ -149,7 +151,11 @@ impl State {
             (Verb::Apply { body, .. } | Verb::MergePatch { body, .. }, Some(old)) => {
                 let body = read(body)?;
                 upon(&body, &old)?;
-                merged(old, &body)?
+                let mut new = merged(old, &body)?;
+                if is_applied && schema_of(definitions, gvk).is_some() {
+                    keep_nulls(&mut new, &body);
+                }
+                new
             }
             (Verb::JsonPatch { patch, .. }, Some(old)) => {
                 let done = patch.apply(old, &mut Budget::of_run());
@@ -160,8 +166,8 @@ impl State {
             return Err(refused(Reason::Invalid, 400, "it would be no object with metadata"));
         }
         let mut new = kept(gvk, old.as_ref(), new, (subresource.as_deref(), verb));
-        let unfit =
-            admit(definitions, gvk, &mut new).map_err(|error| refused(Reason::Invalid, 0, &error.to_string()))?;
+        let unfit = admit(definitions, gvk, &mut new, nulls)
+            .map_err(|error| refused(Reason::Invalid, 0, &error.to_string()))?;
         let unfit: Vec<_> = unfit.iter().filter(|unfit| !unfit.unknown).map(ToString::to_string).collect();
         if !unfit.is_empty() {
             return Err(refused(Reason::Invalid, 422, &unfit.join("; ")));
@@ -232,10 +238,26 @@ impl Cluster for Server {
 ///
 /// # Errors
 /// [`Exceeded`] if that costs too much.
-pub fn admit(definitions: &[Definition], gvk: &Gvk, object: &mut Value) -> Result<Vec<Unfit>, Exceeded> {
+pub fn admit(definitions: &[Definition], gvk: &Gvk, object: &mut Value, nulls: Nulls) -> Result<Vec<Unfit>, Exceeded> {
+    schema_of(definitions, gvk).map_or(Ok(Vec::new()), |schema| schema.admit(object, nulls, &mut Budget::of_run()))
+}
+
+fn schema_of<'a>(definitions: &'a [Definition], gvk: &Gvk) -> Option<&'a Schema<'a>> {
     match Definition::known(definitions, gvk) {
-        Known::Served(Kind { schema: Some(schema), .. }) => schema.admit(object, &mut Budget::of_run()),
-        Known::Served(_) | Known::Nothing | Known::Otherwise(_) => Ok(Vec::new()),
+        Known::Served(kind) => kind.schema.as_ref(),
+        Known::Nothing | Known::Otherwise(_) => None,
+    }
+}
+
+/// Puts the nulls of what is applied back, which a merge has taken for a deletion; those of the metadata are nothing to a server.
+fn keep_nulls(merged: &mut Value, applied: &Value) {
+    let mut left = vec![(merged, applied, true)];
+    while let Some((merged, applied, is_root)) = left.pop() {
+        let (Some(merged), Some(applied)) = (merged.as_object_mut(), applied.as_object()) else { continue };
+        let nulls = applied.iter().filter(|(name, value)| value.is_null() && !(is_root && *name == "metadata"));
+        merged.extend(nulls.map(|(name, _)| (name.clone(), Value::Null)));
+        let below = merged.iter_mut().filter(|(name, _)| !(is_root && *name == "metadata"));
+        left.extend(below.filter_map(|(name, value)| Some((value, applied.get(name)?, false))));
     }
 }
 

@@ -345,6 +345,7 @@ impl From<Failed> for Error {
             Failed::Closed { .. } => Self::DestinationIpProhibited,
             Failed::TooMany | Failed::AllTaken | Failed::NoRoom(_) => Self::ConnectionLimitReached,
             Failed::NoAddress(why) => Self::DnsError { rcode: Some(why), info_code: None },
+            Failed::Nowhere => Self::Connect(io::ErrorKind::ConnectionRefused.into()),
             Failed::Late => Self::ConnectionTimeout,
             Failed::Over => Self::ConnectionTerminated,
             Failed::Refused(error) => Self::Connect(error),

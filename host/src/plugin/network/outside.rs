@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use capstan_core::network::{Closed, Destination, plain};
-use parking_lot::RwLock;
+use capstan_core::network::{Closed, Destination, Target, plain};
+use parking_lot::{Mutex, RwLock};
 use rustls::RootCertStore;
 
 use super::here::is_here;
 use crate::metrics::{Connections, Metrics};
 use crate::tls;
+
+/// The most that is remembered of what was asked for.
+const ASKED: usize = 64;
 
 /// What the networks of all plugins have in common. Cheap to clone.
 #[derive(Clone, Default)]
@@ -25,12 +28,37 @@ struct Common {
     metrics: Arc<Metrics>,
     /// Read when the first plugin needs them.
     roots: OnceLock<Arc<RootCertStore>>,
+    /// What was asked of networks that lead nowhere; none of those that lead outside.
+    nowhere: Option<Mutex<BTreeSet<String>>>,
 }
 
 impl Outside {
     /// Returns networks that count here, in which these ports of this machine are never reached.
     pub fn new(own: BTreeSet<u16>, metrics: Arc<Metrics>) -> Self {
         Self(Arc::new(Common { own, metrics, ..Common::default() }))
+    }
+
+    /// Returns networks that lead nowhere: no connection is opened and no name looked up, and what was asked for is remembered.
+    pub fn nowhere() -> Self {
+        Self(Arc::new(Common { nowhere: Some(Mutex::default()), ..Common::default() }))
+    }
+
+    /// Whether no connection is opened, and no name looked up.
+    pub(super) fn is_nowhere(&self) -> bool {
+        self.0.nowhere.is_some()
+    }
+
+    /// Remembers what was asked of networks that lead nowhere.
+    pub(super) fn note(&self, asked: &Target) {
+        let Some(mut all) = self.0.nowhere.as_ref().map(Mutex::lock) else { return };
+        if all.len() < ASKED {
+            all.insert(asked.to_string());
+        }
+    }
+
+    /// Returns what networks that lead nowhere were asked for since the last call.
+    pub fn asked(&self) -> BTreeSet<String> {
+        self.0.nowhere.as_ref().map(|all| std::mem::take(&mut *all.lock())).unwrap_or_default()
     }
 
     /// Takes in which addresses are reached only where a manifest writes them, from now on.

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, ResourceType};
-use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddress, IpAddressFamily};
+use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress};
 use wasmtime_wasi::p2::bindings::sockets::tcp_create_socket;
 use wasmtime_wasi::p2::{self, DynPollable, Pollable, subscribe};
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
@@ -24,6 +24,9 @@ const LOOKUP: &str = "wasi:sockets/ip-name-lookup@0.2.12";
 /// The interfaces whose sockets are counted, before they are connected; of UDP there are none.
 const CREATE: [&str; 2] = ["wasi:sockets/tcp-create-socket@0.2.12", "wasi:sockets/udp-create-socket@0.2.12"];
 
+/// The interface of sockets, and what connects one.
+const CONNECT: [&str; 2] = ["wasi:sockets/tcp@0.2.12", "[method]tcp-socket.start-connect"];
+
 /// Sockets that a call may make: each is a descriptor of the daemon, connected or not. More than connections, as some fail.
 const SOCKETS: usize = 2 * OPEN;
 
@@ -35,6 +38,10 @@ pub(super) type Current = Arc<Mutex<Arc<OfCall>>>;
 
 /// What there is of UDP.
 type NoSocket = Result<Resource<p2::UdpSocket>, ErrorCode>;
+
+/// Which socket is connected to which address, and whether that has begun.
+type Connect = (Resource<p2::TcpSocket>, Resource<p2::Network>, IpSocketAddress);
+type Begun = Result<(), ErrorCode>;
 
 /// The addresses of a name.
 enum Names {
@@ -123,6 +130,26 @@ pub(in crate::plugin) fn link<T: WasiView + Connected + 'static>(linker: &mut Li
     Ok(())
 }
 
+/// Connects nothing: whatever is permitted is as if nobody listened there.
+pub(in crate::plugin) fn refuse<T: WasiView + Connected + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    let [interface, connect] = CONNECT;
+    linker.instance(interface)?.func_wrap(
+        connect,
+        |mut store: StoreContextMut<'_, T>, (_, network, address): Connect| -> wasmtime::Result<(Begun,)> {
+            let state = store.data_mut();
+            state.ctx().table.get(&network)?;
+            let code = match state.line().call.permits(address.into()) {
+                Ok(()) | Err(Failed::Nowhere) => ErrorCode::ConnectionRefused,
+                Err(_) => ErrorCode::AccessDenied,
+            };
+            Ok((Err(code),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
 // === impl Line ===
 
 impl Line {
@@ -150,6 +177,13 @@ impl OfCall {
         if entries.is_empty() {
             self.tell(None, &target, Some(&Failed::NotPermitted("tcp")));
             return Err(ErrorCode::AccessDenied);
+        }
+        if self.network.leads_nowhere() {
+            for entry in &entries {
+                let target = Target { port: entry.port.unwrap_or_default(), ..target.clone() };
+                self.tell(Some(entry), &target, Some(&Failed::Nowhere));
+            }
+            return Err(ErrorCode::NameUnresolvable);
         }
         let call = Arc::clone(self);
         Ok(Names::Waiting(spawn(async move {
@@ -196,6 +230,11 @@ impl OfCall {
 
     /// Whether a connection to an address may be opened; then it is counted until the call is over.
     pub(super) fn connects(self: &Arc<Self>, address: SocketAddr) -> bool {
+        self.permits(address).is_ok()
+    }
+
+    /// Says why a connection to an address may not be opened. If it may, it is counted until the call is over.
+    fn permits(self: &Arc<Self>, address: SocketAddr) -> Result<(), Failed> {
         let ip = plain(address.ip());
         let target = Target { scheme: None, host: ip.to_string(), port: address.port() };
         let known = self.found.lock().get(&(ip, address.port())).cloned();
@@ -204,12 +243,13 @@ impl OfCall {
             None => Err(Failed::NotPermitted("tcp")),
             Some(entry) => match self.network.outside.check(entry, SocketAddr::new(ip, address.port())) {
                 Err(why) => Err(Failed::Closed { host: entry.host.to_string(), address: ip, why }),
+                Ok(()) if self.network.leads_nowhere() => Err(Failed::Nowhere),
                 Ok(()) => self.open_at_once(),
             },
         };
         let permitted = permitted.map(|open| self.opened.lock().push(open));
         self.tell(entry.as_ref(), &target, permitted.as_ref().err());
-        permitted.is_ok()
+        permitted
     }
 }
 

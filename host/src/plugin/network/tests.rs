@@ -43,6 +43,23 @@ fn nobody_reaches_the_pages_of_the_daemon_whatever_the_manifest_permits() {
     }
 }
 
+#[tokio::test]
+async fn where_networks_lead_nowhere_nothing_is_connected_or_looked_up_not_even_before_the_first_call() {
+    let outside = Outside::nowhere();
+    let name: Arc<str> = "guest".into();
+    let http = vec![Destination::http("http://127.0.0.1:9000").unwrap()];
+    let capabilities = Capabilities { http: http.clone(), ..tcp(&["127.0.0.1:9000", "localhost:80"], true) };
+    let network = Network::new(&outside, (&name, &name), &capabilities, &Limits::default(), &Room::default());
+    let home = Home::Here(Arc::new(Mutex::new(Output::new("guest".into(), 1 << 20, Arc::default()))));
+    let line = Line::new(&Arc::new(network), &home);
+    assert!(!line.call.connects(at("127.0.0.1:9000")));
+    let target = Target::new(Some(Scheme::Http), "127.0.0.1", 9000);
+    assert!(matches!(line.call.carried(&http[0], &target).await, Err(Failed::Nowhere)));
+    let resolved = line.call.network.resolve(&Target::new(None, "localhost", 80), true).await;
+    assert!(matches!(resolved, Err(Failed::Nowhere)));
+    assert_eq!(outside.asked(), ["127.0.0.1:9000".to_owned()].into());
+}
+
 #[test]
 fn nobody_reaches_the_pages_of_the_daemon_by_the_address_of_the_pod() {
     // Where there is no network but loopback, there is nothing to see.
