@@ -10,8 +10,8 @@ use std::io;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, ReadCache};
 use wasmparser::{
-    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ElementItems, Encoding,
-    Instance, Parser, Payload,
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ElementItems,
+    ElementSectionReader, Encoding, Instance, Parser, Payload,
 };
 
 use super::bounds::{Excess, Measure, Refused};
@@ -112,16 +112,7 @@ impl Count {
             Payload::MemorySection(section) => self.add(OTHER, section.count().into()),
             Payload::TagSection(section) => self.add(OTHER, section.count().into()),
             Payload::DataSection(section) => self.add(DATA, section.count().into()),
-            Payload::ElementSection(section) => {
-                self.add(OTHER, section.count().into());
-                for element in section.clone() {
-                    let items = match element?.items {
-                        ElementItems::Functions(items) => items.count(),
-                        ElementItems::Expressions(_, items) => items.count(),
-                    };
-                    self.add(ELEMENT, items.into());
-                }
-            }
+            Payload::ElementSection(section) => self.elements(section)?,
             Payload::ComponentCanonicalSection(section) => {
                 self.add(CROSSING, section.count().into());
                 self.typed(section.count(), 0);
@@ -176,6 +167,18 @@ impl Count {
         if let Some(around) = self.open.last_mut() {
             (if encoding == Encoding::Module { &mut around.modules } else { &mut around.components }).push(instance);
         }
+    }
+
+    fn elements(&mut self, section: &ElementSectionReader<'_>) -> Result<(), Refused> {
+        self.add(OTHER, section.count().into());
+        for element in section.clone() {
+            let items = match element?.items {
+                ElementItems::Functions(items) => items.count(),
+                ElementItems::Expressions(_, items) => items.count(),
+            };
+            self.add(ELEMENT, items.into());
+        }
+        Ok(())
     }
 
     fn typed(&mut self, types: u32, bytes: usize) {

@@ -50,7 +50,8 @@ async fn where_networks_lead_nowhere_nothing_is_connected_or_looked_up_not_even_
     let http = vec![Destination::http("http://127.0.0.1:9000").unwrap()];
     let capabilities = Capabilities { http: http.clone(), ..tcp(&["127.0.0.1:9000", "localhost:80"], true) };
     let network = Network::new(&outside, (&name, &name), &capabilities, &Limits::default(), &Room::default());
-    let home = Home::Here(Arc::new(Mutex::new(Output::new("guest".into(), 1 << 20, Arc::default()))));
+    let home =
+        Home::Here(Arc::new(Mutex::new(Output::new(("guests".into(), "guest".into()), 1 << 20, Arc::default()))));
     let line = Line::new(&Arc::new(network), &home);
     assert!(!line.call.connects(at("127.0.0.1:9000")));
     let target = Target::new(Some(Scheme::Http), "127.0.0.1", 9000);
