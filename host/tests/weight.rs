@@ -35,18 +35,10 @@ fn of_type(number: usize, parameters: usize) -> String {
     format!("(type (func (param{parameters})))")
 }
 
-/// Components that take as much memory as is to be had for their size, by name.
-fn worst() -> Vec<(&'static str, Vec<u8>)> {
+/// Core modules that take as much memory as is to be had for their size, by name.
+fn worst_modules() -> Vec<(&'static str, Vec<u8>)> {
     let long = "n".repeat(5000);
-    let functions = |count| many(count, |number| format!("(export \"f{number}\" (func (param \"a{number}\" string)))"));
     let elements = |kind: &str| many(50, |_| format!("(elem {kind} {})", "0 ".repeat(1000)));
-    let imports = many(500, |number| format!("(import \"a\" \"f{number}\" (func (param i32)))"));
-    let lowered = many(500, |number| format!("(core func $l{number} (canon lower (func $f)))"));
-    let exported = many(500, |number| format!("(export \"f{number}\" (func $l{number}))"));
-    let lifted = |number| {
-        format!("(func $l{number} (canon lift (core func $i \"f\"))) (export \"e{number}\" (func $l{number}))")
-    };
-    let nested = "(component (core module $m) (core instance (instantiate $m)) (core instance (instantiate $m)))";
     vec![
         ("types", started(1, &many(3000, |number| of_type(number, 12)))),
         ("long types", started(1, &many(100, |number| of_type(number, 1000)))),
@@ -78,6 +70,26 @@ fn worst() -> Vec<(&'static str, Vec<u8>)> {
                 ),
             ),
         ),
+    ]
+}
+
+/// A component that gives a function of the host to a module, again and again.
+fn lowered() -> Vec<u8> {
+    let imports = many(500, |number| format!("(import \"a\" \"f{number}\" (func (param i32)))"));
+    let lowered = many(500, |number| format!("(core func $l{number} (canon lower (func $f)))"));
+    let exported = many(500, |number| format!("(export \"f{number}\" (func $l{number}))"));
+    let given = format!("(core instance (instantiate $m (with \"a\" (instance {exported}))))");
+    component(&format!("(import \"f\" (func $f (param \"x\" u8))) (core module $m {imports}) {lowered} {given}"))
+}
+
+/// Components of many parts that do.
+fn worst_components() -> Vec<(&'static str, Vec<u8>)> {
+    let functions = |count| many(count, |number| format!("(export \"f{number}\" (func (param \"a{number}\" string)))"));
+    let lifted = |number| {
+        format!("(func $l{number} (canon lift (core func $i \"f\"))) (export \"e{number}\" (func $l{number}))")
+    };
+    let nested = "(component (core module $m) (core instance (instantiate $m)) (core instance (instantiate $m)))";
+    vec![
         ("modules", component(&many(200, |_| "(core module (func (export \"a\")) (memory 1))".to_owned()))),
         ("instances", started(200, "(func (export \"a\"))")),
         (
@@ -95,12 +107,7 @@ fn worst() -> Vec<(&'static str, Vec<u8>)> {
                 many(100, |number| format!("(import \"i{number}\" (instance (type $t)))"))
             )),
         ),
-        (
-            "lowered functions",
-            component(&format!(
-                "(import \"f\" (func $f (param \"x\" u8))) (core module $m {imports}) {lowered} (core instance (instantiate $m (with \"a\" (instance {exported}))))"
-            )),
-        ),
+        ("lowered functions", lowered()),
         (
             "lifted functions",
             component(&format!(
@@ -168,7 +175,7 @@ fn no_component_takes_more_memory_than_it_is_charged_for() {
     // What all have in common is made with the first.
     measure(&engine, &component(""));
     let mut wrong = String::new();
-    for (name, wasm) in worst() {
+    for (name, wasm) in worst_modules().into_iter().chain(worst_components()) {
         let Measured { charged, taken } = measure(&engine, &wasm);
         if (0..2).any(|at| taken.get(at).unwrap().saturating_sub(LEAST) > *charged.get(at).unwrap()) {
             writeln!(wrong, "{name}: charged {charged:?}, taken {taken:?}").unwrap();

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use capstan_core::cpu;
 use capstan_core::guest::{Answer, Call, CallError, CallReason, Context, Found, Function, Named};
-use capstan_core::room::Holding;
 use tokio::time::Instant;
 use wasmtime::component::{
     self, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Lower, ResourceTable, TypedFunc,
 };
-use wasmtime::{ResourceLimiterAsync, Store, UpdateDeadline};
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView, async_trait};
+use wasmtime::{Store, UpdateDeadline};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::Facts;
@@ -22,23 +21,21 @@ use super::bindings::exports::capstan::operator::{
     retry_policy, validator,
 };
 use super::convert::{bounded, described, desired_set, named, polled_all, polled_one, received};
-use super::ending::{NoRoom, OverMemory, OverTables, Overdue, early, until};
-use super::engine::{ELEMENTS, STACK};
+use super::ending::{Overdue, early, until};
 use super::idle::Wear;
 use super::network::http::Http;
 use super::network::{Connected, Line, tcp};
 use super::output::{Home, Pipe, Stream};
-use super::process::Wire;
 use super::usage::{Alive, Counters};
 
+mod limiter;
 mod signatures;
+
+use limiter::{Limiter, Share};
 
 /// Bytes that one call of a host function, or the answer of an export, may make the daemon allocate. Objects in etcd
 /// are smaller than 1.5 MiB.
 pub(super) const HOSTCALL: usize = 4 << 20;
-
-/// Bytes of an element of a table.
-const ELEMENT: usize = 8;
 
 /// Streams and pollables that an instance may hold.
 const RESOURCES: usize = 1024;
@@ -90,30 +87,6 @@ pub(super) struct State {
 /// The functions that a component exports, found once.
 pub(super) type Indices = BTreeMap<Function, ComponentExportIndex>;
 
-/// Bounds the memories of one instance, all together, with its tables and what describes it.
-struct Limiter {
-    /// Bytes in use.
-    used: usize,
-    /// Bytes allowed (`limits.memory`).
-    limit: usize,
-    /// Elements of tables in use.
-    elements: usize,
-    /// Bytes of the answer that the daemon has made for the component last: about to be copied into its memory, it counts as
-    /// its own until the next one.
-    answer: usize,
-    /// What it holds of the memory that all plugins share.
-    share: Share,
-    /// When a wait for more of that has to be over.
-    deadline: Instant,
-}
-
-/// Part of the memory that all plugins share.
-enum Share {
-    Held(Holding),
-    /// The daemon holds it, and is asked.
-    Asked(Arc<Wire>),
-}
-
 /// The manifest does without this interface, but now it is called.
 #[derive(Debug, thiserror::Error)]
 #[error("the component does not export `{0}`")]
@@ -147,17 +120,11 @@ impl State {
         let mut table = ResourceTable::new();
         table.set_max_capacity(if facts.network.is_there() { RESOURCES_WITH_NETWORK } else { RESOURCES });
         let limit = usize::try_from(facts.limits.memory).unwrap_or(usize::MAX);
-        let limiter = Limiter {
-            used: 0,
-            limit,
-            elements: 0,
-            answer: 0,
-            share: match &home {
-                Home::Here(_) => Share::Held(facts.room.holding(&facts.unit)),
-                Home::Apart(wire) => Share::Asked(Arc::clone(wire)),
-            },
-            deadline: Instant::now(),
+        let share = match &home {
+            Home::Here(_) => Share::Held(facts.room.holding(&facts.unit)),
+            Home::Apart(wire) => Share::Asked(Arc::clone(wire)),
         };
+        let limiter = Limiter::new(limit, share);
         let deadline = Instant::now();
         let http = Http::new(line);
         Self { facts, run, home, call: None, deadline, until: deadline, limiter, wasi, http, table }
@@ -170,23 +137,18 @@ impl State {
     /// # Errors
     /// If there is no room for it.
     pub(super) fn answer(&mut self, bytes: usize) -> Result<(), CallError> {
-        let Limiter { used, limit, answer, .. } = &mut self.limiter;
-        let left = limit.saturating_sub(*used);
-        if bytes > left {
+        self.limiter.answer(bytes).map_err(|left| {
             let message =
                 format!("the answer has {bytes} bytes, and {left} are left of the component's memory (limits.memory)");
-            return Err(CallError::new(CallReason::Exhausted, message));
-        }
-        *answer = bytes;
-        Ok(())
+            CallError::new(CallReason::Exhausted, message)
+        })
     }
 
     /// Sets when the call that begins has to be over.
     fn due(&mut self, deadline: Instant) {
         self.deadline = deadline;
         self.until = until(self.run.as_deref(), deadline);
-        self.limiter.deadline = early(self.until);
-        self.limiter.answer = 0;
+        self.limiter.call(early(self.until));
         self.http.line().begin(self.until);
     }
 }
@@ -206,87 +168,6 @@ impl Connected for State {
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
-    }
-}
-
-impl Limiter {
-    /// Takes the memory for what an instance has before any of its own: what describes it and, beside its limit, the stack of its calls, of
-    /// which nobody sees how deep they have been.
-    async fn begin(&mut self, weight: u64) -> wasmtime::Result<()> {
-        if let Share::Held(holding) = &mut self.share {
-            let grown = holding.grow(STACK as u64, self.deadline).await;
-            grown.map_err(|error| NoRoom(error.to_string()))?;
-        }
-        self.grow(0, usize::try_from(weight).unwrap_or(usize::MAX)).await
-    }
-
-    /// Takes memory for something that grows from so many bytes to so many.
-    async fn grow(&mut self, current: usize, desired: usize) -> wasmtime::Result<()> {
-        let used = self.used.saturating_sub(current).saturating_add(desired);
-        if used.saturating_add(self.answer) > self.limit {
-            return Err(OverMemory.into());
-        }
-        let bytes = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
-        let more = bytes(used.saturating_sub(self.used));
-        if more > 0 {
-            let grown = match &mut self.share {
-                Share::Held(holding) => {
-                    let grown = holding.grow(more, self.deadline).await;
-                    grown.map_err(|error| error.to_string())
-                }
-                Share::Asked(wire) => wire.grow(bytes(used)),
-            };
-            grown.map_err(NoRoom)?;
-        }
-        self.used = used;
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl ResourceLimiterAsync for Limiter {
-    async fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
-        self.grow(current, desired).await?;
-        Ok(true)
-    }
-
-    async fn table_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let elements = self.elements.saturating_sub(current).saturating_add(desired);
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
-        if elements > ELEMENTS {
-            return Err(OverTables.into());
-        }
-        self.grow(current.saturating_mul(ELEMENT), desired.saturating_mul(ELEMENT)).await?;
-        self.elements = elements;
-        Ok(true)
-    }
-
-    /// Core instances: Rust makes 3, Go 5, JavaScript 9, Python 14 and one per native module.
-    fn instances(&self) -> usize {
-        256
-    }
-
-    fn tables(&self) -> usize {
-        64
-    }
-
-    fn memories(&self) -> usize {
-        16
     }
 }
 
@@ -343,7 +224,7 @@ impl Instance {
 
     /// Returns how many bytes of memory it has, which never shrinks.
     pub(super) fn memory(&self) -> usize {
-        self.store.data().limiter.used
+        self.store.data().limiter.used()
     }
 
     /// Makes a call, which has to be over then.
@@ -506,63 +387,3 @@ pub(super) type Ended<T> = wasmtime::Result<Result<T, String>>;
 
 /// A function of a component.
 type Typed<P, R> = TypedFunc<P, (Result<R, String>,)>;
-
-#[cfg(test)]
-mod tests {
-    use capstan_core::room::Room;
-
-    use super::*;
-
-    fn limiter(limit: usize, room: &Room) -> Limiter {
-        Limiter {
-            used: 0,
-            limit,
-            elements: 0,
-            answer: 0,
-            share: Share::Held(room.holding(&"guest".into())),
-            deadline: Instant::now(),
-        }
-    }
-
-    #[tokio::test]
-    async fn all_memories_of_an_instance_are_bounded_together() {
-        let mut limiter = limiter(10, &Room::default());
-        assert!(limiter.memory_growing(0, 4, None).await.unwrap());
-        assert!(limiter.memory_growing(0, 4, None).await.unwrap());
-        assert!(limiter.memory_growing(4, 7, None).await.unwrap_err().is::<OverMemory>());
-        assert!(limiter.memory_growing(4, 6, None).await.unwrap());
-        // Its own bound is the component's affair.
-        assert!(!limiter.memory_growing(4, 1000, Some(5)).await.unwrap());
-        assert_eq!(limiter.used, 10);
-    }
-
-    #[tokio::test]
-    async fn what_the_daemon_has_made_for_it_counts_and_so_does_what_all_plugins_have() {
-        let mut own = limiter(10, &Room::default());
-        own.answer = 4;
-        let more = own.memory_growing(0, 7, None).await;
-        assert!(more.unwrap_err().is::<OverMemory>());
-        assert!(own.memory_growing(0, 6, None).await.unwrap());
-
-        let room = Room::new(10);
-        let mut one = limiter(100, &room);
-        assert!(one.memory_growing(0, 7, None).await.unwrap());
-        let more = limiter(100, &room).memory_growing(0, 4, None).await;
-        assert!(more.unwrap_err().is::<NoRoom>());
-        drop(one);
-        assert!(limiter(100, &room).memory_growing(0, 5, None).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn all_tables_of_an_instance_are_bounded_together() {
-        let mut limiter = limiter(1 << 20, &Room::default());
-        let half = ELEMENTS / 2;
-        assert!(limiter.table_growing(0, half, None).await.unwrap());
-        assert!(limiter.table_growing(0, half, None).await.unwrap());
-        let more = limiter.table_growing(half, half + 1, None).await;
-        assert!(more.unwrap_err().is::<OverTables>());
-        // Its own bound is the component's affair.
-        assert!(!limiter.table_growing(half, ELEMENTS, Some(half)).await.unwrap());
-        assert_eq!((limiter.elements, limiter.used), (ELEMENTS, ELEMENTS * ELEMENT));
-    }
-}

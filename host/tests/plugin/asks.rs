@@ -443,7 +443,7 @@ async fn what_is_expected_is_kept_by_the_run() {
 
 #[tokio::test]
 async fn what_ends_a_real_component_is_told_in_one_line() {
-    let plugin = probe(Limits { timeout: Duration::from_millis(500), ..Limits::default() }).await;
+    let plugin = probe(Limits::default()).await;
     let trap = failure(&plugin, json!("trap")).await;
     assert_eq!(trap.cause, Cause::Trap);
     let expected = "the component trapped: panicked at tests/guests/probe/src/steps.rs:";
@@ -454,6 +454,7 @@ async fn what_ends_a_real_component_is_told_in_one_line() {
     let recursion = failure(&plugin, json!("recurse")).await;
     assert_eq!(recursion.cause, Cause::Trap);
     assert!(recursion.message.contains("as by a recursion without end"), "{recursion}");
+    let plugin = probe(Limits { timeout: Duration::from_millis(500), ..Limits::default() }).await;
     let endless = failure(&plugin, json!("loop")).await;
     assert_eq!(endless, Failure::new(Cause::Timeout, "the component took longer than 500ms (limits.timeout)"));
     let spinning = failure(&plugin, json!({ "busyMs": 60_000 })).await;
