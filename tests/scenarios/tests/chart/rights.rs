@@ -22,7 +22,7 @@ fn printed(manifest: &Value, flags: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("o.yaml");
     fs::write(&file, manifest.to_string()).unwrap();
-    let arguments = ["rbac", "-o", "json", "--namespace", "home", "-m", file.to_str().unwrap()];
+    let arguments = ["rbac", "-o", "json", "--namespace", "home", "--name", "capstan", "-m", file.to_str().unwrap()];
     let (code, out, err) = run(&[&arguments[..], flags].concat());
     assert_eq!(code, 0, "{err}");
     let list: Value = serde_json::from_str(&out).unwrap();
